@@ -38,16 +38,16 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _one(source: str, output: str, base: str) -> None:
-    """Run `score` in this process, with a clock around each look."""
-    look, spent = Coverage.look, 0.0
+    """Run `score` in this process, with a clock around each group."""
+    add, spent = Coverage.add, 0.0
 
-    def timed(self: Coverage, group: Group, sheet: PromptLayout) -> None:
+    def timed(self: Coverage, group: Group, layout: PromptLayout) -> None:
         nonlocal spent
         begin = time.thread_time()
-        look(self, group, sheet)
+        add(self, group, layout)
         spent += time.thread_time() - begin
 
-    Coverage.look = timed  # type: ignore[method-assign]  # the clock of this measurement
+    Coverage.add = timed  # type: ignore[method-assign]  # the clock of this measurement
     sys.argv = ["ruler", "score", source, output, "-m", "openai/good", "--api-base", base, "-c", "32"]
     sys.argv += ["--progress", "none", "--ledger", f"{output}.ledger"]
     try:

@@ -21,7 +21,7 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Judge, Line, Record, Rollout
-from ruler_cli.writing.annotate import annotations_of, group_fields
+from ruler_cli.writing.fields import annotations_of, group_fields
 
 _LOG = "RULER explanation: "
 

@@ -1,13 +1,13 @@
-"""What can go wrong, as sentences with an address and a way out.
+"""Errors that end a run, or a record: each is one sentence with an address and a way out.
 
 RulerError            a run that cannot go on; carries the exit code
-├── UsageError        2  bad usage or unreadable input; nothing was sent, unless a stream shows late
-│                        that its groups are not adjacent
-│   └── ForeignError     a file of a kind that holds no records
+├── UsageError        2  bad usage or unreadable input; nothing was sent, unless a stream turns out late
+│                        to have groups that are not adjacent
+│   └── ForeignError     a file of a kind without records
 ├── RefusedError      3  the judge refused the run (key, quota, unknown model, unreachable)
 ├── OutputError       1  OUTPUT could not be written to its end
 ├── TooManyFailures   1  more failed than --max-failures allows
-├── CapReached        4  --max-cost is reached; everything that fitted is done
+├── CapReached        4  --max-cost is reached
 ├── ReaderGone        0  nobody reads stdout any more (`| head`)
 └── InterruptedRun    130 or 143  Ctrl-C or SIGTERM
 UnreadableError       one record that cannot be read; counted, never fatal to the rest
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 
 class RulerError(Exception):
-    """A run that cannot go on; the message is one sentence with a way out."""
+    """A run cannot go on; the message is one sentence with a way out."""
 
     exit_code = 1
 
@@ -29,7 +29,7 @@ class UsageError(RulerError):
 
 
 class ForeignError(UsageError):
-    """A file of a kind that holds no records; among others it is left out."""
+    """A file of a kind without records; a directory is read without it."""
 
 
 class RefusedError(RulerError):
@@ -42,18 +42,18 @@ class OutputError(RulerError):
     """OUTPUT could not be written to its end."""
 
 
-class TooManyFailures(RulerError):  # noqa: N818 - the run stops as it was told to
+class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user asked
     """More failed than the user allows."""
 
     def __init__(self, allowed: str) -> None:
-        """`allowed` as it was given."""
+        """`allowed` is the value of --max-failures, as given."""
         super().__init__(
             f"stopped: more failed than --max-failures {allowed} allows; allow more, or have what failed "
             "asked again with --retry-failed"
         )
 
 
-class CapReached(RulerError):  # noqa: N818 - the run stops as it was told to
+class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
     """The next call could have cost more than the user allows."""
 
     exit_code = 4
@@ -69,23 +69,23 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as it was told to
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
-    """Nobody reads stdout any more."""
+    """The reader of stdout is gone."""
 
     exit_code = 0
 
     def __init__(self) -> None:
-        """Nothing to say."""
+        """Take no arguments: there is one message."""
         super().__init__("nobody reads stdout any more")
 
 
 class InterruptedRun(RulerError):  # noqa: N818 - an interruption is no error
-    """The run was told to stop; `exit_code` is 128 + the signal's number, as shells have it."""
+    """A signal stopped the run; `exit_code` is 128 + its number, as in shells."""
 
     def __init__(self, signum: int) -> None:
-        """`signum` is the signal that came."""
+        """`signum` is the number of the signal."""
         super().__init__("interrupted")
         self.exit_code = 128 + signum
 
 
 class UnreadableError(Exception):
-    """A record, or one trajectory of it, that cannot be read; the message is the reason."""
+    """A record, or one trajectory of it, cannot be read; the message is the reason."""

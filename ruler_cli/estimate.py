@@ -311,7 +311,7 @@ class Estimate:
             return
         self.laid_out += 1
         self.exact = self.exact and weight.groups == 1
-        self.coverage.look(group, layout)
+        self.coverage.add(group, layout)
         self._add_prompts(group, layout, weight.groups)
         for judge in self.judges:
             limit = judge.ask.context_tokens

@@ -1,4 +1,4 @@
-"""What a run tells: its summary, what its scores are worth, and its events; silent by default."""
+"""A run's reports: its summary, the quality of its scores, and its events; silent by default."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ruler_cli.types import Problem, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """A part of the slot curve: rollouts shown between `start` and `stop`, from 0 (first) to 1 (last).
+class PositionBin:
+    """Scores of the rollouts shown between positions `start` and `stop`, from 0 (first) to 1 (last).
 
-    `mean` is how far their scores are above the mean of all shown with them, `error` its standard
-    error, `scores` how many there are.
+    `mean` is the mean of their scores less that of all shown with them, `error` its standard error,
+    `scores` their number.
     """
 
     start: float
@@ -28,9 +28,9 @@ class Bin:
 class Length:
     """Scores against length, within groups.
 
-    `slope` is what a rollout of twice the bytes gets more, `error` its standard error, with a group as
-    the unit; `correlation` is of the score with the logarithm. `groups` are those whose rollouts differ
-    in length.
+    `slope` is the score that a rollout of twice the bytes gets more, `error` its standard error, with a
+    group as the unit. `correlation` is that of the score with the logarithm of the length. `groups` counts
+    groups whose rollouts differ in length.
     """
 
     slope: float
@@ -43,9 +43,9 @@ class Length:
 class Pair:
     """Two judges that scored the same rollouts.
 
-    `correlation` is of their scores within groups, over `rollouts`. `errors` is the same of what is left
-    of both once the original reward is taken out, over the `rewarded` rollouts that have one: what two
-    judges get wrong together no panel of them puts right. None where too little is known.
+    `correlation` is that of their scores within groups, over `rollouts`. `errors` is that of the residuals
+    once the original reward is taken out of both, over the `rewarded` rollouts that have one: no panel
+    corrects errors that its judges share. Each is None if there are too few rollouts.
     """
 
     judges: tuple[str, str]
@@ -56,8 +56,8 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
-    """A rollout whose score contradicts its outcome: its group's key, its number in it from 1, its score."""
+class Contradiction:
+    """A rollout whose score contradicts its outcome: its group's key, its number there from 1, its score."""
 
     group: str
     rollout: int
@@ -66,21 +66,21 @@ class Odd:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """What is known of the scores of a batch.
+    """Statistics over the scores of a batch.
 
-    `groups` were scored; `tie_rate` is the share of them without relative signal, `degraded` counts
-    those of which a pass failed. `slot_curve` is over `slot_groups` groups and `debiased` tells that it
-    was subtracted. `reliability` counts groups by tenths of it, 0.0 to 0.1 first, `reliability_median`
+    `groups` were scored. `tie_rate` is the share of them without relative signal, `degraded` the number
+    with a failed pass. `slot_curve` is the position bias over `slot_groups` groups; `debiased` tells that
+    it was subtracted. `reliability` counts groups by tenths of it, 0.0 to 0.1 first; `reliability_median`
     is over those. `noise` is the standard deviation of one score over passes, all groups together.
-    `flawed` passed their check with a score below 0.5, `near_misses` failed with one from 0.5 on: the
-    most extreme of them are listed. `without_outcome` are rollouts of which a verifier said nothing
-    although it did of others, or although outcomes were asked for.
+    `flawed` rollouts passed their check with a score below 0.5, `near_misses` failed with one from 0.5 on:
+    the most extreme are listed. `without_outcome` counts rollouts without an outcome, if others have one or
+    if outcomes were asked for.
     """
 
     groups: int = 0
     tie_rate: float | None = None
     degraded: int = 0
-    slot_curve: tuple[Bin, ...] = ()
+    slot_curve: tuple[PositionBin, ...] = ()
     slot_groups: int = 0
     debiased: bool = False
     length: Length | None = None
@@ -89,26 +89,25 @@ class BatchFigures:
     reliability_median: float | None = None
     noise: float | None = None
     flawed: int = 0
-    flawed_listed: tuple[Odd, ...] = ()
+    flawed_listed: tuple[Contradiction, ...] = ()
     near_misses: int = 0
-    near_misses_listed: tuple[Odd, ...] = ()
+    near_misses_listed: tuple[Contradiction, ...] = ()
     without_outcome: int = 0
 
 
 @dataclass(slots=True)
 class Summary:
-    """What a run did.
+    """The numbers of a run.
 
-    `total` is the number of groups in the input, None for a stream, `groups` of those that are done.
+    `total` is the number of groups in the input, None for a stream; `groups` counts those that are done.
     `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in an
     earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
-    pass, `cut` those that lack one because of the cap, `windowed` were shown in parts, `escalated` were
-    scored by the stronger judge. `tied` groups have no relative signal: among them `alone`, which had
-    nothing to compare, and `one_score`, others of which judges gave all rollouts the same. `asked` counts
-    calls with all their tries, `retried` tries by what made them necessary, `unanswered` requests that the
-    ledger does not answer where no judge is asked. `usage` and `cost_usd` are of this run, `kept_usd` is
-    what kept replies had cost, `unsure_usd` what calls without a reply may have cost. `figures` tell what
-    the scores are worth, at the end of a run.
+    pass, `cut` groups lack one because of the cap, `windowed` groups were shown in parts, `escalated` groups
+    were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
+    one distinct rollout, and `one_score` groups have several with one score. `asked` counts calls with all
+    their tries, `retried` tries by their reason, `unanswered` requests that the ledger does not answer if
+    no judge is asked. `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached
+    replies, `unsure_usd` the possible cost of calls without a reply. `figures` are there at the end of a run.
     """
 
     total: int | None = None
@@ -145,7 +144,7 @@ class Summary:
 
     @classmethod
     def of(cls, parts: Sequence[Summary]) -> Summary:
-        """Return the sums over parts of one run; None where one of them is not known."""
+        """Return the sums over parts of one run; None if a part does not know its number."""
         whole = cls()
         for part in parts:
             for name in (each.name for each in fields(cls)):
@@ -160,15 +159,15 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every group and every trajectory has its score, of all that was to be asked."""
+        """True if every group and every trajectory of the input has its score."""
         return not (self.failed or self.unreadable or self.unanswered)
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the pool is doing at one moment.
+    """The state of the pool at one moment.
 
-    `waiting` is how many seconds nothing will go, and `why`; per-minute figures are of the last one.
+    No call will go for `waiting` seconds, because of `why`. Numbers per minute are of the last one.
     """
 
     in_flight: int = 0
@@ -182,7 +181,7 @@ class Status:
 
     @classmethod
     def of(cls, each: Sequence[Status], spent_usd: float | None = None) -> Status:
-        """Return several at one moment as one, with the longest wait of any."""
+        """Return the sum of several, with the longest wait of any."""
         longest = max(each, key=lambda status: status.waiting, default=cls())
         return cls(
             sum(s.in_flight for s in each),
@@ -197,31 +196,31 @@ class Status:
 
 
 class Observer:
-    """Told what happens; a base that ignores everything."""
+    """A receiver of a run's events; this base ignores them all."""
 
     def note(self, sentence: str) -> None:
-        """Something a person should know, once."""
+        """Take a sentence that a person should know, once."""
 
     def warn(self, sentence: str) -> None:
-        """Something that looks wrong but does not stop the run."""
+        """Take a warning: the run goes on."""
 
     def problem(self, problem: Problem) -> None:
-        """Something of the input that could not be read."""
+        """Take a part of the input that could not be read."""
 
     def failed(self, group: str, kind: str, reason: str) -> None:
-        """A group that could not be scored."""
+        """Take a group that could not be scored."""
 
     def started(self, groups: int | None) -> None:
-        """Judging begins; None where the number of groups is not known."""
+        """Note that judging begins; `groups` is None if their number is not known."""
 
     def advanced(self, summary: Summary) -> None:
-        """A group is done and written."""
+        """Note that a group is done and written."""
 
     def tick(self, summary: Summary, status: Status) -> None:
-        """A second has passed."""
+        """Note that a second has passed."""
 
     def stopping(self, in_flight: int, grace: float) -> None:
-        """The run is told to stop, and waits so many seconds at most for what is in flight."""
+        """Note that the run stops, and waits at most `grace` seconds for `in_flight` calls."""
 
     def replied(self, group: str, text: str) -> None:
-        """A judge's reply, as it came."""
+        """Take the text of a judge's reply to a group."""

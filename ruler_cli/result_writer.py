@@ -20,8 +20,9 @@ from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
-from ruler_cli.writing.annotate import Annotated, annotate, annotations_of, group_fields, trajectory_bytes
-from ruler_cli.writing.files import AnyOutput, FailedFile
+from ruler_cli.writing.annotate import Annotated, annotate, trajectory_bytes
+from ruler_cli.writing.fields import annotations_of, group_fields
+from ruler_cli.writing.files import FailedFile, Output
 from ruler_cli.writing.output import Writer
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
@@ -40,7 +41,7 @@ class ResultWriter:
         names: Sequence[str],
         stats: RunStats,
         panel: Panel,
-        output: AnyOutput,
+        output: Output,
         failed: FailedFile,
         observer: Observer,
     ) -> None:
@@ -134,7 +135,7 @@ class ResultWriter:
             self._batch.conclude(group.key, result, scores)
         records = self._annotated(group, result, scores)
         try:
-            if self.output.waits:  # a slow reader of the pipe must not stop the calls in flight
+            if self.output.may_block:  # a slow reader of the pipe must not stop the calls in flight
                 self.writing = True  # a run that is told to stop does not leave half a record there
                 written = await anyio.to_thread.run_sync(self._writer.write, records, abandon_on_cancel=True)
             else:

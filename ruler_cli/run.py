@@ -167,7 +167,7 @@ class _Run:
     def _open(self, stack: ExitStack) -> Input:
         settings = self._settings
         share = settings.max_failures is not None and settings.max_failures.percent  # it is one of all groups
-        source, into = settings.input, self._writer.output.into
+        source, into = settings.input, self._writer.output.write_as
         return open_input(source, stack, self._unreadable, into, once=not share)
 
     def _unreadable(self, problem: Problem) -> None:
@@ -194,14 +194,14 @@ class _Run:
         if self._coverage_reported:
             return
         self._coverage_reported = True
-        for sentence in coverage.doubts():
+        for sentence in coverage.warnings():
             self._observer.warn(sentence)
         if coverage.share is None or coverage.share >= _HALF:
             return
         groups = f"the first {coverage.groups} groups" if coverage.groups > 1 else "the first group"
         self._observer.warn(
-            f"judges are shown {coverage.share:.0%} of the text in {groups}; not shown: {coverage.named()} "
-            "(`ruler check` names every place)"
+            f"judges are shown {coverage.share:.0%} of the text in {groups}; "
+            f"not shown: {coverage.not_shown_text()} (`ruler check` names every place)"
         )
 
     async def _judge_all(self, source: Input) -> None:

@@ -1,6 +1,6 @@
-"""Suggestions for a mistyped word, file or path: the nearest that there is.
+"""Suggestions for a mistyped word, file or path.
 
-Needed on the way to an error only, so nothing is imported before.
+Only errors need them, so `difflib` is imported inside the function.
 """
 
 from __future__ import annotations
@@ -11,51 +11,55 @@ from itertools import islice
 from typing import Any
 
 _MOST = 5000
-"""Names that are compared: a directory or a record may hold any number, and an error must not take long."""
+"""Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
+"""Levels of a record that are searched."""
 _FOLDERS = 50
+"""Folders of a path that are searched for a mistyped one."""
 
 
 def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The choice nearest in spelling, None if none is as near as `cutoff`, from 0 to 1.
+    """Return the choice nearest in spelling, None if no ratio reaches `cutoff`, from 0 to 1.
 
     Case, `-`, `_` and blanks count for nothing.
     """
     from difflib import get_close_matches
 
-    alike = {_bare(choice): choice for choice in islice(choices, _MOST)}
-    close = get_close_matches(_bare(word), alike, 1, cutoff)
-    return alike[close[0]] if close else None
+    by_spelling = {_bare(choice): choice for choice in islice(choices, _MOST)}
+    matches = get_close_matches(_bare(word), by_spelling, 1, cutoff)
+    return by_spelling[matches[0]] if matches else None
 
 
-def question(found: str | None) -> str:
-    """The end of a sentence that asks if this was meant; empty for None."""
-    return f"; did you mean {found}?" if found is not None else ""
+def question(suggestion: str | None) -> str:
+    """Return the end of a sentence that asks about a suggestion; empty for None."""
+    return f"; did you mean {suggestion}?" if suggestion is not None else ""
 
 
-def file(name: str) -> str | None:
-    """The path, as it was begun, of the file or directory whose name is nearest to a missing one's."""
+def suggest_file(name: str) -> str | None:
+    """Return the path of the file or directory with the name nearest to a missing one's."""
     folder, last = os.path.split(name.rstrip("/"))
-    if folder and not os.path.isdir(folder):  # noqa: PTH112 - no error where the name is too long
-        other = file(folder) if folder.count("/") < _FOLDERS else None
-        return other and file(os.path.join(other, last))  # noqa: PTH118 - `./` is kept as it was written
+    if folder and not os.path.isdir(folder):  # noqa: PTH112 - no error if the name is too long
+        other = suggest_file(folder) if folder.count("/") < _FOLDERS else None
+        return other and suggest_file(os.path.join(other, last))  # noqa: PTH118 - keeps `./`
     try:
-        with os.scandir(folder or ".") as found:
-            near = nearest(last, (entry.name for entry in found if not entry.name.endswith(".partial")), 0.8)
+        with os.scandir(folder or ".") as entries:
+            match = nearest(
+                last, (entry.name for entry in entries if not entry.name.endswith(".partial")), 0.8
+            )
     except (OSError, ValueError):
         return None
-    return near and os.path.join(folder, near)  # noqa: PTH118 - as above
+    return match and os.path.join(folder, match)  # noqa: PTH118 - as above
 
 
-def path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | None:
-    """The dotted path, of those that records have, that is nearest to one that none has."""
+def suggest_path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the dotted path in the records nearest to one that they lack: whole, else by its last part."""
     known = dict.fromkeys(islice((one for record in records for one in _paths(record, "", _DEEP)), _MOST))
     ends = {one.rsplit(".", 1)[-1]: one for one in reversed(known)}
     return nearest(dotted, known, 0.7) or ends.get(nearest(dotted.rsplit(".", 1)[-1], ends, 1.0) or "")
 
 
 def _paths(value: Any, before: str, deep: int) -> Iterator[str]:
-    """Every dotted path into an object, those of the rollouts of a group as of one of them."""
+    """Yield every dotted path into an object; those into a group's rollouts as from one rollout."""
     if isinstance(value, Mapping) and deep:
         for key, inner in value.items():
             if isinstance(key, str) and key:

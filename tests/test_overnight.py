@@ -1,4 +1,4 @@
-"""A run that is left alone: what is taken away from under it, and what its judge does at night."""
+"""A run that nobody watches: files that vanish, and a judge that fails at night."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_server_wait_is_no_retry_time() -> None:
 
 
 def test_cap_without_usage() -> None:
-    """An endpoint that tells no usage is still asked many things at once under a cap."""
+    """An endpoint that reports no usage still gets many calls at once under a cap."""
     judge = World(usage=Usage())
 
     async def main() -> int:
@@ -106,7 +106,7 @@ def test_cap_without_usage() -> None:
 
 
 def test_nobody_reads_stderr(server: JudgeServer, tmp_path: Path) -> None:
-    """Whoever stops reading stderr, or closed it from the start, does not stop the run."""
+    """A run goes on if stderr is closed, at once or later."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(10)])
     score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/400"]
     score += ["--api-base", server.base, "--ledger", "none"]
@@ -135,7 +135,7 @@ def test_share_of_a_file(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A parameter that cannot be sent is bad usage, told before a call."""
+    """A parameter that cannot be sent is bad usage, reported before a call."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     usual = ("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base)
     assert ruler(*usual, "-p", "seed=99999999999999999999").returncode == 2
@@ -143,7 +143,7 @@ def test_what_cannot_be_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) 
 
 
 def test_few_files(server: JudgeServer, tmp_path: Path) -> None:
-    """A system that allows few open files makes a run slow or is told; it never hangs."""
+    """A system that allows few open files makes a run slow or is reported; the run never hangs."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/good"]
     score += ["--api-base", server.base, "--ledger", "none"]

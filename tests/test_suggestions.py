@@ -1,4 +1,4 @@
-"""Suggestions for what is mistyped."""
+"""Suggestions for mistyped words, files and paths."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from ruler_cli import suggestions
 
 
 def test_nearest() -> None:
-    """Case, `-` and `_` count for nothing; then the nearest in spelling is found, or none."""
+    """Case, `-` and `_` count for nothing; then the nearest in spelling is suggested, or none."""
     known = ["max-cost", "passes", "min_passes"]
-    found = {"max_cost": "max-cost", "MAXCOST": "max-cost", "pases": "passes", "zebra": None, "": None}
-    assert {word: suggestions.nearest(word, known) for word in found} == found
+    suggested = {"max_cost": "max-cost", "MAXCOST": "max-cost", "pases": "passes", "zebra": None, "": None}
+    assert {word: suggestions.nearest(word, known) for word in suggested} == suggested
     assert suggestions.question("a") == "; did you mean a?"
     assert not suggestions.question(None)
 
 
 def test_file(tmp_path: Path) -> None:
-    """A missing file or folder is found by its name, and what can be no path has none near it."""
+    """A missing file or folder is suggested by its name, and text that is no path gets no suggestion."""
     for name in ("rollouts.jsonl", "rollouts.jsonl.partial", "rollouts.txt", "runs/one.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = {
+    suggested = {
         "rolouts.jsonl": "rollouts.jsonl",
         "rollouts.text": "rollouts.txt",
         "run/on.jsonl": "runs/one.jsonl",
         "run/zebra.jsonl": None,
         "zebra/one.jsonl": None,
     }
-    for name, meant in found.items():
-        assert suggestions.file(f"{tmp_path}/{name}") == (meant and f"{tmp_path}/{meant}"), name
-    assert suggestions.file("x" * 5000 + "/y" * 5000) is None
-    assert suggestions.file("\0/\0") is None
+    for name, suggestion in suggested.items():
+        assert suggestions.suggest_file(f"{tmp_path}/{name}") == (
+            suggestion and f"{tmp_path}/{suggestion}"
+        ), name
+    assert suggestions.suggest_file("x" * 5000 + "/y" * 5000) is None
+    assert suggestions.suggest_file("\0/\0") is None
 
 
 def test_path() -> None:
@@ -39,8 +41,8 @@ def test_path() -> None:
     members: list[dict[str, object]] = [{"reward": 1}]
     records = ({"task_id": 1, "meta": {"passed": True}}, {"trajectories": members})
     paths = {"task-id": "task_id", "meta.pased": "meta.passed", "passed": "meta.passed", "rewrad": "reward"}
-    assert {dotted: suggestions.path(dotted, records) for dotted in paths} == paths
-    assert suggestions.path("zebra", records) is None
+    assert {dotted: suggestions.suggest_path(dotted, records) for dotted in paths} == paths
+    assert suggestions.suggest_path("zebra", records) is None
 
 
 def test_path_of_a_hostile_record() -> None:
@@ -49,4 +51,4 @@ def test_path_of_a_hostile_record() -> None:
     for _ in range(900):
         deep = {"a": deep}
     broad: dict[str, object] = {str(i): {"x": i} for i in range(100_000)}
-    assert suggestions.path("zebra", (deep, broad)) is None
+    assert suggestions.suggest_path("zebra", (deep, broad)) is None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ruler_cli.errors import OutputError
-from ruler_cli.ledger.database import opened, refusing
+from ruler_cli.ledger.database import file_errors, open_ledger
 
 BatchState = Literal[
     "intended", "uploaded", "creating", "submitted", "collected", "canceled", "failed", "abandoned"
@@ -90,8 +90,8 @@ class Journal:
     def __init__(self, ledger: Path) -> None:
         """Open or create the journal; UsageError if that is not possible."""
         self.path = ledger
-        with refusing(f"{ledger}: cannot be used as a ledger", "give another file with --ledger PATH"):
-            self._db = opened(ledger)
+        with file_errors(f"{ledger}: cannot be used as a ledger", "give another file with --ledger PATH"):
+            self._db = open_ledger(ledger)
             # a batch that is paid for must survive a power cut
             self._db.execute("PRAGMA synchronous = FULL")
             if not self._db.execute(_TABLES_EXIST).fetchone():

@@ -23,7 +23,7 @@ from ruler_cli.judges.resolve import HERE, OPENAI, model_of, model_there
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Request
-from ruler_cli.writing.atomic import LocalFile, Passing
+from ruler_cli.writing.atomic import LocalFile, PassThrough
 
 _LINE_START = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """Beginning of a line of a request file."""
@@ -138,12 +138,12 @@ class RequestFiles:
         self.name, self._limits, self._earlier = name, limits, list[Path]()
         self._sizes = [(0, 0)]
         """Requests and bytes of each file; the last file is open for writing."""
-        self._files: list[LocalFile | Passing] = []
+        self._files: list[LocalFile | PassThrough] = []
         try:
             self._is_stream = location.stream or (Path(name).exists() and not Path(name).is_file())
             if self._is_stream:
                 self._limits = Limits()
-                self._files.append(Passing(name))
+                self._files.append(PassThrough(name))
                 return
             self._folder, (self._stem, self._ending) = location.real.parent, _split_name(location.real.name)
             self._earlier = self._find_earlier()
@@ -167,7 +167,7 @@ class RequestFiles:
                 self.end()
                 self._sizes.append((requests := 0, size := 0))
                 # the lock on NAME.partial covers these too
-                self._files.append(LocalFile(str(self._path(len(self._sizes))), alone=False))
+                self._files.append(LocalFile(str(self._path(len(self._sizes))), lock=False))
             self._files[-1].stream.write(line)
         self._sizes[-1] = requests + 1, size + len(line)
         return True

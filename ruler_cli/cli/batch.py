@@ -100,10 +100,10 @@ def submit(
     with told(resume=_same_command(source)):
         from ruler_cli.batch import collect as collecting
         from ruler_cli.batch import submit as submitting
-        from ruler_cli.ledger.database import located
+        from ruler_cli.ledger.database import ledger_path
 
         settings = replace(options, max_cost=max_cost).settings(source)
-        settings = replace(settings, ledger=located(ledger))
+        settings = replace(settings, ledger=ledger_path(ledger))
         source = settings.input.source
         again = scoring(sys.argv[3:], source)
 
@@ -239,9 +239,9 @@ def _same_command(source: str = "") -> str:
 
 
 def _ledger_path(option: str | None) -> Path:
-    from ruler_cli.ledger.database import located
+    from ruler_cli.ledger.database import ledger_path
 
-    path = located(option)
+    path = ledger_path(option)
     if path is None:
         raise UsageError("--ledger none: batches are on record in a ledger; give its path, or leave it out")
     return path

@@ -71,7 +71,7 @@ def facts_of(settings: ScoreSettings, found: Input, notes: InputCounts, result: 
             "groups": coverage.groups,
             "bytes": coverage.bytes,
             "share": coverage.share,
-            "not_shown": dict(coverage.most()),
+            "not_shown": dict(coverage.not_shown()),
         },
         "rollouts_without_task": found.openings.taskless,
         "groups_of_several_tasks": found.openings.mixed,
@@ -95,7 +95,7 @@ def facts_of(settings: ScoreSettings, found: Input, notes: InputCounts, result: 
         "too_long": {"groups": result.widest.too_long, "first": list(result.widest.too_long_keys)},
         "laid_out": result.laid_out,
         "exact": result.exact,
-        "warnings": [*found.notes, *doubts, *coverage.doubts()],
+        "warnings": [*found.notes, *doubts, *coverage.warnings()],
     }
 
 
@@ -253,7 +253,7 @@ def _coverage(result: Estimate) -> str:
     coverage = result.coverage
     if coverage.share is None:
         return "no text to show"
-    missing = coverage.named()
+    missing = coverage.not_shown_text()
     return f"{coverage.share:.0%} of the text{f'; not shown: {missing}' if missing else ''}"
 
 

@@ -73,9 +73,9 @@ def refuse_swapped(source: str, output: str) -> None:
     """UsageError where INPUT is not there and OUTPUT is, unless INPUT looks like another file's name."""
     if not Location(source).local or not Path(output).is_file() or Location(source).many:
         return
-    from ruler_cli.suggestions import file
+    from ruler_cli.suggestions import suggest_file
 
-    if not Path(source).exists() and file(source) in (None, output):
+    if not Path(source).exists() and suggest_file(source) in (None, output):
         raise UsageError(
             f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
         )

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ruler_cli.batch.import_replies import ImportResult, RejectedRow
-    from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, Status
+    from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, RowStatus
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 _DAY = 86400.0
-_STATUSES: dict[Status, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
+_STATUSES: dict[RowStatus, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
 _STATUSES |= {"odd": "unreadable", "fault": "failed"}
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
 
@@ -165,9 +165,9 @@ def import_(
 
 def _place_of(text: str | None) -> Path:
     """Where the ledger is that `--ledger` names; UsageError where it names none."""
-    from ruler_cli.ledger.database import located
+    from ruler_cli.ledger.database import ledger_path
 
-    place = located(text)
+    place = ledger_path(text)
     if place is None:
         raise UsageError("--ledger none: names no ledger; give its path, or leave the option out")
     return place

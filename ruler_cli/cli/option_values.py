@@ -106,7 +106,7 @@ def rubric(text: str | None) -> str | None:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         from ruler_cli import suggestions
 
-        lost = suggestions.file(text[1:]) if isinstance(error, FileNotFoundError) else None
+        lost = suggestions.suggest_file(text[1:]) if isinstance(error, FileNotFoundError) else None
         hint = suggestions.question(lost and f"@{lost}")
         raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None
     if not found:
@@ -116,10 +116,10 @@ def rubric(text: str | None) -> str | None:
 
 def ledgers(given: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
     """`--ledger` as often as given, else its variable → the ledger that is written, and the others."""
-    from ruler_cli.ledger.database import located
+    from ruler_cli.ledger.database import ledger_path
 
     if not given:
-        return located(os.environ.get(LEDGER_VARIABLE)), ()
+        return ledger_path(os.environ.get(LEDGER_VARIABLE)), ()
     first, *others = given
     if _is_pattern(first):
         raise UsageError(
@@ -131,7 +131,7 @@ def ledgers(given: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
     if "" in others:
         raise UsageError("--ledger: one of them has no name; give its path")
     named = [name for other in others for name in _matched(other)]
-    return located(first), tuple(path for path in map(located, named) if path is not None)
+    return ledger_path(first), tuple(path for path in map(ledger_path, named) if path is not None)
 
 
 def _is_pattern(text: str) -> bool:
@@ -143,9 +143,9 @@ def _matched(text: str) -> list[str]:
     """The ledgers that a name stands for, in order; UsageError where a pattern stands for none."""
     if not _is_pattern(text):
         return [text]
-    from ruler_cli.ledger.database import at_home
+    from ruler_cli.ledger.database import expand_home
 
-    found = sorted(glob.glob(str(at_home(text))))  # noqa: PTH207 - a pattern may begin at the root
+    found = sorted(glob.glob(str(expand_home(text))))  # noqa: PTH207 - a pattern may begin at the root
     if not found:
         raise UsageError(f"--ledger {text}: no file matches this pattern; check the path")
     return found

@@ -9,7 +9,7 @@ import typer
 
 from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError
-from ruler_cli.observer import BatchFigures, Odd, Summary
+from ruler_cli.observer import BatchFigures, Contradiction, Summary
 
 _GROUPS = 20
 """Below this many groups a curve or a slope is mostly chance."""
@@ -100,7 +100,7 @@ def figure_lines(figures: BatchFigures) -> Iterator[str]:
         yield f"{count(figures.without_outcome, 'rollout')} without an outcome"
 
 
-def _some(listed: tuple[Odd, ...], number: int) -> str:
+def _some(listed: tuple[Contradiction, ...], number: int) -> str:
     named = [
         f"group {odd.group if len(odd.group) <= _LONG else odd.group[:_LONG] + '…'} rollout {odd.rollout} "
         f"({odd.score:.2f})"

@@ -1,18 +1,18 @@
 """Histories of agent frameworks that have messages of their own: AutoGen, LangChain, LangGraph, CrewAI, ADK.
 
-AutoGen: `TaskResult.messages` and a team's state have a `source` and a `type` each; a piece of a stream and a
-choice of the next speaker say nothing that is not said again. Its version 0.2 (`ChatResult.chat_history`)
-writes roles as the agent sees them that asked: the task is its `assistant`, the answers are `user`; so who
-spoke first has asked, and all others have answered. LangChain: a message has a `type`, stands below `data` or
-`kwargs` in other dumps, and may hold its calls twice, as parts of Anthropic and as `tool_calls`. CrewAI:
-each of `tasks_output` is a task and what came of it.
+AutoGen: each of `TaskResult.messages`, and of a team's state, has a `source` and a `type`; pieces of a stream
+and choices of the next speaker repeat other messages. Its version 0.2 (`ChatResult.chat_history`) writes the
+roles that the asking agent sees: the task is its `assistant`, the answers are `user`; so the first speaker
+asks, and all others answer. LangChain: a message has a `type`, stands below `data` or `kwargs` in other
+dumps, and may hold its calls twice, as parts of Anthropic and as `tool_calls`. CrewAI: each of `tasks_output`
+is a task and its answer.
 
 Google ADK; trpc-agent-go writes the same evaluations. A session (`Session`, with `events`) is a rollout. In a
 result (`.evalset_result.json`) each of `evalCaseResults` is one, with its session in `sessionDetails`, or
 with the `actualInvocation` of each metric. Names are written in both spellings. Traps: the role of a tool's
-result is `user`, so that who speaks is told by `author`; `partial` events are pieces of a later one; the
-number 1 as `finalEvalStatus` means passed, 2 failed, 3 not evaluated; the answers of an evaluation set are
-the expected ones, so a set is refused.
+result is `user`, so `author` tells the speaker; `partial` events are pieces of a later one; the number 1 as
+`finalEvalStatus` means passed, 2 failed, 3 not evaluated; the answers of an evaluation set are the expected
+ones, so a set is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.dialects import call_of, part_of, result, turns
+from ruler_cli.formats.dialects import normalize_call, normalize_message, normalize_part, result_turn
 from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, items, lookup, objects
 from ruler_cli.formats.turns import of_messages
 from ruler_cli.reading.event_kinds import is_autogen, is_langchain
@@ -36,15 +36,17 @@ _STATES = ("messages", "values.messages", "channel_values.messages")
 
 
 def _first_list(record: Mapping[str, Any], paths: tuple[str, ...], *more: Any) -> list[Any]:
-    found = (*(lookup(record, path) for path in paths), *more)
-    return next((value for value in found if of_messages(value)), [])
+    """The first list of messages at these paths, or among `more`; [] if there is none."""
+    values = (*(lookup(record, path) for path in paths), *more)
+    return next((value for value in values if of_messages(value)), [])
 
 
 def _thread(record: Mapping[str, Any]) -> list[Any]:
-    """AutoGen's messages: a result's, those of a team's manager, or what an agent's model was given."""
+    """AutoGen's messages: of a result, of a team's manager, or of the input of an agent's model."""
     states = record.get("agent_states")
-    held = [lookup(state, "message_thread") for state in states.values()] if isinstance(states, dict) else []
-    return _first_list(record, _THREADS, *held)
+    states = states.values() if isinstance(states, dict) else ()
+    threads = [lookup(state, "message_thread") for state in states]
+    return _first_list(record, _THREADS, *threads)
 
 
 def _read(listed: list[Any], turns_of: Callable[[dict[str, Any]], Iterable[Any]]) -> Iterator[Any]:
@@ -58,11 +60,11 @@ def _read(listed: list[Any], turns_of: Callable[[dict[str, Any]], Iterable[Any]]
 
 def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     kind, source, content = message.get("type"), message.get("source"), message.get("content")
-    if "role" in message:  # what could not be read
+    if "role" in message:  # a line that could not be read
         yield message
     elif kind in _RESULTS:
         for one in content if isinstance(content, list) else [content]:
-            yield result(lookup(one, "call_id"), one.get("content") if isinstance(one, dict) else one)
+            yield result_turn(lookup(one, "call_id"), one.get("content") if isinstance(one, dict) else one)
     elif kind == "CodeExecutionEvent":
         yield {"role": "tool", "content": lookup(message, "result.output")}
     elif kind == "SystemMessage":
@@ -70,18 +72,15 @@ def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     elif kind == "UserMessage" or str(source).casefold() in _USERS:
         yield {"role": "user", "content": content}
     elif kind not in _SILENT:
-        called = items(content) and all({"name", "arguments"} <= _keys(call) for call in items(content))
+        calls = items(content)
+        calls = calls if all(isinstance(c, dict) and {"name", "arguments"} <= c.keys() for c in calls) else []
         thought = content if kind == "ThoughtEvent" else message.get("thought")
-        turn = {"role": "assistant", "content": None if called or kind == "ThoughtEvent" else content}
-        more = {"name": source, "tool_calls": content if called else None, "reasoning_content": thought}
+        turn = {"role": "assistant", "content": None if calls or kind == "ThoughtEvent" else content}
+        more = {"name": source, "tool_calls": calls, "reasoning_content": thought}
         yield turn | {key: value for key, value in more.items() if value}
 
 
-def _keys(value: Any) -> set[str]:
-    return {*value} if isinstance(value, dict) else set()
-
-
-def _chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _read_chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     history = check_messages(record["chat_history"], "chat_history")
     first = _speaker(history[0])
     for message in history:
@@ -97,19 +96,19 @@ def _speaker(message: Mapping[str, Any]) -> Any:
 
 
 def _is_chat_history(record: Mapping[str, Any]) -> bool:
-    told = any(name in record for name in ("summary", "cost", "human_input"))
-    return told and "messages" not in record and of_messages(record.get("chat_history"))
+    known = any(name in record for name in ("summary", "cost", "human_input"))
+    return known and "messages" not in record and of_messages(record.get("chat_history"))
 
 
 def _is_langchain(record: Mapping[str, Any]) -> bool:
-    found = _first_list(record, _STATES)
-    return bool(found) and is_langchain(found[0]) and not is_autogen(found[0])
+    messages = _first_list(record, _STATES)
+    return bool(messages) and is_langchain(messages[0]) and not is_autogen(messages[0])
 
 
-def _crew(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _read_crew(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for task in record["tasks_output"]:
-        asked = [task.get(name) for name in ("description", "expected_output") if task.get(name)]
-        yield {"role": "user", "content": "\n\n".join(map(str, asked))}
+        texts = [task.get(name) for name in ("description", "expected_output") if task.get(name)]
+        yield {"role": "user", "content": "\n\n".join(map(str, texts))}
         yield {"role": "assistant", "name": task.get("agent"), "content": task.get("raw")}
 
 
@@ -122,12 +121,12 @@ _STATUS = {1: True, 2: False, "passed": True, "failed": False}
 
 
 def _pick(value: Any, name: str) -> Any:
-    """A field that is written as `two_words` or as `twoWords`; None where it is absent."""
+    """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
     if not isinstance(value, Mapping):
         return None
     first, *rest = name.split("_")
-    found = value.get(name)
-    return found if found is not None else value.get(first + "".join(map(str.capitalize, rest)))
+    field = value.get(name)
+    return field if field is not None else value.get(first + "".join(map(str.capitalize, rest)))
 
 
 def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, Any]]:
@@ -137,52 +136,52 @@ def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, An
     if isinstance(content.get("content"), str):  # trpc-agent-go
         yield {"role": role, "content": content["content"]}
         return
-    said, results = list[Any](), list[Any]()
+    parts, results = list[Any](), list[Any]()
     for part in content.get("parts") or ():
         if not isinstance(part, Mapping) or any(value is not None for value in part.values()):
-            one = part_of(part)
-            (results if lookup(one, "type") == "tool_result" else said).append(one)
-    if said:
-        yield from turns({"role": role, "name": name, "content": said})
+            one = normalize_part(part)
+            (results if lookup(one, "type") == "tool_result" else parts).append(one)
+    if parts:
+        yield from normalize_message({"role": role, "name": name, "content": parts})
     for one in results:
-        yield result(one["tool_use_id"], one["content"], one.get("toolName"))
+        yield result_turn(one["tool_use_id"], one["content"], one.get("toolName"))
 
 
 def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
     for event in events:
         if not isinstance(event, dict) or event.get("partial"):
             continue
-        asked = event.get("author") == "user"
         if isinstance(event.get("content"), dict):
-            name = None if asked else event.get("author")
-            yield from _content(event["content"], "user" if asked else "assistant", name)
-        failed = _pick(event, "error_message") or _pick(event, "error_code")
-        if failed:
-            yield {"role": "error", "content": failed}
+            by_user = event.get("author") == "user"
+            name = None if by_user else event.get("author")
+            yield from _content(event["content"], "user" if by_user else "assistant", name)
+        error = _pick(event, "error_message") or _pick(event, "error_code")
+        if error:
+            yield {"role": "error", "content": error}
 
 
 def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A turn of an evaluation: the user's, the calls and results between, the final answer."""
+    """A turn of an evaluation: the user's message, the calls and results, the final answer."""
     yield from _content(_pick(invocation, "user_content"), "user")
     between = _pick(invocation, "intermediate_data") or {}
     results = {one.get("id"): one for one in _pick(between, "tool_responses") or ()}
     calls = _pick(between, "tool_uses") or _pick(between, "tool_calls") or invocation.get("tools")
     for call in calls or ():
-        yield {"role": "assistant", "content": None, "tool_calls": [call_of(call)]}
-        found = results.get(call.get("id"))
-        seen = call.get("result") if found is None else found.get("response")
-        if seen is not None:
-            yield result(call.get("id"), seen, call.get("name"))
-    for said in _pick(between, "intermediate_responses") or ():
-        if isinstance(said, list) and len(said) == 2:
-            yield from _content({"parts": said[1]}, "assistant", said[0])
+        yield {"role": "assistant", "content": None, "tool_calls": [normalize_call(call)]}
+        response = results.get(call.get("id"))
+        content = call.get("result") if response is None else response.get("response")
+        if content is not None:
+            yield result_turn(call.get("id"), content, call.get("name"))
+    for answer in _pick(between, "intermediate_responses") or ():
+        if isinstance(answer, list) and len(answer) == 2:
+            yield from _content({"parts": answer[1]}, "assistant", answer[0])
     yield from _events(_pick(between, "invocation_events") or ())
     final = _pick(invocation, "final_response")
     if final is not None:
         yield from _content(final, "assistant")
 
 
-def _case(record: dict[str, Any]) -> list[Rollout]:
+def _read_case(record: dict[str, Any]) -> list[Rollout]:
     events = _pick(_pick(record, "session_details"), "events")
     metrics = _pick(record, "eval_metric_result_per_invocation") or ()
     actual = objects([_pick(metric, "actual_invocation") for metric in metrics])
@@ -198,24 +197,24 @@ def _case(record: dict[str, Any]) -> list[Rollout]:
 
 def _is_session(record: Mapping[str, Any]) -> bool:
     events = items(record.get("events"))[:5]
-    told = bool(events) and all(isinstance(event, dict) and "author" in event for event in events)
-    return told and "messages" not in record
+    known = bool(events) and all(isinstance(event, dict) and "author" in event for event in events)
+    return known and "messages" not in record
 
 
 def _is_case(record: Mapping[str, Any]) -> bool:
-    told = ("overall_eval_metric_results", "final_eval_status", "session_details")
-    return _pick(record, "eval_id") is not None and any(_pick(record, name) is not None for name in told)
+    names = ("overall_eval_metric_results", "final_eval_status", "session_details")
+    return _pick(record, "eval_id") is not None and any(_pick(record, name) is not None for name in names)
 
 
 def _case_key(record: Mapping[str, Any]) -> str | None:
-    identity, holder = _pick(record, "eval_id"), _pick(record, "eval_set_id")
-    return f"{holder}: {identity}" if holder else str(identity) if identity else None
+    identity, eval_set = _pick(record, "eval_id"), _pick(record, "eval_set_id")
+    return f"{eval_set}: {identity}" if eval_set else str(identity) if identity else None
 
 
 def _history(
     name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], keys: tuple[str, ...] = ID_KEYS
 ) -> Format:
-    """The histories of a framework, whose first word is the family."""
+    """The format of a framework's histories; the first word of its name is the family."""
 
     def rollouts(record: dict[str, Any]) -> list[Rollout]:
         return [Rollout(list(read(record)), reward=record.get("reward"))]
@@ -228,29 +227,21 @@ FORMATS = (
         "ADK sessions", "`events` with `author` in each", _is_session, lambda r: _events(r["events"]), ()
     ),
     Format(
-        name="ADK evaluations",
-        family="adk",
-        tells="`evalId`, `finalEvalStatus`",
-        matches=_is_case,
-        rollouts=_case,
-        key_of=_case_key,
-        key_told="evalSetId and evalId",
+        "ADK evaluations", "adk", "`evalId`, `finalEvalStatus`", _is_case, _read_case,
+        key_of=_case_key, key_told="evalSetId and evalId",
     ),
     _history(
-        "AutoGen messages",
-        "`messages` with `source`, `type` in each",
+        "AutoGen messages", "`messages` with `source`, `type` in each",
         lambda record: any(map(is_autogen, _thread(record)[:1])),
         lambda record: _read(_thread(record), _autogen_turns),
     ),
-    _history("AutoGen 0.2 histories", "`chat_history`, `summary`", _is_chat_history, _chat_history),
+    _history("AutoGen 0.2 histories", "`chat_history`, `summary`", _is_chat_history, _read_chat_history),
     _history(
-        "LangChain messages",
-        "`messages` with `type` (human, ai) in each",
-        _is_langchain,
-        lambda record: _read(_first_list(record, _STATES), turns),
+        "LangChain messages", "`messages` with `type` (human, ai) in each", _is_langchain,
+        lambda record: _read(_first_list(record, _STATES), normalize_message),
     ),
-    _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _crew),
-)
+    _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _read_crew),
+)  # fmt: skip
 REFUSALS = (
     RefusedFormat(
         lambda record: (

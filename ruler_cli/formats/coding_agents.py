@@ -2,11 +2,11 @@
 
 SWE-agent: `{instance}.traj` (`sweagent/agent/agents.py`, `save_trajectory`). Traps: a demonstration stands in
 `history` as messages of another run (`is_demo`), which is not the agent's work; results name their calls in a
-list (`tool_call_ids`); what the last action did stands in `trajectory` alone, and what was handed in, in
+list (`tool_call_ids`); the result of the last action stands in `trajectory` alone, and the submission in
 `info.submission`; the instance is the file's name alone, so the group is the prompt; there is no reward.
 
 mini-swe-agent: `{instance}/{instance}.traj.json` (`minisweagent`, `DefaultAgent.save`). Traps: the last
-message has the role `exit` and holds what was submitted, which the judge must see, and where it does not,
+message has the role `exit` and holds the submission, which the judge must see; if it does not,
 `info.submission` does; the oldest files have no `instance_id`, so their group is the prompt.
 
 OpenHands: `output.jsonl` of its benchmarks (`EvalOutput`), a line an instance, `history` its events; a
@@ -14,8 +14,8 @@ conversation by itself (`trajectory.json`, or the files of the SDK's folder `eve
 `events`. Traps: an action of the agent is a call, the observation that names it as `cause` its result, and
 changes of state are nothing; older files pair both in lists, newer ones (its SDK) have `kind` and
 `tool_call_id`; the patch stands beside the events (`test_result.git_patch`); `test_result` is the task's own,
-with a verdict only where the benchmark wrote a report; one rollout an instance is the rule: give several runs
-together.
+and tells the outcome only if the benchmark wrote a report; one rollout an instance is the rule: give several
+runs together.
 
 SWE-bench: predictions, a line an instance (`swebench.inference`; agents' `all_preds.jsonl`). Traps: a
 prediction is a patch and the name of its instance, the task is not in the file; only SWE-bench's own
@@ -23,29 +23,29 @@ inference writes the prompt (`text`) and the whole answer (`full_output`) along 
 
 ATIF, Harbor's trajectory interchange format, which NVIDIA's NAT writes too
 (`harbor.models.trajectories.Trajectory.to_json_dict`, `schema_version` ATIF-v1.0 to v1.8). Traps: there is no
-task id and no reward in it, and `session_id` is the run's, so the group is what stands before the first agent
-step (or `--group-by extra.task_id`); the model forbids unknown keys, so score and mark go into `extra`; tool
+task id and no reward in it, and `session_id` is the run's, so the messages before the first agent step are
+the group (or `--group-by extra.task_id`); the model forbids unknown keys, so ruler writes into `extra`; tool
 results stand inside the step that called; sub-agents are embedded and shown as further parts; a run that is
-continued in another file (`is_copied_context`, `continued_trajectory_ref`) is one rollout with what has the
-same session.
+continued in another file (`is_copied_context`, `continued_trajectory_ref`) is one rollout with the other
+files of the same session.
 
 Harbor (Terminal-Bench 2): a trial of a job is a directory; its record holds `result` (`result.json`,
 `harbor.models.trial.result`), `trajectory` (`agent/trajectory.json`, ATIF) and `reward_file`
-(`verifier/reward.txt` or `.json`). Its reader takes only numbers as rewards, so a reward is taken out where
+(`verifier/reward.txt` or `.json`). Its reader takes only numbers as rewards, so a reward is taken out if
 there is no score. `harbor traces export` (`harbor/utils/traces_utils.py`) writes a row for each episode: one
 trial may be many rows, all one rollout; `result` is text, the reward or the name of an exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeGuard
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.dialects import calling, result
+from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.interface import (
     Format,
     Layout,
@@ -53,6 +53,7 @@ from ruler_cli.formats.interface import (
     first_at,
     has,
     items,
+    known_by,
     lookup,
     objects,
     plain,
@@ -62,25 +63,26 @@ from ruler_cli.reading.event_kinds import is_openhands
 from ruler_cli.types import Rollout
 
 
-def _swe_agent(record: dict[str, Any]) -> list[Rollout]:
-    messages = [_named(message) for message in _messages(record, "history") if not message.get("is_demo")]
+def _read_swe_agent(record: dict[str, Any]) -> list[Rollout]:
+    history = _messages(record, "history")
+    messages = [_with_call_id(message) for message in history if not message.get("is_demo")]
     if not messages:
         raise UnreadableError("holds a demonstration only in `history`")
-    seen = lookup(record, "trajectory.-1.observation")
-    if messages[-1].get("role") == "assistant" and isinstance(seen, str) and seen.strip():
+    observation = lookup(record, "trajectory.-1.observation")
+    if messages[-1].get("role") == "assistant" and isinstance(observation, str) and observation.strip():
         calls = items(messages[-1].get("tool_calls"))
-        messages.append(result(calls[0].get("id") if len(calls) == 1 else None, seen))
+        messages.append(result_turn(calls[0].get("id") if len(calls) == 1 else None, observation))
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
 
 
-def _named(message: dict[str, Any]) -> dict[str, Any]:
-    """A message; a result with the one call that it names."""
+def _with_call_id(message: dict[str, Any]) -> dict[str, Any]:
+    """A message; if it is the result of a single call, with `tool_call_id`."""
     calls = items(message.get("tool_call_ids"))
     single = len(calls) == 1 and message.get("role") == "tool"
     return {**message, "tool_call_id": calls[0]} if single else message
 
 
-def _mini(record: dict[str, Any]) -> list[Rollout]:
+def _read_mini(record: dict[str, Any]) -> list[Rollout]:
     messages = _messages(record, "messages")
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
 
@@ -92,87 +94,88 @@ def _messages(record: dict[str, Any], name: str) -> Messages:
 
 
 _SILENT = ("agent_state_changed", "change_agent_state", "null", "recall")
-_NOISE = ("thought", "content", "hidden", "blocking", "confirmation_state", "security_risk", "is_input")
+_METADATA = ("thought", "content", "hidden", "blocking", "confirmation_state", "security_risk", "is_input")
+"""Members of an action's `args` that are no arguments of the call."""
 
 
-def _openhands(record: dict[str, Any]) -> list[Rollout]:
+def _read_openhands(record: dict[str, Any]) -> list[Rollout]:
     listed = [item if isinstance(item, list) else [item] for item in items(record.get("history"))]
-    messages = [turn for event in objects(list(chain(*listed))) for turn in _turns(event)]
+    messages = [turn for event in objects(list(chain(*listed))) for turn in _openhands_turns(event)]
     if not messages:
         raise UnreadableError("has no events in `history` (OpenHands writes this when a run crashed)")
-    asked = record.get("instruction")
-    if isinstance(asked, str) and all(m["role"] not in ("user", "system") for m in messages):
-        messages.insert(0, {"role": "user", "content": asked})
+    task = record.get("instruction")
+    if isinstance(task, str) and all(m["role"] not in ("user", "system") for m in messages):
+        messages.insert(0, {"role": "user", "content": task})
     outcome = first_at(record, "report.resolved", "test_result.report.resolved", "test_result.resolved")
     return [Rollout(with_submission(record, messages), reward=record.get("reward"), outcome=outcome)]
 
 
-def _turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """An event as a message; nothing for what says nothing."""
+def _openhands_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """An event as a message; nothing for a change of state."""
     action = event.get("action")
     if "kind" in event:
         yield from _sdk_turns(event)
     elif "observation" in event:
         if event["observation"] not in _SILENT:
-            yield result(str(event.get("cause")), event.get("content"))
+            yield result_turn(str(event.get("cause")), event.get("content"))
     elif "action" in event and action not in _SILENT:
         args = event["args"] if isinstance(event.get("args"), dict) else {}
         if action in ("message", "system"):
             speaker = "user" if event.get("source") == "user" else "assistant"
-            said = args.get("content") or event.get("message")
-            yield {"role": "system" if action == "system" else speaker, "content": said}
+            content = args.get("content") or event.get("message")
+            yield {"role": "system" if action == "system" else speaker, "content": content}
         else:
-            given = {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", False)}
-            if args.get("content"):  # what a `write` writes
+            given = {k: v for k, v in args.items() if k not in _METADATA and v not in (None, "", False)}
+            if args.get("content"):  # the text of a `write`
                 given["content"] = args["content"]
-            yield {**calling(str(event.get("id")), action, given), "content": args.get("thought") or None}
+            yield {**call_turn(str(event.get("id")), action, given), "content": args.get("thought") or None}
 
 
 def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    kind, said, identity = event["kind"], event.get("llm_message"), event.get("tool_call_id")
+    kind, message, identity = event["kind"], event.get("llm_message"), event.get("tool_call_id")
     if kind == "SystemPromptEvent":
         texts = [lookup(event, path) for path in ("system_prompt.text", "dynamic_context.text")]
         yield {"role": "system", "content": "\n\n".join(str(text) for text in texts if text)}
-    elif kind == "MessageEvent" and isinstance(said, dict):
-        speaker = "assistant" if event.get("source") == "agent" else "user"
-        yield {**said, "role": said.get("role") or speaker, "content": _with_more(said.get("content"), event)}
+    elif kind == "MessageEvent" and isinstance(message, dict):
+        role = message.get("role") or ("assistant" if event.get("source") == "agent" else "user")
+        yield {**message, "role": role, "content": _with_extension(message.get("content"), event)}
     elif kind == "ActionEvent":
         yield _sdk_action(event)
     elif kind == "ACPToolCallEvent":
-        yield calling(identity, event.get("title"), event.get("raw_input"))
-        yield result(identity, event.get("raw_output"))
+        yield call_turn(identity, event.get("title"), event.get("raw_input"))
+        yield result_turn(identity, event.get("raw_output"))
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         names = ("error", "rejection_reason", "observation.content", "observation")
-        seen = next((found for name in names if (found := lookup(event, name))), None)
-        yield result(identity, _with_more(seen, event))
+        content = next((value for name in names if (value := lookup(event, name))), None)
+        yield result_turn(identity, _with_extension(content, event))
     elif kind == "ConversationErrorEvent":
         yield {"role": "error", "content": event.get("detail") or event.get("code")}
 
 
 def _sdk_action(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An action as a call; one that the tool did not take has its arguments in the call alone."""
+    """An action as a call; the arguments of one that no tool took stand in `tool_call` alone."""
     given = event.get("action")
     if isinstance(given, dict):
         given = {name: value for name, value in given.items() if name != "kind" and value is not None}
     else:
         given = lookup(event, "tool_call.arguments")
-    thought, stated = event.get("thought"), event.get("reasoning_content")
-    said = [*items(event.get("thinking_blocks")), *items(thought)]
-    turn = calling(event.get("tool_call_id"), event.get("tool_name"), given)
-    return turn | {"content": thought if stated or not said else said, "reasoning_content": stated}
+    thought, reasoning = event.get("thought"), event.get("reasoning_content")
+    parts = [*items(event.get("thinking_blocks")), *items(thought)]
+    turn = call_turn(event.get("tool_call_id"), event.get("tool_name"), given)
+    return turn | {"content": thought if reasoning or not parts else parts, "reasoning_content": reasoning}
 
 
-def _with_more(content: Any, event: Mapping[str, Any]) -> Any:
-    """Content with what the SDK adds to it for the model, e.g. the text of a skill."""
+def _with_extension(content: Any, event: Mapping[str, Any]) -> Any:
+    """Content with the parts that the SDK adds to it for the model, e.g. the text of a skill."""
     more = items(event.get("extended_content"))
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     return [*parts, *more] if more else content
 
 
-def _conversation(record: dict[str, Any]) -> list[Rollout]:
+def _read_conversation(record: dict[str, Any]) -> list[Rollout]:
     if len(record["events"]) < 2:
-        raise UnreadableError(f"holds one event, where a whole conversation should be: {_GATHER}")
-    return _openhands({**record, "history": record["events"]})
+        raise UnreadableError(f"holds one event, where a whole conversation should be: {_JOIN}")
+    return _read_openhands({**record, "history": record["events"]})
 
 
 def _is_conversation(record: Mapping[str, Any]) -> bool:
@@ -180,21 +183,20 @@ def _is_conversation(record: Mapping[str, Any]) -> bool:
     return isinstance(first, dict) and is_openhands(first)
 
 
-_GATHER = "jq -cs '{events: .}' events/*.json > conversation.jsonl"
+_JOIN = "jq -cs '{events: .}' events/*.json > conversation.jsonl"
 _CONVERSATIONS = ("messages", "history", "trajectory", "trajectories", "prompt", "conversations")
 
 
-def _prediction(record: dict[str, Any]) -> list[Rollout]:
-    patch, answer, asked = (record.get(name) for name in ("model_patch", "full_output", "text"))
-    said: Messages = []
-    if isinstance(answer, str) and answer.strip():
-        said = with_submission(record, [{"role": "assistant", "content": answer}])
+def _read_prediction(record: dict[str, Any]) -> list[Rollout]:
+    patch, output, text = (record.get(name) for name in ("model_patch", "full_output", "text"))
+    if isinstance(output, str) and output.strip():
+        answer = with_submission(record, [{"role": "assistant", "content": output}])
     elif isinstance(patch, str) and patch.strip():
-        said = [{"role": "assistant", "content": patch}]
-    if not said:
+        answer = [{"role": "assistant", "content": patch}]
+    else:
         raise UnreadableError("has no patch in `model_patch`: nothing was handed in")
-    asked = prompt_turns(asked if isinstance(asked, str) else None, "text")
-    return [Rollout([*asked, *said], reward=record.get("reward"))]
+    prompt = prompt_turns(text if isinstance(text, str) else None, "text")
+    return [Rollout([*prompt, *answer], reward=record.get("reward"))]
 
 
 def _is_prediction(record: Mapping[str, Any]) -> bool:
@@ -210,13 +212,13 @@ def _is_atif(record: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _atif(record: Mapping[str, Any]) -> Rollout:
-    messages = _steps(record)
-    further = tuple(_steps(sub) for sub in objects(record.get("subagent_trajectories")))
+    messages = _atif_turns(record)
+    further = tuple(_atif_turns(sub) for sub in objects(record.get("subagent_trajectories")))
     tools, reward = lookup(record, "agent.tool_definitions"), lookup(record, "extra.reward")
-    return Rollout(messages, (), further, tools, reward, member=_session(record))
+    return Rollout(messages, (), further, tools, reward, member=_partial_session(record))
 
 
-def _steps(record: Mapping[str, Any]) -> Messages:
+def _atif_turns(record: Mapping[str, Any]) -> Messages:
     steps = items(record.get("steps"))
     if not steps:
         raise UnreadableError("has no steps in `steps` (the agent was stopped before its first)")
@@ -224,119 +226,95 @@ def _steps(record: Mapping[str, Any]) -> Messages:
     for i, step in enumerate(steps):
         if not isinstance(step, dict):
             raise UnreadableError(f"`steps[{i}]` is no object")
-        out += _step_turns(step)
+        out += _atif_step(step)
     return out
 
 
-def _step_turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A step's message with its calls, and what came back."""
-    said = {"role": _ROLES.get(str(step.get("source")), "user"), "content": step.get("message")}
+def _atif_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A step's message with its calls, and their results."""
+    turn = {"role": _ROLES.get(str(step.get("source")), "user"), "content": step.get("message")}
     if step.get("reasoning_content"):
-        said["reasoning_content"] = step["reasoning_content"]
+        turn["reasoning_content"] = step["reasoning_content"]
     if items(step.get("tool_calls")):
-        said["tool_calls"] = [_call(call) for call in step["tool_calls"]]
-    yield said
-    for seen in objects(lookup(step, "observation.results")):
-        elsewhere = "(a sub-agent's work)" if seen.get("subagent_trajectory_ref") else None
-        content = seen.get("content")
-        yield result(seen.get("source_call_id"), elsewhere if content is None else content)
+        turn["tool_calls"] = [_atif_call(call) for call in step["tool_calls"]]
+    yield turn
+    for result in objects(lookup(step, "observation.results")):
+        elsewhere = "(a sub-agent's work)" if result.get("subagent_trajectory_ref") else None
+        content = result.get("content")
+        yield result_turn(result.get("source_call_id"), elsewhere if content is None else content)
 
 
-def _call(call: Any) -> Any:
+def _atif_call(call: Any) -> Any:
     names = {"id": "tool_call_id", "name": "function_name", "arguments": "arguments"}
     return {ours: call.get(name) for ours, name in names.items()} if isinstance(call, dict) else call
 
 
-def _session(record: Mapping[str, Any]) -> str | None:
-    """The run, where the record says that it is only a part of one."""
+def _partial_session(record: Mapping[str, Any]) -> str | None:
+    """The session of a record that is only a part of it; None for a whole run."""
     copied = any(step.get("is_copied_context") for step in objects(record.get("steps")))
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
     return session if part and isinstance(session, str) else None
 
 
-def _trial(record: dict[str, Any]) -> list[Rollout]:
+def _read_trial(record: dict[str, Any]) -> list[Rollout]:
     trajectory = record.get("trajectory")
     if not _is_atif(trajectory):
         kind = lookup(record, "result.exception_info.exception_type")
         why = f" (the trial ended with {plain(kind)})" if isinstance(kind, str) else ""
         raise UnreadableError(f"has no ATIF trajectory in `agent/trajectory.json`{why}")
-    filed = record.get("reward_file")
-    filed = filed.get("reward") if isinstance(filed, dict) else filed
-    reward = first_at(record, "result.verifier_result.rewards.reward")
-    reward = filed if reward is None else reward
-    return [replace(_atif(trajectory), reward=reward, outcome=filed, member=None)]
+    outcome = record.get("reward_file")
+    outcome = outcome.get("reward") if isinstance(outcome, dict) else outcome
+    reward = lookup(record, "result.verifier_result.rewards.reward")
+    reward = outcome if reward is None else reward
+    return [replace(_atif(trajectory), reward=reward, outcome=outcome, member=None)]
 
 
-def _row(record: dict[str, Any]) -> list[Rollout]:
+def _read_row(record: dict[str, Any]) -> list[Rollout]:
     messages = check_messages(record.get("conversations") or None, "conversations")
     trial, tools = record.get("trial_name"), record.get("tool_definitions")
     member = trial if isinstance(trial, str) else None
     return [Rollout(messages, tools=tools, reward=record.get("result"), member=member)]
 
 
-def _of_instance(name: str, tells: str, matches: Any, rollouts: Callable[[Any], list[Rollout]]) -> Format:
-    """Rollouts at an instance of SWE-bench; the first word is the family."""
-    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=("instance_id",))
-
-
+_INSTANCE = ("instance_id",)
 FORMATS = (
-    _of_instance(
-        "OpenHands outputs",
-        "`instance_id`, `history`",
+    Format(
+        "OpenHands outputs", "openhands", "`instance_id`, `history`",
         lambda record: "instance_id" in record and isinstance(record.get("history"), list),
-        _openhands,
-    ),
-    _of_instance(
-        "OpenHands conversations",
-        "`events` with `action`, `observation` or `kind` in each",
-        _is_conversation,
-        _conversation,
-    ),
-    _of_instance(
-        "SWE-agent", "`trajectory`, `history`, `info`", has("trajectory", "history", "info"), _swe_agent
-    ),
-    _of_instance(
-        "mini-swe-agent",
-        "`trajectory_format` (mini-swe-agent-…)",
-        lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
-        _mini,
-    ),
-    _of_instance(
-        "SWE-bench predictions",
-        "`instance_id`, `model_name_or_path`, `model_patch`",
-        _is_prediction,
-        _prediction,
+        _read_openhands, _INSTANCE,
     ),
     Format(
-        name="ATIF trajectories",
-        family="atif",
-        tells="`schema_version` (ATIF-v…)",
-        matches=_is_atif,
-        rollouts=lambda record: [_atif(record)],
+        "OpenHands conversations", "openhands", "`events` with `action`, `observation` or `kind` in each",
+        _is_conversation, _read_conversation, _INSTANCE,
+    ),
+    known_by("trajectory history info", "SWE-agent", "swe-agent", _read_swe_agent, _INSTANCE),
+    Format(
+        "mini-swe-agent", "mini-swe-agent", "`trajectory_format` (mini-swe-agent-…)",
+        lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
+        _read_mini, _INSTANCE,
+    ),
+    Format(
+        "SWE-bench predictions", "swe-bench", "`instance_id`, `model_name_or_path`, `model_patch`",
+        _is_prediction, _read_prediction, _INSTANCE,
+    ),
+    Format(
+        "ATIF trajectories", "atif", "`schema_version` (ATIF-v…)", _is_atif, lambda record: [_atif(record)],
         layout=Layout(reward=("extra", "reward"), ruler=("extra", "ruler")),
     ),
     Format(
-        name="Harbor trials",
-        family="harbor",
-        tells="`result.task_name`, `trajectory`",
-        matches=lambda record: lookup(record, "result.task_name") is not None and "trajectory" in record,
-        rollouts=_trial,
-        keys=("result.task_name",),
-        layout=Layout(
+        "Harbor trials", "harbor", "`result.task_name`, `trajectory`",
+        lambda record: lookup(record, "result.task_name") is not None and "trajectory" in record,
+        _read_trial, ("result.task_name",),
+        Layout(
             reward=("result", "verifier_result", "rewards", "reward"), ruler=("result", "ruler"), lost=b""
         ),
     ),
-    Format(
-        name="Harbor's exported traces",
-        family="harbor",
-        tells="`conversations`, `task`",
-        matches=has("conversations", "task"),
-        rollouts=_row,
-        keys=("task",),
-        layout=Layout(reward=("result",), form=b'"%s"'),
+    known_by(
+        "conversations task", "Harbor's exported traces", "harbor", _read_row, ("task",),
+        Layout(reward=("result",), form=b'"%s"'),
     ),
-)
+)  # fmt: skip
 REFUSALS = (
     RefusedFormat(
         lambda record: (
@@ -347,6 +325,6 @@ REFUSALS = (
     ),
     RefusedFormat(
         is_openhands,
-        f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_GATHER}",
+        f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_JOIN}",
     ),
 )

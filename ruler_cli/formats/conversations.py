@@ -1,7 +1,8 @@
-"""The spans of a trace → the conversations that its model calls were steps of, and the tools between them.
+"""The spans of a trace → the conversations that its model calls are steps of, and the tools between them.
 
-A step that goes on where an earlier one ended replaces it: its input holds that one's input and answer. What
-is shown is only left out if it stands in what replaces it, so a trace may be shown twice, never in part.
+A step that continues an earlier one replaces it, because its input holds that one's input and answer. A
+message is left out only if it stands in the step that replaces its own, so a trace may be shown twice, never
+in part.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from typing import Any
 
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.dialects import (
-    NOTHING,
-    OWN,
+    EMPTY,
+    OWN_ROLES,
+    agent_turns,
     as_json,
-    asked,
-    calling,
+    call_turn,
+    called_names,
+    input_messages,
     is_result,
-    names_of,
-    offered,
-    own_turns,
-    result,
+    offered_tools,
+    result_turn,
     text_of,
 )
 from ruler_cli.formats.trace_spans import Span
 
 _NEAR = 20
-"""Conversations with the same input that are looked at, the last first: what is missed is shown twice."""
+"""Conversations with the same input that are compared, the last first; one beyond them is shown twice."""
 _AROUND = 200
 """Spans around a span that are looked at."""
 Print = tuple[str, str, tuple[str, ...]]
@@ -37,185 +38,194 @@ Print = tuple[str, str, tuple[str, ...]]
 
 @dataclass(slots=True, eq=False)
 class Conversation:
-    """A conversation: its last step's input and answer, their prints, and the numbers of the spans."""
+    """The input and output of a conversation's last step, each as messages and as their prints.
+
+    `first` and `last` are the numbers of its first and last span.
+    """
 
     first: int
     last: int
-    asked: Messages = field(default_factory=list)
-    said: Messages = field(default_factory=list)
-    heard: list[Print] = field(default_factory=list)
-    spoken: list[Print] = field(default_factory=list)
+    input: Messages = field(default_factory=list)
+    output: Messages = field(default_factory=list)
+    input_prints: list[Print] = field(default_factory=list)
+    output_prints: list[Print] = field(default_factory=list)
 
     @property
     def messages(self) -> Messages:
-        """All of it."""
-        return [*self.asked, *self.said]
+        """All messages of the conversation."""
+        return [*self.input, *self.output]
 
 
 def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
-    """The conversations of the model calls, in the order in which they began."""
+    """The conversations of the model calls, in the order in which they begin."""
     steps = _Steps(spans)
-    known = _by_identity(spans)
+    by_id = _by_id(spans)
     for number, call in enumerate(spans):
         if call.kind != "call":
             continue
-        question, answer = _question(call.asked), own_turns(call.said)
-        around = next((above for above in _above(known, call) if _tells(above)), None)
-        if (question or answer) and not (around and _is_told(answer, around)):
+        question, answer = _question(call.input), agent_turns(call.output)
+        outer = next((span for span in _around(by_id, call) if _is_whole_call(span)), None)
+        if (question or answer) and not (outer and _repeats(answer, outer)):
             steps.add(number, question, answer)
-    for conversation in steps.found:
-        if called := {name for message in conversation.said for name in names_of(message)}:
+    for conversation in steps.conversations:
+        if called := {name for message in conversation.output for name in called_names(message)}:
             results = steps.results(conversation.last, len(spans))
-            conversation.said = [*conversation.said, *(turn for turn in results if turn["name"] in called)]
-    return steps.found
+            conversation.output = [
+                *conversation.output,
+                *(turn for turn in results if turn["name"] in called),
+            ]
+    return steps.conversations
 
 
 class _Steps:
-    """Conversations so far, by a hash of their last step's input."""
+    """Conversations so far, indexed by a hash of their last step's input."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
-        self.found: list[Conversation] = []
+        self.conversations: list[Conversation] = []
         self._spans = spans
-        self._known: dict[int, list[Conversation]] = {}
-        self._below: dict[str | None, Conversation] = {}
+        self._by_input: dict[int, list[Conversation]] = {}
+        self._by_parent: dict[str | None, Conversation] = {}
 
     def add(self, number: int, question: Messages, answer: Messages) -> None:
-        """A step: of a conversation that goes on, or the first of one."""
-        heard, spoken = prints(question), prints(answer)
-        conversation = self._before(heard, spoken)
+        """Add the step of a span to the conversation that it continues, or begin one."""
+        asked, answered = prints(question), prints(answer)
+        conversation = self._continued(asked, answered)
         if conversation is not None:
-            if len(heard) > len(conversation.heard) or not conversation.said:
+            if len(asked) > len(conversation.input_prints) or not conversation.output:
                 if answer:
-                    conversation.said, conversation.spoken = answer, spoken
-                conversation.asked, conversation.heard = question, heard
-                self._note(conversation, number)
+                    conversation.output, conversation.output_prints = answer, answered
+                conversation.input, conversation.input_prints = question, asked
+                self._index(conversation, number)
             return
-        # a call was given only what is new: nothing, results of tools, or turns of its own
-        more = not question or is_result(question[0]) or question[0].get("role") in OWN
-        before = self._below.get(self._spans[number].parent) or next(reversed(self.found), None)
-        conversation = before if more else None
+        # some frameworks send only new messages: none, results of tools, or the agent's own turns
+        partial = not question or is_result(question[0]) or question[0].get("role") in OWN_ROLES
+        latest = self._by_parent.get(self._spans[number].parent) or next(reversed(self.conversations), None)
+        conversation = latest if partial else None
         if conversation is None:
             conversation = Conversation(number, number)
-            self.found.append(conversation)
+            self.conversations.append(conversation)
         elif question:
-            question = question[_overlap([*conversation.heard[-len(heard) :], *conversation.spoken], heard) :]
+            end = [*conversation.input_prints[-len(asked) :], *conversation.output_prints]
+            question = question[_overlap(end, asked) :]
         else:
             question = self.results(conversation.last, number)
-        conversation.asked += [*conversation.said, *question]
-        conversation.heard += [*conversation.spoken, *prints(question)]
-        conversation.said, conversation.spoken = answer, spoken
-        self._note(conversation, number)
+        conversation.input += [*conversation.output, *question]
+        conversation.input_prints += [*conversation.output_prints, *prints(question)]
+        conversation.output, conversation.output_prints = answer, answered
+        self._index(conversation, number)
 
     def results(self, last: int, until: int) -> Messages:
-        """The results of tools between two spans."""
-        ran = (span for span in self._spans[last + 1 : until] if span.kind == "tool")
-        return [tool_turns(span)[1] for span in ran if span.said is not None]
+        """The results of the tools that ran between two spans."""
+        tools = (span for span in self._spans[last + 1 : until] if span.kind == "tool")
+        return [tool_turns(span)[1] for span in tools if span.output is not None]
 
-    def _note(self, conversation: Conversation, number: int) -> None:
+    def _index(self, conversation: Conversation, number: int) -> None:
         conversation.last = number
-        self._below[self._spans[number].parent] = conversation
-        self._known.setdefault(_marks(conversation.heard)[-1], []).append(conversation)
+        self._by_parent[self._spans[number].parent] = conversation
+        self._by_input.setdefault(_hashes(conversation.input_prints)[-1], []).append(conversation)
 
-    def _before(self, heard: list[Print], spoken: list[Print]) -> Conversation | None:
-        """The conversation of which this is a later step, the one of the longest input first."""
-        for mark in _marks(heard)[:0:-1]:
-            for one in self._known.get(mark, ())[-_NEAR:][::-1]:
-                if one.heard == heard[: len(one.heard)] and _goes_on(one, heard, spoken):
+    def _continued(self, asked: list[Print], answered: list[Print]) -> Conversation | None:
+        """The conversation that a step continues, the one of the longest input first."""
+        for key in _hashes(asked)[:0:-1]:
+            for one in self._by_input.get(key, ())[-_NEAR:][::-1]:
+                begins = one.input_prints == asked[: len(one.input_prints)]
+                if begins and _continues(one, asked, answered):
                     return one
         return None
 
 
-def _marks(heard: list[Print]) -> list[int]:
+def _hashes(messages: list[Print]) -> list[int]:
     """A hash of each beginning of an input, the shortest first."""
-    return list(accumulate(heard, lambda mark, said: hash((mark, said)), initial=0))
+    return list(accumulate(messages, lambda before, message: hash((before, message)), initial=0))
 
 
 def tools_of(spans: Sequence[Span]) -> Any:
     """The tools that the first call was offered."""
     calls = (span for span in spans if span.kind == "call")
-    return next((found for span in calls if (found := span.tools or offered(span.asked))), None)
+    return next((tools for span in calls if (tools := span.tools or offered_tools(span.input))), None)
 
 
 def tool_turns(span: Span) -> Messages:
-    """A tool that ran, as the call and its result."""
+    """The call of a tool that ran, and its result."""
     identity = span.identity or span.name
-    return [calling(identity, span.name, span.asked), result(identity, span.said, span.name)]
+    return [call_turn(identity, span.name, span.input), result_turn(identity, span.output, span.name)]
 
 
 def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
-    """The number of tools that each conversation stands below: a sub-agent's is one deeper."""
-    known = _by_identity(spans)
+    """The number of tools around each conversation: a sub-agent's is one deeper."""
+    by_id = _by_id(spans)
     return [
-        sum(above.kind == "tool" for above in _above(known, spans[conversation.first]))
+        sum(outer.kind == "tool" for outer in _around(by_id, spans[conversation.first]))
         for conversation in conversations
     ]
 
 
 def prints(messages: Messages) -> list[Print]:
-    """The texts of messages, to be compared."""
+    """The prints of messages, which are equal if the messages say the same."""
     return [_print(message) for message in messages]
 
 
-def _by_identity(spans: Sequence[Span]) -> dict[str, Span]:
+def _by_id(spans: Sequence[Span]) -> dict[str, Span]:
     return {span.identity: span for span in spans if span.identity is not None}
 
 
 def _question(value: Any) -> Messages:
-    found = asked(value)
-    if found is None:
-        return [] if value in NOTHING else [{"role": "user", "content": as_json(value)}]
-    return found
+    """The messages of an input; an input without any as one user's message."""
+    messages = input_messages(value)
+    if messages is None:
+        return [] if value in EMPTY else [{"role": "user", "content": as_json(value)}]
+    return messages
 
 
-def _tells(span: Span) -> bool:
-    return span.kind == "call" and span.asked is not None and span.said is not None
+def _is_whole_call(span: Span) -> bool:
+    return span.kind == "call" and span.input is not None and span.output is not None
 
 
-def _is_told(answer: Messages, around: Span) -> bool:
-    """Tell if a call stands in another that says the same: a framework's and its client's are one."""
-    return _is_said(prints(answer), prints([*_question(around.asked), *own_turns(around.said)]))
+def _repeats(answer: Messages, outer: Span) -> bool:
+    """Tell if a call's answer stands in the call around it: a framework's call wraps its client's."""
+    return _says(prints([*_question(outer.input), *agent_turns(outer.output)]), prints(answer))
 
 
-def _above(known: Mapping[str, Span], span: Span) -> Iterator[Span]:
-    """The spans around a span, the nearest first; of very many the nearest only."""
-    seen = {span.identity}
-    at = known.get(span.parent or "")
-    while at is not None and at.identity not in seen and len(seen) <= _AROUND:
-        yield at
-        seen.add(at.identity)
-        at = known.get(at.parent or "")
+def _around(by_id: Mapping[str, Span], span: Span) -> Iterator[Span]:
+    """The spans around a span, the nearest first, at most `_AROUND`."""
+    passed = {span.identity}
+    outer = by_id.get(span.parent or "")
+    while outer is not None and outer.identity not in passed and len(passed) <= _AROUND:
+        yield outer
+        passed.add(outer.identity)
+        outer = by_id.get(outer.parent or "")
 
 
-def _goes_on(conversation: Conversation, heard: list[Print], spoken: list[Print]) -> bool:
-    """Tell if a step with the same beginning holds all that was said, or is the same step once more."""
-    rest = heard[len(conversation.heard) :]
+def _continues(conversation: Conversation, asked: list[Print], answered: list[Print]) -> bool:
+    """Tell if a step with the same beginning holds the conversation's answer, or is the same step again."""
+    rest = asked[len(conversation.input_prints) :]
     if rest:
-        return _is_said(conversation.spoken, rest)
-    return not spoken or not conversation.spoken or spoken == conversation.spoken
+        return _says(rest, conversation.output_prints)
+    return not answered or not conversation.output_prints or answered == conversation.output_prints
 
 
-def _is_said(said: list[Print], rest: list[Print]) -> bool:
-    """Tell if an answer stands in the turns behind its question: its text without its thoughts, its calls."""
-    own = [(text, called) for role, text, called in rest if role in ("assistant", "None")]
+def _says(messages: list[Print], answer: list[Print]) -> bool:
+    """Tell if messages hold an answer: its text without its thoughts, and its calls."""
+    own = [(text, called) for role, text, called in messages if role in ("assistant", "None")]
     names = {name for _, called in own for name in called}
     return all(
         any(text.split("</think>")[-1].strip() in other for other, _ in own) and names.issuperset(called)
-        for _, text, called in said
+        for _, text, called in answer
     )
 
 
-def _overlap(heard: list[Print], now: list[Print]) -> int:
-    """The number of turns of a question with which the conversation ends already."""
-    return next((n for n in range(min(len(heard), len(now)), 0, -1) if heard[-n:] == now[:n]), 0)
+def _overlap(end: list[Print], asked: list[Print]) -> int:
+    """The number of first messages of a question with which the conversation ends already."""
+    return next((n for n in range(min(len(end), len(asked)), 0, -1) if end[-n:] == asked[:n]), 0)
 
 
 def _print(message: Mapping[str, Any]) -> Print:
     if "role" not in message and message.get("type") == "function_call_output":
         return "tool", str(message.get("output")).strip(), ()
     text = text_of(message)
-    if not text:  # what tells it from others is no text
+    if not text:  # other parts tell it from other messages
         parts = message.get("content")
         if isinstance(parts, list):
             parts = [p for p in parts if not (isinstance(p, Mapping) and p.get("type") == "tool_use")]
-        text = "" if parts in NOTHING else repr(parts)
-    return str(message.get("role")), text, names_of(message)
+        text = "" if parts in EMPTY else repr(parts)
+    return str(message.get("role")), text, called_names(message)

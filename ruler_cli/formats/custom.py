@@ -27,7 +27,7 @@ from ruler_cli.formats.turns import (
     with_answer,
 )
 from ruler_cli.types import Line, Path, Record, Rollout
-from ruler_cli.writing.splice import Patches, Tree, at, read_object
+from ruler_cli.writing.splice import NewMembers, Patches, read_object, span_at
 
 _PROMPTS = ("prompt", "input", "question")
 
@@ -181,15 +181,15 @@ def _scored(path: Path, form: Format, records: Sequence[Record]) -> bytes:
         patches.put(read_object(raw), tree(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"))
         return patches.apply()
     for one in rollouts:
-        span = at(raw, one.path)
+        span = span_at(raw, one.path)
         if span and raw[span[0]] == ord("{"):
             patches.put(read_object(raw, span[0]), tree(path, b"0.5"))
     return patches.apply()
 
 
-def tree(path: Path, value: bytes | None) -> Tree:
+def tree(path: Path, value: bytes | None) -> NewMembers:
     """A value at a path below an object, as `Patches.put` takes it; None: no value there."""
-    found: Tree = {str(path[-1]): value}
+    found: NewMembers = {str(path[-1]): value}
     for part in reversed(path[:-1]):
         found = {str(part): found}
     return found

@@ -36,8 +36,7 @@ from ruler_cli.formats.interface import (
 from ruler_cli.formats.reader import Reader, guarded
 from ruler_cli.formats.turns import of_texts
 from ruler_cli.reading.parse import parse, parse_text
-from ruler_cli.suggestions import nearest
-from ruler_cli.suggestions import path as near_path
+from ruler_cli.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record
 
 SAMPLE = 50
@@ -184,7 +183,7 @@ def _has(record: Mapping[str, Any], path: str) -> bool:
 
 
 def _nowhere(name: str, option: str, path: str, records: Records) -> str:
-    meant = near_path(path, (record for _, record in records))
+    meant = suggest_path(path, (record for _, record in records))
     hint = f" (did you mean {plain(meant)}?)" if meant else ""
     keys = _keys(records[0][1])
     return f"{name}: {option} {path}: none of the first records has it{hint}; their keys: {keys}"

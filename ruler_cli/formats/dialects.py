@@ -1,10 +1,11 @@
-"""A model call, or a message, in the dialect of its framework → chat messages that render.
+"""Model calls and messages in the dialect of a framework → chat messages that render.
 
 Read from the writers: OpenTelemetry's GenAI conventions (`parts`), OpenInference (`message`, flattened or
 nested), LangChain (constructors, `type: human`, `data`), the bodies of OpenAI, Anthropic and Gemini, Vercel's
 AI SDK (`tool-call`). Traps:
-- A model's text may look like messages. So text is never read as JSON here, roles come from `role`, `type`
-  and LangChain's class names only, and what a model said is its own turn, whatever role it claims.
+- A model's text may look like messages. So this module never reads text as JSON, takes roles from `role`,
+  `type` and LangChain's class names only, and makes a model's output the model's own turn, whatever role it
+  claims.
 - LangChain's Langfuse handler writes the tools that a model was offered as messages of the role `tool`, and
   its messages may hold a call twice, as a part of Anthropic and in `tool_calls`.
 - Koog writes calls as messages of the role `tool`.
@@ -23,24 +24,24 @@ from ruler_cli.reading.parse import dump
 _ROLES = {name.lower(): role for name, role in LANGCHAIN.items()} | {"model": "assistant"}
 _ITEMS = ("function_call", "function_call_output", "reasoning", "message", "web_search_call", "computer_call")
 """Items of OpenAI's Responses, which render as they are."""
-_BODY = {"content", "contents", "parts", "tool_calls", "function_call", "text"}
-_ASKED = ("messages", "contents", "new_message", "input", "inputs", "prompt", "prompts", "kwargs", "args")
+_CONTENTS = {"content", "contents", "parts", "tool_calls", "function_call", "text"}
+_PROMPTS = ("messages", "contents", "new_message", "input", "inputs", "prompt", "prompts", "kwargs", "args")
 """Members of a request's body that hold the prompt."""
-_RULES = ("system", "instructions", "system_instruction", "config.system_instruction", "system_prompt")
+_SYSTEM = ("system", "instructions", "system_instruction", "config.system_instruction", "system_prompt")
 _CHOICES = (
     "choices.0.message", "candidates.0.content", "generations.0.0.message", "choices.0.text",
     "generations.0.0.text",
 )  # fmt: skip
 _ANSWERS = ("messages", "message", "content", "output", "outputs", "text", "response", "answer", "result")
-OWN = ("assistant", None)
-"""Roles of the agent's turns; an item that renders as it is has none."""
-NOTHING: tuple[Any, ...] = (None, "", [], {})
+OWN_ROLES = ("assistant", None)
+"""Roles of the agent's turns; an item of OpenAI's Responses has none."""
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 _DEEP = 6
-"""Objects inside objects that are looked into."""
+"""Levels of objects inside objects that are read."""
 
 
-def asked(value: Any, depth: int = 0) -> Messages | None:
-    """The input of a model; None if the value holds neither messages nor a text."""
+def input_messages(value: Any, depth: int = 0) -> Messages | None:
+    """Messages in the input of a model; None if the value holds neither messages nor a text."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}] if value.strip() else None
     if depth > _DEEP or not value:
@@ -50,71 +51,75 @@ def asked(value: Any, depth: int = 0) -> Messages | None:
             return [{"role": "user", "content": item} for item in value]
         if not all(map(is_message, value)) and all(isinstance(m, Mapping) and "parts" in m for m in value):
             value = [{"role": "user", **item} for item in value]  # Gemini's, without a role
-        return _listed(value) or (asked(value[0], depth + 1) if len(value) == 1 else None)
+        return _listed(value) or (input_messages(value[0], depth + 1) if len(value) == 1 else None)
     if not isinstance(value, Mapping):
         return None
     if is_message(value):
-        return turns(value)
-    for key in _ASKED:
-        found = asked(value[key], depth + 1) if value.get(key) else None
-        if found:
-            rules = next((rule for path in _RULES if (rule := _plain(lookup(value, path)))), None)
-            told = rules is not None and not any(m.get("role") in ("system", "developer") for m in found)
-            return [{"role": "system", "content": rules}, *found] if told else found
-    return asked(_only_text(value))
+        return normalize_message(value)
+    for key in _PROMPTS:
+        messages = input_messages(value[key], depth + 1) if value.get(key) else None
+        if messages:
+            system = next((text for path in _SYSTEM if (text := _plain(lookup(value, path)))), None)
+            if system is None or any(m.get("role") in ("system", "developer") for m in messages):
+                return messages
+            return [{"role": "system", "content": system}, *messages]
+    return input_messages(_only_text(value))
 
 
-def said(value: Any, depth: int = 0) -> Messages | None:
-    """Messages that came out of a call; None where the value holds none that is known."""
+def output_messages(value: Any, depth: int = 0) -> Messages | None:
+    """Messages in the output of a model; None if the value holds none of a known shape."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}] if value.strip() else None
     if depth > _DEEP or not value:
         return None
     if isinstance(value, list):
-        if not (found := _listed(value)) and all(isinstance(lookup(item, "type"), str) for item in value):
-            return [{"role": "assistant", "content": [part_of(part) for part in value]}]
-        return found or (said(value[0], depth + 1) if len(value) == 1 else None)
+        messages = _listed(value)
+        if not messages and all(isinstance(lookup(item, "type"), str) for item in value):
+            return [{"role": "assistant", "content": [normalize_part(part) for part in value]}]
+        return messages or (output_messages(value[0], depth + 1) if len(value) == 1 else None)
     if not isinstance(value, Mapping):
         return None
     if is_message(value):
-        return turns(value)
+        return normalize_message(value)
     for path in _CHOICES:
-        found = lookup(value, path)
-        if isinstance(found, Mapping):
-            return turns(found if "kwargs" in found else {"role": "assistant", **found})
-        if isinstance(found, str):
-            return said(found)
+        choice = lookup(value, path)
+        if isinstance(choice, Mapping):
+            return normalize_message(choice if "kwargs" in choice else {"role": "assistant", **choice})
+        if isinstance(choice, str):
+            return output_messages(choice)
     for key in _ANSWERS:
         if isinstance(value.get(key), str) and unread(value).keys() - {key}:
-            continue  # the answer is the object, of which a part would be shown
-        if value.get(key) and (out := said(value[key], depth + 1)) is not None:
-            return out
-    return said(_only_text(value))
+            continue  # the answer is the whole object: one member would show a part of it
+        if value.get(key) and (messages := output_messages(value[key], depth + 1)) is not None:
+            return messages
+    return output_messages(_only_text(value))
 
 
 def _listed(value: list[Any]) -> Messages | None:
     """The turns of a list that holds messages alone."""
-    return [turn for item in value for turn in turns(item)] if all(map(is_message, value)) else None
+    if not all(map(is_message, value)):
+        return None
+    return [turn for item in value for turn in normalize_message(item)]
 
 
 def _only_text(value: Mapping[str, Any]) -> str | None:
-    """The text that is all that an object holds."""
-    only = [inner for inner in value.values() if inner not in NOTHING]
+    """The text of an object that holds nothing else."""
+    only = [inner for inner in value.values() if inner not in EMPTY]
     return only[0] if len(only) == 1 and isinstance(only[0], str) else None
 
 
-def own_turns(value: Any) -> Messages:
-    """The output of a model: its own turns, whatever the value claims; an unknown value as JSON."""
-    if value in NOTHING:
+def agent_turns(value: Any) -> Messages:
+    """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
+    if value in EMPTY:
         return []
-    found = said(value)
-    if found is None or any(m.get("role") not in OWN or holds_result(m) for m in found):
+    messages = output_messages(value)
+    if messages is None or any(m.get("role") not in OWN_ROLES or holds_result(m) for m in messages):
         return [{"role": "assistant", "content": as_json(value)}]
-    return found
+    return messages
 
 
 def as_json(value: Any) -> str:
-    """A value of no known shape, as text: a part of it that looks like a tool's result is none."""
+    """A value of no known shape as text, so that a part that looks like a tool's result is none."""
     return value if isinstance(value, str) else dump(value).decode()
 
 
@@ -138,15 +143,15 @@ def is_message(value: Any) -> bool:
     if "message.role" in value or isinstance(lookup(value, "message.role"), str):
         return True
     if isinstance(value.get("role"), str):
-        return bool(_BODY & value.keys())
+        return bool(_CONTENTS & value.keys())
     kind, body = langchain_body(value)
     if kind is not None and kind.lower() in _ROLES and kind != "model":
         return body is not value or "content" in value
     return kind in _ITEMS and not isinstance(value.get("parts"), list)
 
 
-def turns(value: Mapping[str, Any]) -> Messages:
-    """One message of any dialect as a message that renders; none for a tool that was offered."""
+def normalize_message(value: Mapping[str, Any]) -> Messages:
+    """One message of any dialect as a list of one that renders; [] for a tool that was offered."""
     if any(key.startswith("message.") for key in value):  # OpenInference as Phoenix writes it in tables
         value = {key.removeprefix("message."): inner for key, inner in value.items()}
     elif isinstance(value.get("message"), Mapping):  # OpenInference; a choice of OpenAI's
@@ -158,16 +163,16 @@ def turns(value: Mapping[str, Any]) -> Messages:
             return [dict(value)]
         role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
     role = _ROLES.get(str(role).lower(), str(role))
-    stated = (body.get(key) for key in ("content", "parts", "contents", "text"))
-    content = next((found for found in stated if found not in (None, "")), body.get("text"))
+    contents = (body.get(key) for key in ("content", "parts", "contents", "text"))
+    content = next((inner for inner in contents if inner not in (None, "")), body.get("text"))
     if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
         content = content["parts"]
     if role == "tool" and isinstance(content, Mapping) and content.get("type") == "function":
         return []
     out: dict[str, Any] = {"role": role, "content": content}
-    calls = calls_of(body)
+    calls = _calls(body)
     if isinstance(content, list):
-        parts = [part_of(part) for part in content]
+        parts = [normalize_part(part) for part in content]
         kinds = [part.get("type") for part in objects(parts)]
         if "tool_use" in kinds and role == "tool":
             out["role"] = "assistant"
@@ -181,20 +186,20 @@ def turns(value: Mapping[str, Any]) -> Messages:
     more = {name: body.get(name) for name in ("name", "tool_call_id", "refusal")}
     thought = next((body[name] for name in _THOUGHTS if body.get(name)), None)
     more |= {"tool_calls": calls, "reasoning_content": thought or lookup(body, _MORE + "reasoning_content")}
-    return [out | {name: found for name, found in more.items() if found}]
+    return [out | {name: inner for name, inner in more.items() if inner}]
 
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _MORE = "additional_kwargs."
-"""The member of LangChain's messages that holds what only one provider has."""
+"""The member of LangChain's messages that holds fields of a single provider."""
 
 
-def offered(value: Any) -> list[Any]:
-    """The tools of an input: those of the request, or that stand among its messages."""
+def offered_tools(value: Any) -> list[Any]:
+    """The tools of an input, from the request or from among its messages."""
     if isinstance(value, Mapping):
-        found = lookup(value, "tools") or lookup(value, "config.tools")
-        if isinstance(found, list) and found:
-            return [d for tool in found for d in (lookup(tool, "function_declarations") or [tool])]
+        tools = lookup(value, "tools") or lookup(value, "config.tools")
+        if isinstance(tools, list) and tools:
+            return [d for tool in tools for d in (lookup(tool, "function_declarations") or [tool])]
         value = value.get("messages")
     return [
         tool for tool in objects([m.get("content") for m in objects(value)]) if tool.get("type") == "function"
@@ -206,12 +211,12 @@ def text_of(message: Mapping[str, Any]) -> str:
     return "\n".join(_texts(message.get("content"), 0)).strip()
 
 
-def names_of(message: Mapping[str, Any]) -> tuple[str, ...]:
+def called_names(message: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the tools that a message calls."""
     uses = [part for part in objects(message.get("content")) if part.get("type") == "tool_use"]
     item = [message] if message.get("type") == "function_call" else []
-    found = [lookup(call, "function.name") or call.get("name") for call in objects(message.get("tool_calls"))]
-    return tuple(map(str, [*found, *(part.get("name") for part in [*uses, *item])]))
+    names = [lookup(call, "function.name") or call.get("name") for call in objects(message.get("tool_calls"))]
+    return tuple(map(str, [*names, *(part.get("name") for part in [*uses, *item])]))
 
 
 def _texts(content: Any, depth: int) -> list[str]:
@@ -224,51 +229,48 @@ def _texts(content: Any, depth: int) -> list[str]:
 
 
 def _plain(value: Any) -> str | None:
-    """The rules of a system prompt as text."""
+    """The text of a system prompt; None if it has none."""
     if isinstance(value, Mapping) and isinstance(value.get("parts"), list):
         value = value["parts"]
     if isinstance(value, list):
-        value = "\n".join(_texts([part_of(part) for part in value], 0))
+        value = "\n".join(_texts([normalize_part(part) for part in value], 0))
     return value if isinstance(value, str) and value else None
 
 
-def calls_of(body: Mapping[str, Any]) -> list[Any]:
+def _calls(body: Mapping[str, Any]) -> list[Any]:
     """The tool calls that stand beside the content of a message."""
     listed = items(body.get("tool_calls") or lookup(body, _MORE + "tool_calls"))
     single = body.get("function_call") or lookup(body, _MORE + "function_call")
-    both = [
-        *listed,
-        *items(body.get("invalid_tool_calls")),
-        *([single] if isinstance(single, Mapping) else []),
-    ]
-    return [call_of(call) if isinstance(call, Mapping) else call for call in both]
+    calls = [*listed, *items(body.get("invalid_tool_calls"))]
+    calls += [single] if isinstance(single, Mapping) else []
+    return [normalize_call(call) if isinstance(call, Mapping) else call for call in calls]
 
 
-def call_of(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool call of any dialect: `function` inside it, flat, or below `tool_call`."""
+def normalize_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool call of any dialect, with `function` inside it, flat, or below `tool_call`."""
     if isinstance(call.get("tool_call"), Mapping):
         call = call["tool_call"]
-    inner = call.get("function")
+    function = call.get("function")
     flat = {k.removeprefix("tool_call.").removeprefix("function."): v for k, v in call.items()}
-    found = {**flat, **inner} if isinstance(inner, Mapping) else flat
-    arguments = next((found[key] for key in ("arguments", "args", "input") if key in found), None)
-    identity = flat.get("id") or found.get("toolCallId") or found.get("name")
-    return {"id": identity, "name": found.get("name") or found.get("toolName"), "arguments": arguments}
+    fields = {**flat, **function} if isinstance(function, Mapping) else flat
+    arguments = next((fields[key] for key in ("arguments", "args", "input") if key in fields), None)
+    identity = flat.get("id") or fields.get("toolCallId") or fields.get("name")
+    return {"id": identity, "name": fields.get("name") or fields.get("toolName"), "arguments": arguments}
 
 
-def calling(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """A turn of the agent that is a call of a tool."""
+def call_turn(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A turn of the agent that is one call of a tool."""
     call = {"id": identity, "name": name, "arguments": arguments}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
-def result(identity: Any, content: Any, name: Any = None) -> dict[str, Any]:
-    """The result of a call, as a message."""
+def result_turn(identity: Any, content: Any, name: Any = None) -> dict[str, Any]:
+    """The result of a call as a message."""
     named = {} if name is None else {"name": name}
     return {"role": "tool", "tool_call_id": identity, "content": content, **named}
 
 
-def part_of(part: Any) -> Any:
+def normalize_part(part: Any) -> Any:
     """A part of a message as one that renders: text, thought, call, result."""
     if isinstance(part, Mapping) and isinstance(part.get("message_content"), Mapping):
         part = part["message_content"]
@@ -286,24 +288,23 @@ def part_of(part: Any) -> Any:
     if kind in ("tool_call_response", "tool_result"):
         return _result(part)
     if kind in ("thinking", "reasoning") or part.get("thought") is True:
-        told = next((part[k] for k in ("thinking", "content", "text", "reasoning") if part.get(k)), "")
-        return {"type": "thinking", "thinking": told}
+        thought = next((part[k] for k in ("thinking", "content", "text", "reasoning") if part.get(k)), "")
+        return {"type": "thinking", "thinking": thought}
     text = part.get("text", part.get("content") if kind == "text" else None)
     return {"type": "text", "text": text} if isinstance(text, str) else part
 
 
 def _use(part: Mapping[str, Any]) -> dict[str, Any]:
-    call = call_of(part)
+    call = normalize_call(part)
     return {"type": "tool_use", "id": str(call["id"]), "name": call["name"], "input": call["arguments"]}
 
 
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("result", "response", "output", "content")
-    told = next((part[key] for key in keys if part.get(key) is not None), None)
+    content = first_at(part, "result", "response", "output", "content")
     names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
     identity = next((part[key] for key in names if part.get(key)), None)
     named = {"toolName": part["name"]} if part.get("name") else {}
-    return {"type": "tool_result", "tool_use_id": str(identity), "content": told, **named}
+    return {"type": "tool_result", "tool_use_id": str(identity), "content": content, **named}
 
 
 _GEMINI: tuple[tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (

@@ -4,44 +4,46 @@ verifiers 0.1 and the legacy part of 0.2 and 0.3: `results.jsonl` of `vf-eval`, 
 (`verifiers/legacy/utils/save_utils.py` `state_to_output`, before 0.1.9 `Dataset.to_json`); prime-rl's
 `train_rollouts.jsonl` and `eval_rollouts*.jsonl` (2026-04 to 07) have the same shape. Traps:
 - `tool_calls` are JSON strings, flat or nested; `prompt` and `completion` may be text; `completion` is null
-  where the rollout ended in an error.
+  if the rollout ended in an error.
 - Metrics are repeated flat beside `reward` and may be called anything, `score` too.
 - `example_id` begins anew in each environment and comes again in each step: `task` (text), `env_name`, `step`
-  and an `EnvGroup`'s route (`info.env_id`) belong to the key where they are there.
+  and an `EnvGroup`'s route (`info.env_id`) belong to the key if they are there.
 - With `--independent-scoring`, and in prime-rl, the rollouts of a group lie apart.
 
 verifiers 0.2 and later: `traces.jsonl` (`verifiers/v1/cli/output.py` `write_episode`), an episode a line, in
 0.2 a bare trace. prime-rl's `rollouts/step_N/…/traces.jsonl` (`src/prime_rl/monitors/file.py`) are such
 episodes (2026-08) or traces (2026-07) with a group, `group.id`, in July `group_id`. Traps:
 - `None` is left out: the first node has no `parent`, a message with tool calls no `content`.
-- The conversation is the way from the last leaf to its root; other leaves (a compacted context, a sub-agent)
+- The conversation is the path from the root to the last leaf; other leaves (a compacted context, a sub-agent)
   are further parts of the same rollout.
 - There is no `reward`: `rewards` holds `{name: {score, weight}}`, in 0.2 `{name: number}`, and the reward is
-  their sum. ruler's replaces them all; `null` (0.3) and `{}` (0.2) say that nothing was scored.
-- Readers of 0.2 refuse fields that they do not know: ruler's own stands in `info`, which is free.
-- `traces` is empty where an environment failed before any agent began.
+  their sum. ruler's score replaces them all; `null` (0.3) and `{}` (0.2) mean that nothing was scored.
+- Readers of 0.2 refuse fields that they do not know: `ruler` stands in `info`, which is free.
+- `traces` is empty if an environment failed before any agent began.
 - Agents of several roles in an episode are one rollout with one score, as the task is one; agents of one role
   (best of n) are rollouts of their own. What is not `trainable` is not scored.
-- No group id: the task's key, its hash, or what it holds. Lines stand in the order of completion.
+- There is no group id: the key is the task's own, its hash, or a hash of its data. Lines stand in the order
+  of completion.
 - In prime-rl's `effective/` groups may be smaller than they were; tasks come again in later steps.
 
 rLLM: one episode a file (`rllm/utils/episode_logger.py` in training, `rllm/eval/episode_store.py`). Traps:
 - The last step's `chat_completions` is the whole conversation; steps before it that it does not continue are
-  further parts of the rollout. - Trajectories of several names (solver and judge) are parts of one rollout
+  further parts of the rollout.
+- Trajectories of several names (solver and judge) are parts of one rollout
   with one score; several of one name are rollouts of their own, as rLLM itself compares by (task, name).
 - `task_hash` comes again in each epoch: `training_step` belongs to the key. The eval store has no hash.
-- Its models drop fields that they do not know: ruler's own stands in a trajectory's `metadata`.
+- Its models drop fields that they do not know: `ruler` stands in a trajectory's `metadata`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.interface import Format, Layout, first_at, has, items, lookup, objects
+from ruler_cli.formats.interface import Format, Layout, first_at, has, items, known_by, lookup, objects
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.reader import as_text, hashed
 from ruler_cli.formats.turns import or_fault
@@ -51,8 +53,8 @@ _KEY_PARTS = ("env_name", "task", "step")
 _KEYS = ("task.key", "task.hash", "traces.0.task.key", "traces.0.task.hash")
 
 
-def _verdict(metrics: Any) -> Any:
-    """What says whether the task was solved: the metric `correct`, or the first whose name has that word."""
+def _correct(metrics: Any) -> Any:
+    """The metric `correct`, else the first whose name has that word; None if there is none."""
     if not isinstance(metrics, Mapping):
         return None
     return metrics.get("correct", next((value for name, value in metrics.items() if "correct" in name), None))
@@ -67,13 +69,16 @@ def _result_key(record: Mapping[str, Any]) -> str | None:
     return as_text([record["example_id"], *more])
 
 
-def _result(record: dict[str, Any]) -> list[Rollout]:
-    tools, outcome = tools_of({"tools": record.get("tool_defs")}), _verdict(record.get("metrics"))
+def _read_result(record: dict[str, Any]) -> list[Rollout]:
+    tools, outcome = tools_of({"tools": record.get("tool_defs")}), _correct(record.get("metrics"))
     return [pair(record, "prompt", "completion", tools=tools, outcome=outcome)]
 
 
 def _branches(nodes: Any) -> list[Messages]:
-    """The messages from the root to each leaf, in the order of the leaves; UnreadableError says why not."""
+    """The messages from the root to each leaf, in the order of the leaves.
+
+    UnreadableError if there are no nodes, or one has no message or no earlier node as its parent.
+    """
     if not isinstance(nodes, list) or not nodes:
         raise UnreadableError("has no messages in `nodes` (the rollout ended before the first turn)")
     parents: list[int | None] = []
@@ -84,28 +89,28 @@ def _branches(nodes: Any) -> list[Messages]:
         if parent is not None and (not isinstance(parent, int) or not 0 <= parent < i):
             raise UnreadableError(f"`nodes[{i}]` has no earlier node as its `parent`")
         parents.append(parent)
-    found = []
+    branches = []
     for leaf in (i for i in range(len(nodes)) if i not in set(parents)):
-        way: list[Any] = []
+        messages: list[Any] = []
         at: int | None = leaf
         while at is not None:
-            way.append(nodes[at]["message"])
+            messages.append(nodes[at]["message"])
             at = parents[at]
-        found.append(check_messages(way[::-1], "nodes"))
-    return found
+        branches.append(check_messages(messages[::-1], "nodes"))
+    return branches
 
 
-def _trace(trace: Mapping[str, Any], path: Path, member: str | None) -> Rollout:
+def _read_trace(trace: Mapping[str, Any], path: Path, reward: Any, member: str | None) -> Rollout:
     *parts, last = _branches(trace.get("nodes"))
-    outcome = _verdict(trace.get("metrics"))
+    outcome = _correct(trace.get("metrics"))
     if outcome is None:
-        outcome = _verdict(trace.get("rewards"))
+        outcome = _correct(trace.get("rewards"))
     outcome = outcome.get("score") if isinstance(outcome, dict) else outcome
-    return Rollout(last, path, tuple(parts), tools_of(trace), trace.get("rewards"), None, outcome, member)
+    return Rollout(last, path, tuple(parts), tools_of(trace), reward, None, outcome, member)
 
 
-def _episode(record: dict[str, Any]) -> list[Rollout]:
-    """The traces of an episode that train the model."""
+def _read_episode(record: dict[str, Any]) -> list[Rollout]:
+    """The traces of an episode that train the model, one rollout each."""
     traces = record.get("traces")
     if not isinstance(traces, list) or not all(isinstance(t, dict) for t in traces):
         raise UnreadableError("has no list `traces` of objects")
@@ -116,22 +121,24 @@ def _episode(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has no trace of a `trainable` agent in `traces`: nothing here is to be scored")
     roles = {as_text(lookup(traces[i], "agent.name")) for i in trained}
     member = str(record.get("id") or hashed("episode", traces)) if len(roles) > 1 else None
-    found = []
-    for i in trained:
-        path, reward = ("traces", i), traces[i].get("rewards")
-        found.append(or_fault(partial(_trace, traces[i], path, member), path, reward=reward, member=member))
-    return _any("traces", found)
+    return _rollouts("traces", {i: traces[i] for i in trained}, "rewards", _read_trace, member=member)
 
 
-def _any(name: str, found: list[Rollout]) -> list[Rollout]:
-    """Rollouts; UnreadableError if none of them can be judged."""
-    if all(rollout.error is not None for rollout in found):
-        raise UnreadableError(f"`{name}[{found[0].path[1]}]` {found[0].error}")
-    return found
+def _rollouts(
+    name: str, members: Mapping[int, Any], reward_name: str, read: Callable[..., Rollout], **shared: Any
+) -> list[Rollout]:
+    """Read members of the list `name` by their indices; UnreadableError if none of them can be judged."""
+    rollouts = []
+    for i, value in members.items():
+        path, reward = (name, i), lookup(value, reward_name)
+        rollouts.append(or_fault(partial(read, value, path, reward, **shared), path, reward=reward, **shared))
+    if all(rollout.error is not None for rollout in rollouts):
+        raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}")
+    return rollouts
 
 
 def _task_key(record: Mapping[str, Any]) -> str | None:
-    """A hash of the task, where it has neither key nor hash of its own."""
+    """A hash of the task's data; None if the task has a key or hash of its own, or no data."""
     if first_at(record, *_KEYS) is not None:
         return None
     data = lookup(record, "task.data") or lookup(record, "traces.0.task.data")
@@ -148,11 +155,11 @@ _PLAIN = Layout(reward=("rewards",), ruler=("info", "ruler"), form=b'{"ruler": %
 
 
 def _trace_layout(record: Mapping[str, Any]) -> Layout | None:
-    """The kind of a bare trace's rewards, which tells its age; None for other records."""
+    """The layout of a bare trace by the kind of its rewards, which tells its age; None for other records."""
     rewards = record.get("rewards", {})
     if not has("nodes", "task")(record) or not isinstance(rewards, dict):
         return None
-    first = lookup(record, "info.ruler.independent_reward")  # what ruler left of a failure tells no age
+    first = lookup(record, "info.ruler.independent_reward")  # a failed trace's own fields tell no age
     values = (first if isinstance(first, dict) else rewards).values()
     if any(isinstance(value, dict) for value in values):
         return _WEIGHTED
@@ -161,8 +168,9 @@ def _trace_layout(record: Mapping[str, Any]) -> Layout | None:
 
 
 def _is_episode(record: Mapping[str, Any], *, grouped: bool) -> bool:
-    found = isinstance(record.get("traces"), list) and bool({"task", "env"} & record.keys())
-    return found and (lookup(record, "group.id") is not None) == grouped
+    if not isinstance(record.get("traces"), list) or not {"task", "env"} & record.keys():
+        return False
+    return (lookup(record, "group.id") is not None) == grouped
 
 
 def _rllm_key(record: Mapping[str, Any]) -> str | None:
@@ -175,37 +183,33 @@ def _rllm_key(record: Mapping[str, Any]) -> str | None:
     return f"{as_text(task)} in step {as_text(step)}"
 
 
-def _trajectory(value: Any, path: Path, reward: Any, outcome: Any, member: str | None) -> Rollout:
-    """Each conversation of a trajectory's steps that no later step continues."""
-    found: list[Messages] = []
+def _read_trajectory(value: Any, path: Path, reward: Any, outcome: Any, member: str | None) -> Rollout:
+    """The conversations of a trajectory's steps that no later step continues, as one rollout."""
+    conversations: list[Messages] = []
     for step in objects(lookup(value, "steps")):
-        if said := items(step.get("chat_completions")):
-            found = [f for f in found if f != said[: len(f)]]
-            found.append(check_messages(said, "chat_completions"))
-    if not found:
+        if messages := items(step.get("chat_completions")):
+            conversations = [c for c in conversations if c != messages[: len(c)]]
+            conversations.append(check_messages(messages, "chat_completions"))
+    if not conversations:
         raise UnreadableError("has no `chat_completions` in its steps: the workflow did not record them")
-    return Rollout(found[-1], path, tuple(found[:-1]), None, reward, None, outcome, member)
+    *earlier, last = conversations
+    return Rollout(last, path, tuple(earlier), None, reward, None, outcome, member)
 
 
-def _rllm(record: dict[str, Any]) -> list[Rollout]:
+def _read_rllm(record: dict[str, Any]) -> list[Rollout]:
     trajectories = items(record.get("trajectories"))
     if not trajectories:
         raise UnreadableError("has no `trajectories`: the workflow failed before the first of them")
     names = {as_text(lookup(t, "name")) for t in trajectories}
-    own = record.get("episode_id") or record.get("id") or hashed("episode", trajectories)
-    known = {"outcome": record.get("is_correct"), "member": as_text(own) if len(names) > 1 else None}
-    found = []
-    for i, value in enumerate(trajectories):
-        path, reward = ("trajectories", i), lookup(value, "reward")
-        read = partial(_trajectory, value, path, reward, **known)
-        found.append(or_fault(read, path, reward=reward, **known))
-    return _any("trajectories", found)
+    episode = record.get("episode_id") or record.get("id") or hashed("episode", trajectories)
+    known = {"outcome": record.get("is_correct"), "member": as_text(episode) if len(names) > 1 else None}
+    return _rollouts("trajectories", dict(enumerate(trajectories)), "reward", _read_trajectory, **known)
 
 
 def _of_task(
     name: str, tells: str, matches: Any, rollouts: Any, keys: tuple[str, ...], layout: Layout = _WEIGHTED
 ) -> Format:
-    """Agents at work on a task, which is the group of verifiers; groups of prime-rl have their own keys."""
+    """A format of verifiers, whose task is the group, or of prime-rl, whose groups have their own keys."""
     family = name.split(maxsplit=1)[0]
     key_of, key_told = (_task_key, "hash of task.data") if family == "verifiers" else (None, "")
     return Format(
@@ -214,51 +218,40 @@ def _of_task(
 
 
 def _bare(name: str, layout: Layout, *, grouped: bool) -> Format:
-    """A bare trace; with a `group_id` it is prime-rl's."""
+    """The format of a bare trace; prime-rl's have a `group_id`."""
     return _of_task(
         name,
         "`nodes`, `task`, `rewards`" + ", `group_id`" * grouped,
         lambda record: _trace_layout(record) is layout and ("group_id" in record) == grouped,
-        lambda record: [_trace(record, (), None)],
+        lambda record: [_read_trace(record, (), record.get("rewards"), None)],
         ("group_id",) if grouped else _KEYS[:2],
         layout,
     )
 
 
 FORMATS = (
-    Format(
-        name="verifiers results",
-        family="verifiers",
-        tells="`example_id`, `prompt`, `completion`",
-        matches=has("example_id", "prompt", "completion"),
-        rollouts=_result,
-        keys=("example_id",),
-        key_of=_result_key,
-        key_told="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
+    known_by(
+        "example_id prompt completion", "verifiers results", "verifiers", _read_result, ("example_id",),
+        key_of=_result_key, key_told="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
     ),
-    _of_task("verifiers episodes", "`traces`, `task`", partial(_is_episode, grouped=False), _episode, _KEYS),
+    _of_task(
+        "verifiers episodes", "`traces`, `task`", partial(_is_episode, grouped=False), _read_episode, _KEYS
+    ),
     _bare("verifiers traces", _WEIGHTED, grouped=False),
     _bare("verifiers 0.2 traces", _PLAIN, grouped=False),
     _of_task(
-        "prime-rl episodes",
-        "`traces`, `task`, `group.id`",
-        partial(_is_episode, grouped=True),
-        _episode,
-        ("group.id",),
+        "prime-rl episodes", "`traces`, `task`, `group.id`", partial(_is_episode, grouped=True),
+        _read_episode, ("group.id",),
     ),
     _bare("prime-rl weighted traces", _WEIGHTED, grouped=True),
     _bare("prime-rl traces", _PLAIN, grouped=True),
     Format(
-        name="rLLM episodes",
-        family="rllm",
-        tells="`trajectories`, `task_hash` or `episode_id`",
-        matches=lambda record: (
+        "rLLM episodes", "rllm", "`trajectories`, `task_hash` or `episode_id`",
+        lambda record: (
             isinstance(record.get("trajectories"), list)
             and bool({"task_hash", "episode_id", "eval_idx", "is_correct"} & record.keys())
         ),
-        rollouts=_rllm,
-        key_of=_rllm_key,
-        key_told="task_hash with training_step",
+        _read_rllm, key_of=_rllm_key, key_told="task_hash with training_step",
         layout=Layout(ruler=("metadata", "ruler")),
     ),
-)
+)  # fmt: skip

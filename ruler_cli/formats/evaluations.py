@@ -1,24 +1,22 @@
-"""Runs of an evaluation, a sample each: Inspect AI, tau2-bench, eval-protocol.
+"""Runs of evaluation tools, a sample each: Inspect AI, promptfoo, eval-protocol.
 
 Inspect (`EvalSample`, as `inspect log dump` and a log hold it; `inspect_ai.log`, `_recorders/json.py`,
-`_recorders/eval.py`). Traps: the epoch is which rollout of a task it is, and tasks are never adjacent; a tool
+`_recorders/eval.py`). Traps: the epoch counts the rollouts of a task, and tasks are never adjacent; a tool
 call's `function` is its name; long texts stand in `attachments`; the answer may stand in `output` alone, and
 the question in `input` alone; a sample that failed early has neither messages nor an output. Its reader drops
-unknown keys and takes no null as a score's value, so a score is a scorer of its own, `ruler`, which is absent
-where there is none (as `inspect score --action append` writes it), and the rest is sample metadata.
+unknown keys and takes no null as a score's value, so ruler's score is a scorer of its own, `ruler`, which is
+absent if there is none (as `inspect score --action append` writes it), and the rest is sample metadata.
 
-tau2-bench (`results.json`, `tau2.data_model.simulation.SimulationRun`). Traps: the trial is the outer loop,
-so tasks lie apart; arguments of tool calls are objects, and a result has the call's `id`; the simulated user
-calls tools too (`requestor`), which are not the agent's work; a full-duplex (voice) run has `ticks` and no
-`messages`. Its reader (`Results.load`) drops unknown keys but for `reward_info.info`, and takes no null as a
-reward, so it reads no file in which a group failed: `--on-failure drop` leaves those out.
+promptfoo (`--output x.json`, `x.jsonl`): a result is a rollout, and the `vars` of a test are its task,
+whichever prompt and provider answered. Traps: with `--repeat` every run has a `testIdx` of its own, so it is
+no key; an own provider may take the variables and leave the prompt empty; both sides may have been stripped.
 
 eval-protocol: a row is an `eval_protocol.models.EvaluationRow`. Traps: the group is the input's row, and each
 run of it a rollout; the score stands in `evaluation_result`, which is null before the evaluation; its reader
 keeps unknown keys and takes no null as a score either. A recording (`mcp/execution/base_policy.py`,
 `log_conversation_state_for_playback`) has a line for each step of each environment, with all messages so far,
 for playback. Traps: threads write in no order; the file is appended to, so an index of a run may come again
-in the next one: a rollout is known by its first answer too, whose calls have ids of their own; it has no
+in the next one: the first answer, whose calls have ids of their own, tells the rollouts apart; there is no
 reward.
 """
 
@@ -30,15 +28,16 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
-from ruler_cli.formats.interface import Format, Layout, items, known_by, lookup, objects, plain
+from ruler_cli.formats.dialects import call_turn, result_turn
+from ruler_cli.formats.interface import Format, Layout, RefusedFormat, has, known_by, lookup, plain
 from ruler_cli.formats.reader import hashed
-from ruler_cli.formats.turns import chat_turns, prompt_turns, with_answer
+from ruler_cli.formats.turns import chat_turns, of_messages, prompt_turns, with_answer
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
 
 
-def _inspect(record: dict[str, Any]) -> list[Rollout]:
+def _read_inspect(record: dict[str, Any]) -> list[Rollout]:
     messages = _inspect_messages(record)
     if isinstance(attached := record.get("attachments"), dict):
         messages = _resolved(messages, attached)
@@ -46,38 +45,38 @@ def _inspect(record: dict[str, Any]) -> list[Rollout]:
     scores = scores if isinstance(scores, dict) else {}
     if "ruler" in scores and lookup(record, "metadata.ruler.status") is None:
         raise UnreadableError("has a scorer `ruler` that ruler did not write; rename it")
-    given = next((score for name, score in scores.items() if name != "ruler"), None)
-    value = given.get("value") if isinstance(given, dict) else given
+    score = next((score for name, score in scores.items() if name != "ruler"), None)
+    value = score.get("value") if isinstance(score, dict) else score
     turns = [turn for message in messages for turn in _inspect_turns(message)]
     return [Rollout(turns, reward=value, outcome=value)]
 
 
 def _inspect_messages(record: dict[str, Any]) -> Messages:
     """The messages, and the answer in `output` if it is not among them."""
-    said = check_messages(record["messages"], "messages") if record.get("messages") else []
-    asked = said or prompt_turns(record.get("input"), "input")
-    found = with_answer({"output": record.get("output")}, asked)
-    if said:
-        # after a tool's result `output` is still what the model said before it
-        return said if found[len(said) :] and _is_said(found[-1], said) else found
-    if len(found) == len(asked):
+    messages = check_messages(record["messages"], "messages") if record.get("messages") else []
+    before = messages or prompt_turns(record.get("input"), "input")
+    whole = with_answer({"output": record.get("output")}, before)
+    if messages:
+        # after a tool's result `output` is still the model's message before it
+        return messages if whole[len(messages) :] and _is_last_answer(whole[-1], messages) else whole
+    if len(whole) == len(before):
         reason = lookup(record, "error.message")
         why = f": {plain(reason, 200)}" if isinstance(reason, str) else ""
         raise UnreadableError(
             f"has no messages in `messages` (Inspect writes this when a sample failed early{why})"
         )
-    return found
+    return whole
 
 
-def _is_said(answer: dict[str, Any], messages: Messages) -> bool:
-    """Tell if an answer is the agent's last message, or says nothing."""
+def _is_last_answer(answer: dict[str, Any], messages: Messages) -> bool:
+    """Tell if an answer is the agent's last message, or is empty."""
     last: dict[str, Any] = next((m for m in reversed(messages) if m.get("role") == "assistant"), {})
     own = [answer.get(name) or None for name in ("content", "tool_calls")]
     return not any(own) or own == [last.get(name) or None for name in ("content", "tool_calls")]
 
 
 def _resolved(value: Any, attached: dict[str, Any]) -> Any:
-    """A value with the texts that stand elsewhere in the sample."""
+    """A value with its attachments in their places; one that is missing stays a reference."""
     if isinstance(value, dict):
         return {key: _resolved(v, attached) for key, v in value.items()}
     if isinstance(value, list):
@@ -90,9 +89,9 @@ def _resolved(value: Any, attached: dict[str, Any]) -> Any:
 def _inspect_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A message as others write it: server-side tool use as a call and its result, an error as text."""
     content = message.get("content")
-    said = lookup(message, "error.message")
-    if message.get("role") == "tool" and isinstance(said, str) and said not in str(content):
-        yield {**message, "content": f"{content}\nerror: {said}" if content else f"error: {said}"}
+    error = lookup(message, "error.message")
+    if message.get("role") == "tool" and isinstance(error, str) and error not in str(content):
+        yield {**message, "content": f"{content}\nerror: {error}" if content else f"error: {error}"}
         return
     if not isinstance(content, list):
         yield message
@@ -101,10 +100,9 @@ def _inspect_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "tool_use":
-            call = {"id": part.get("id"), "name": part.get("name"), "arguments": part.get("arguments")}
-            yield {"role": message.get("role"), "content": parts, "tool_calls": [call]}
-            result = part.get("error") or part.get("result")
-            yield {"role": "tool", "tool_call_id": part.get("id"), "content": result}
+            call = call_turn(part.get("id"), part.get("name"), part.get("arguments"))
+            yield call | {"role": message.get("role"), "content": parts}
+            yield result_turn(part.get("id"), part.get("error") or part.get("result"))
             parts = []
         elif kind == "reasoning" and part.get("redacted"):
             parts.append({"type": "reasoning", "reasoning": part.get("summary") or "(not shown)"})
@@ -114,29 +112,50 @@ def _inspect_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**message, "content": parts}
 
 
-def _tau2(record: dict[str, Any]) -> list[Rollout]:
-    if not record.get("messages"):
-        if record.get("ticks"):
-            raise UnreadableError("is a full-duplex run: it has `ticks` and no `messages`; write those first")
-        raise UnreadableError("has no messages in `messages` (tau2-bench writes this when a run crashed)")
-    found = check_messages(record["messages"], "messages")
-    messages = [turn for message in found for turn in _tau2_turns(message)]
-    return [Rollout(messages, reward=lookup(record, "reward_info.reward"))]
+_RUN_VARIABLES = ("sessionId",)
+"""Variables of promptfoo that have another value in each run of a test."""
 
 
-def _tau2_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A message with what came back named by its call, and the user's own calls told as that."""
-    calls = items(message.get("tool_calls"))
-    if isinstance(message.get("tool_messages"), list):  # the results of calls that were made at once
-        for one in objects(message["tool_messages"]):
-            yield from _tau2_turns({"role": "tool", **one})
-    elif message.get("role") == "tool":
-        yield {**message, "tool_call_id": message.get("id")}
-    elif message.get("role") == "user" and calls:
-        named = [{**c, "name": f"{c.get('name')} (the user's)"} if isinstance(c, dict) else c for c in calls]
-        yield {**message, "tool_calls": named}
-    else:
-        yield message
+def _read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
+    output = lookup(record, "response.output")
+    if output is None:
+        why = lookup(record, "error") or lookup(record, "response.error")
+        raise UnreadableError(
+            f"has no answer in `response.output`{': ' + plain(why, 200) if isinstance(why, str) else ''}"
+        )
+    if output == "[output stripped]":
+        raise UnreadableError("has no answer: it was written with PROMPTFOO_STRIP_RESPONSE_OUTPUT")
+    answer: Messages = [{"role": "assistant", "content": output}]
+    if of_messages(output) and all("function" in item or item.get("type") == "function" for item in output):
+        answer = [{"role": "assistant", "content": None, "tool_calls": output}]
+    return [Rollout([*_prompt(record), *answer], reward=record.get("score"), outcome=record.get("success"))]
+
+
+def _is_promptfoo(record: Mapping[str, Any]) -> bool:
+    """Tell if it has the keys of promptfoo's results; before 2024 there were no indexes."""
+    return any(has(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
+
+
+def _prompt(record: Mapping[str, Any]) -> Messages:
+    """The prompt of promptfoo, a text or JSON text of messages; the variables if there is none."""
+    raw = lookup(record, "prompt.raw")
+    if isinstance(raw, str) and raw.strip() and raw != "[prompt stripped]":
+        return prompt_turns(raw, "prompt.raw")
+    if variables := _variables(record):
+        return [{"role": "user", "content": variables}]
+    raise UnreadableError("has no prompt in `prompt.raw` and no `vars` (see PROMPTFOO_STRIP_PROMPT_TEXT)")
+
+
+def _variables(record: Mapping[str, Any]) -> dict[str, Any]:
+    variables = record.get("vars") or lookup(record, "testCase.vars")
+    variables = variables if isinstance(variables, dict) else {}
+    return {k: v for k, v in variables.items() if k[:1] != "_" and k not in _RUN_VARIABLES}
+
+
+def _test_key(record: Mapping[str, Any]) -> str | None:
+    """A hash of a test's name and its variables, or its prompt if it has none."""
+    task = _variables(record) or lookup(record, "prompt.raw")
+    return hashed("test", [task, lookup(record, "testCase.description")])
 
 
 def _chat(record: dict[str, Any], otherwise: str) -> Messages:
@@ -145,7 +164,7 @@ def _chat(record: dict[str, Any], otherwise: str) -> Messages:
     return with_answer(record, chat_turns(record["messages"], "messages"))
 
 
-def _row(record: dict[str, Any]) -> list[Rollout]:
+def _read_row(record: dict[str, Any]) -> list[Rollout]:
     messages = _chat(record, " (written when a rollout failed)")
     return [Rollout(messages, tools=tools_of(record), reward=lookup(record, "evaluation_result.score"))]
 
@@ -164,45 +183,50 @@ def _is_step(record: Mapping[str, Any]) -> bool:
 
 
 def _opening(messages: Messages) -> int:
-    """The number of first messages that are the task; the agent's turns may be missing."""
-    roles = [message.get("role") in ("tool", "function") for message in messages]
-    return min(first_turn(messages), roles.index(True) if True in roles else len(messages))
+    """The number of first messages that are the task; the agent's turns may be missing after it."""
+    results = (i for i, message in enumerate(messages) if message.get("role") in ("tool", "function"))
+    return min(first_turn(messages), next(results, len(messages)))
 
 
 def _step_key(record: Mapping[str, Any]) -> str:
-    messages = _step(dict(record))[0].messages
+    messages = _read_step(dict(record))[0].messages
     return prompt_key(Rollout(messages[: _opening(messages)]), None)
 
 
-def _step(record: dict[str, Any]) -> list[Rollout]:
+def _read_step(record: dict[str, Any]) -> list[Rollout]:
     messages = _chat(record, ": nothing was said up to this step")
-    known = [_environment(record), *(record.get(name) for name in _APART)]
-    member = hashed("env", [*known, messages[: _opening(messages) + 1]])
+    numbers = [_environment(record), *(record.get(name) for name in _APART)]
+    member = hashed("env", [*numbers, messages[: _opening(messages) + 1]])
     return [Rollout(messages, tools=tools_of(record), reward=record.get("reward"), member=member)]
 
 
 FORMATS = (
     known_by(
-        "messages input_metadata", "eval-protocol rows", "eval-protocol", _row, ("input_metadata.row_id",),
+        "messages input_metadata", "eval-protocol rows", "eval-protocol", _read_row,
+        ("input_metadata.row_id",),
         Layout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
     ),
     Format(
-        "eval-protocol recordings", "eval-protocol", "`env_index`, `step`, `messages`", _is_step, _step,
-        key_of=_step_key, key_told="hash of the prompt, whatever the step",
+        "eval-protocol recordings", "eval-protocol", "`env_index`, `step`, `messages`", _is_step,
+        _read_step, key_of=_step_key, key_told="hash of the prompt, whatever the step",
     ),
     known_by(
-        "id epoch messages", "Inspect samples", "inspect", _inspect, ("id",),
+        "id epoch messages", "Inspect samples", "inspect", _read_inspect, ("id",),
         Layout(
             reward=("scores", "ruler"), ruler=("metadata", "ruler"), source=("scores", "*", "value"),
             form=b'{"value": %s}', lost=b"",
         ),
     ),
-    known_by(
-        "task_id messages reward_info", "tau2-bench", "tau2", _tau2, ("task_id",),
-        Layout(
-            reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"),
-            refuses_null="tau2-bench",
-        ),
-        simulated_user=True,
+    Format(
+        "promptfoo results", "promptfoo", "`testIdx`, `promptIdx`, `prompt.raw`",
+        lambda record: _is_promptfoo(record) and isinstance(lookup(record, "prompt.raw"), str),
+        _read_promptfoo, layout=Layout(reward=("score",)), key_of=_test_key, key_told="variables of the test",
     ),
 )  # fmt: skip
+REFUSALS = (
+    RefusedFormat(
+        has("evalId", "results"),
+        "is a whole promptfoo result in one line; give the .json file, or a result a line: "
+        "jq -c '.results.results[]'",
+    ),
+)

@@ -1,14 +1,14 @@
 """Answers to one prompt side by side in a line: preference pairs, arena battles, judges' data sets.
 
-A line is a group of two (or of all that are numbered); who won is the outcome, true or false, and not shown
-to the judge. Writers: TRL and Hugging Face (`chosen`, `rejected`), OpenAI's DPO (`preferred_output`),
-AlpacaEval's annotations (`output_1`), Chatbot Arena and FastChat (`conversation_a`), PKU-SafeRLHF
-(`response_0`), HelpSteer (`response_1`), SHP (`human_ref_A`), WebGPT (`answer_0`), JudgeBench (`response_A`).
-Text or messages. Traps: some sets hold `prompt` and the whole conversation as well, which then says the
-prompt itself; AlpacaEval's 0 and 1.5 are draws; HelpSteer's strength is negative for the first; SHP's
-`labels` is 1 for the first; a verdict on the first turn of MT-bench is none on both; answers a to d are
-those of a multiple choice. A number is a label only where a data set says what it means, and a draw is no
-outcome. There is no room for a score: it stands in `ruler.rollouts` alone.
+A line is a group of two (or of all that are numbered); the winner's outcome is true, the others' false, and
+the judge does not see it. Writers: TRL and Hugging Face (`chosen`, `rejected`), OpenAI's DPO
+(`preferred_output`), AlpacaEval's annotations (`output_1`), Chatbot Arena and FastChat (`conversation_a`),
+PKU-SafeRLHF (`response_0`), HelpSteer (`response_1`), SHP (`human_ref_A`), WebGPT (`answer_0`), JudgeBench
+(`response_A`). Text or messages. Traps: some sets hold `prompt` and the whole conversation as well, which
+repeats the prompt; AlpacaEval's 0 and 1.5 are draws; HelpSteer's strength is negative for the first; SHP's
+`labels` is 1 for the first; a judgment of the first turn of MT-bench is none of both turns; answers a to d
+are those of a multiple choice. A number is a label only if a data set says what it means, and a draw is no
+outcome. Such a record has no field for a score: it stands in `ruler.rollouts` alone.
 """
 
 from __future__ import annotations
@@ -41,24 +41,28 @@ _PREFERRED = (
     ("response_chosen", "response_rejected"),
     ("chosen_messages", "rejected_messages"),
 )
-"""Names of the answer that was preferred and the one that was not."""
+"""Names of the preferred answer and of the other one."""
 _STEMS = ("response", "output", "answer", "completion", "generation", "conversation", "human_ref")
 _LETTERS = (("_a", "_b", "_c"), ("_A", "_B", "_C"))
 _NUMBERS = (("_", 0), ("_", 1), ("", 1), (" ", 1))
-"""The ends of such names: of two, with the third that makes them a choice, and of two or more."""
+"""Ends of the names of two answers, with a third that makes them a choice, and of two or more."""
 _WHOLE = ("messages", "conversations", "conversation")
-_FURTHER = ("input.messages", "question.full_text", "inputs", "context", "history")
-"""Further places of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
+_FURTHER_PROMPTS = ("input.messages", "question.full_text", "inputs", "context", "history")
+"""Further paths of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
 _WINNERS = ("winner", "preference", "preferred", "label", "chosen", "human_preference", "better", "verdict")
 """Fields whose text may name the better answer."""
-_CALLED = ("model", "assistant", "response", "answer", "output", "completion", "generation", "conversation")
+_NOUNS = ("model", "assistant", "response", "answer", "output", "completion", "generation", "conversation")
 
 
-def _at(value: Any) -> int | None:
+def _zero_or_one(value: Any) -> int | None:
     return value if type(value) is int and value in (0, 1) else None
 
 
-def _below_zero(value: Any) -> int | None:
+def _one_or_zero(value: Any) -> int | None:
+    return None if _zero_or_one(value) is None else 1 - int(value)
+
+
+def _sign(value: Any) -> int | None:
     return None if not value else int(value > 0)
 
 
@@ -68,15 +72,15 @@ def _one_or_two(value: Any) -> int | None:
 
 _LABELS: tuple[tuple[str, tuple[str, str], Callable[[Any], int | None]], ...] = (
     ("preference", ("output_1", "output_2"), _one_or_two),
-    ("better_response_id", ("response_0", "response_1"), _at),
-    ("safer_response_id", ("response_0", "response_1"), _at),
-    ("preference_strength", ("response_1", "response_2"), _below_zero),
-    ("overall_preference", ("response1", "response2"), _below_zero),
-    ("labels", ("human_ref_A", "human_ref_B"), lambda value: None if _at(value) is None else 1 - value),
+    ("better_response_id", ("response_0", "response_1"), _zero_or_one),
+    ("safer_response_id", ("response_0", "response_1"), _zero_or_one),
+    ("preference_strength", ("response_1", "response_2"), _sign),
+    ("overall_preference", ("response1", "response2"), _sign),
+    ("labels", ("human_ref_A", "human_ref_B"), _one_or_zero),
     ("winner_model_a", ("response_a", "response_b"), lambda value: 0 if value == 1 else None),
     ("winner_model_b", ("response_a", "response_b"), lambda value: 1 if value == 1 else None),
 )
-"""Labels that are numbers: the field, the answers beside it, and which of them a value prefers.
+"""Labels that are numbers: the field, the answers beside it, and the index of the one that a value prefers.
 
 AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and Chatbot Arena's table of 55,000 battles.
 """
@@ -87,36 +91,36 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     if not names:
         raise UnreadableError("has neither `chosen` nor `rejected`, nor other names of answers to one prompt")
     prompt, tools = _prompt(record), record.get("tools") or lookup(record, "input.tools")
-    if (split := _dialogues(record, names)) is not None:
-        shared = [] if _says(split[0], prompt) else prompt
+    if (dialogues := _dialogues(record, names)) is not None:
+        shared = [] if _holds_prompt(dialogues[0], prompt) else prompt
         return [
             rollout([*shared, *turns[:-1]], turns[-1:], (i,), tools=tools, outcome=i == 0)
-            for i, turns in enumerate(split)
+            for i, turns in enumerate(dialogues)
         ]
     best = 0 if names in _PREFERRED else _best(record, names)
-    out = []
+    rollouts = []
     for i, name in enumerate(names):
         outcome = None if best is None else i == best
         try:
             answer = _answer(record, names, name)
             whole = _is_whole(answer)
-            if whole and _goes_on(answer, record.get("turn")):
+            if whole and _has_more_turns(answer, record.get("turn")):
                 outcome = None
-            out.append(rollout([] if whole else prompt, answer, (i,), tools=tools, outcome=outcome))
+            rollouts.append(rollout([] if whole else prompt, answer, (i,), tools=tools, outcome=outcome))
         except UnreadableError as error:
-            out.append(Rollout([], (i,), outcome=outcome, error=str(error)))
-    return out
+            rollouts.append(Rollout([], (i,), outcome=outcome, error=str(error)))
+    return rollouts
 
 
 def _names(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields in which the answers of a record stand; () where it has no two."""
-    found = next((pair for pair in _PREFERRED if any(record.get(name) for name in pair)), ())
-    if found and (found[1] in record or not _side_by_side(record)):
-        return found
-    return _side_by_side(record)
+    """The fields that hold the answers of a record; () if there are not two."""
+    pair = next((pair for pair in _PREFERRED if any(record.get(name) for name in pair)), ())
+    numbered = _numbered(record)
+    return pair if pair and (pair[1] in record or not numbered) else numbered
 
 
-def _side_by_side(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _numbered(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields of answers whose names end with letters or numbers; () if there are not two."""
     for stem in _STEMS:
         for a, b, c in _LETTERS:
             if stem + a in record and stem + b in record and stem + c not in record:
@@ -132,16 +136,16 @@ def _prompt(record: Mapping[str, Any]) -> Messages:
     name = next((name for name in (prompt_name(record), *_WHOLE) if name and record.get(name)), None)
     if name is not None:
         return asked_turns(record, name)
-    found = ((path, lookup(record, path)) for path in _FURTHER)
-    return next((prompt_turns(value, path) for path, value in found if value and is_prompt(value)), [])
+    values = ((path, lookup(record, path)) for path in _FURTHER_PROMPTS)
+    return next((prompt_turns(value, path) for path, value in values if value and is_prompt(value)), [])
 
 
 def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Messages:
     if "winner_model_a" in record:
         return _battle(record, name)
-    value, asked = record.get(name), record.get(prompt_name(record) or "")
-    # beside a prompt in plain text JSON is what an agent wrote; alone it would be no pair
-    plain = isinstance(asked, str) and bool(asked) and json_messages(asked) is None
+    value, prompt = record.get(name), record.get(prompt_name(record) or "")
+    # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
+    plain = isinstance(prompt, str) and bool(prompt) and json_messages(prompt) is None
     if isinstance(value, str) and not plain and all(json_messages(str(record.get(n))) for n in names):
         return chat_turns(value, name)
     return told_turns(value, name)
@@ -149,51 +153,51 @@ def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Mes
 
 def _battle(record: Mapping[str, Any], name: str) -> Messages:
     """A conversation of the Arena's table, in which prompt and answers are lists of texts, as JSON text."""
-    asked, said = (_texts(record.get(field), field) for field in ("prompt", name))
-    if len(asked) != len(said):
-        raise UnreadableError(f"has {len(asked)} turns in `prompt` and {len(said)} in `{name}`")
-    out: Messages = []
-    for question, answer in zip(asked, said, strict=True):
-        out += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    return out
+    questions, answers = (_texts(record.get(field), field) for field in ("prompt", name))
+    if len(questions) != len(answers):
+        raise UnreadableError(f"has {len(questions)} turns in `prompt` and {len(answers)} in `{name}`")
+    messages: Messages = []
+    for question, answer in zip(questions, answers, strict=True):
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return messages
 
 
 def _dialogues(record: Mapping[str, Any], names: tuple[str, ...]) -> tuple[Messages, Messages] | None:
-    """Two texts that are whole dialogues (HH-RLHF) → what was asked, and the two answers."""
+    """The turns of two texts that are whole dialogues (HH-RLHF); None if they are none."""
     one, other = (record.get(name) for name in names[:2])
     whole = names in _PREFERRED and isinstance(one, str) and isinstance(other, str)
     return pair_of(str(one), str(other)) if whole else None
 
 
-def _says(whole: Messages, prompt: Messages) -> bool:
-    """Tell if a dialogue holds the text of a prompt already, or there is none."""
+def _holds_prompt(whole: Messages, prompt: Messages) -> bool:
+    """Tell if a dialogue holds the texts of a prompt already, or the prompt is empty."""
     texts = [turn["content"] for turn in whole]
     return all(any(str(turn.get("content")).strip() in text for text in texts) for turn in prompt)
 
 
 def _texts(value: Any, where: str) -> list[Any]:
-    found = parse_text(value) if isinstance(value, str) else value
-    if not isinstance(found, list):
+    texts = parse_text(value) if isinstance(value, str) else value
+    if not isinstance(texts, list):
         raise UnreadableError(f"`{where}` is no list of texts")
-    return found
+    return texts
 
 
-def _is_whole(answer: Messages) -> bool:
-    """Whether a conversation says its own prompt."""
-    return bool(answer) and answer[0].get("role") in ("system", "developer", "user")
+def _is_whole(answer: Any) -> bool:
+    """Tell if an answer is a conversation that begins with its own prompt."""
+    return of_messages(answer) and answer[0].get("role") in ("system", "developer", "user")
 
 
-def _goes_on(messages: Messages, turn: Any) -> bool:
-    """Tell if a conversation goes on behind the turn that a verdict is on (MT-bench's human judgments)."""
+def _has_more_turns(messages: Messages, turn: Any) -> bool:
+    """Tell if a conversation goes on after the turn that was judged (MT-bench's human judgments)."""
     return type(turn) is int and sum(message.get("role") == "user" for message in messages) > turn
 
 
 def _best(record: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    """Which answer won; None for a draw, and for a label of which nobody knows what it means."""
+    """The index of the answer that won; None for a draw, and for a label whose meaning is not known."""
     for field, beside, read in _LABELS:
         value = record.get(field)
-        if names == beside and isinstance(value, int | float) and (found := read(value)) is not None:
-            return found
+        if names == beside and isinstance(value, int | float) and (winner := read(value)) is not None:
+            return winner
     for field in _WINNERS:
         value = record.get(field)
         if isinstance(value, str) and len(value) < 200:
@@ -213,7 +217,7 @@ def _is_named(label: str, name: str, record: Mapping[str, Any]) -> bool:
     if other and end.isalpha():
         return first == end and other.strip(">") in {"a", "b"} - {end}
     letter = {end} if end.isalpha() else set()
-    return text in {called + end for called in _CALLED} | letter
+    return text in {noun + end for noun in _NOUNS} | letter
 
 
 def _matches(record: Mapping[str, Any]) -> bool:
@@ -222,11 +226,11 @@ def _matches(record: Mapping[str, Any]) -> bool:
     if not any(values) or not all(_may_answer(value) for value in values):
         return False
     both = names in _PREFERRED and all(name in record for name in names)
-    return both or _has_prompt(record) or _tells_itself(values)
+    return both or _has_prompt(record) or all(map(_is_whole, values))
 
 
 def _has_prompt(record: Mapping[str, Any]) -> bool:
-    """Tell if there is a prompt; one that cannot be read is a fault of its record."""
+    """Tell if there is a prompt; one that cannot be read is an error of its record."""
     try:
         return bool(_prompt(record))
     except UnreadableError:
@@ -237,11 +241,7 @@ def _may_answer(value: Any) -> bool:
     return value is None or isinstance(value, str | dict) or of_messages(value)
 
 
-def _tells_itself(values: list[Any]) -> bool:
-    return all(of_messages(value) and _is_whole(value) for value in values)
-
-
-PAIR = Format(
+_PAIRS = Format(
     "preference pairs", "preference",
     "`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`", _matches, _read,
     ("prompt_id", "question_id", "id"),
@@ -251,10 +251,10 @@ PAIR = Format(
     ),
     shape="group",
 )  # fmt: skip
-FORMATS = (PAIR,)
+FORMATS = (_PAIRS,)
 REFUSALS = (
     RefusedFormat(
-        lambda record: bool(_side_by_side(record)) and not _has_prompt(record),
+        lambda record: bool(_numbered(record)) and not _has_prompt(record),
         "holds answers side by side and no prompt, without which they cannot be judged; write the prompt "
         "beside them as `prompt`",
     ),

@@ -1,65 +1,190 @@
-"""Sessions of coding agents, a file each: Claude Code, Codex CLI, Gemini CLI, OpenCode, pi and its kin.
+"""Sessions of coding agents, a file each: a session's turns so far, and Gemini CLI, OpenCode, pi and its kin.
 
-A record is the session's document, or the events of its file (`files/gathered.py`). Shown is what the user
-asked and what the agent said, thought, called and was answered; what the harness keeps for itself (hooks,
-snapshots, counts of tokens, the environment with its directory and date) is not, so that two sessions of one
-task have one prompt. Traps: a turn that the user took back is no part of the conversation; a sub-agent's own
-session is none of the agent's; a session that is printed (`stream-json`) may not hold what was asked. Gemini
-CLI's file changes what stands above: a line replaces the turn of its id, `$rewindTo` takes turns back. pi's
-file is a tree by `parentId`, and the entry that is last tells the branch.
+Claude Code and Codex have modules of their own. A record is the session's document, or the events of its file
+(`reading/events.py`). The judge sees the user's prompts, and the agent's texts, thoughts, calls and their
+results. It does not see what the harness writes for itself (hooks, snapshots, counts of tokens, the
+environment with its directory and date), so that two sessions of one task have one prompt. Traps: a turn that
+the user took back is no part of the conversation; a sub-agent's own session is none of the agent's; a session
+that is printed (`stream-json`) may not hold the prompt. Gemini CLI's file changes what stands above: a line
+replaces the turn of its id, `$rewindTo` takes turns back. pi's file is a tree by `parentId`, and the last
+entry tells the branch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import Messages
+from ruler_cli.formats.dialects import EMPTY, OWN_ROLES, call_turn, result_turn
 from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, first_at, items, lookup, objects
-from ruler_cli.formats.session_files import (
-    Session,
-    claude,
-    codex,
-    is_main,
-    parts_of,
-    plain_content,
-    text_of,
-)
-from ruler_cli.reading.event_kinds import is_claude, is_codex, is_exported, is_gemini, is_pi
+from ruler_cli.reading.event_kinds import is_gemini, is_opencode, is_pi
 from ruler_cli.types import Rollout
 
 Record = Mapping[str, Any]
-Fits = Callable[[Record], bool]
-Read = Callable[[Record, Session], None]
-_HELD = ("events", "loglines", "messages")
-_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
+_SAMPLE = 20
+"""First events by which a record's kind is known."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The turns so far, and the runs of turns that the user took back."""
+
+    turns: Messages = field(default_factory=list)
+    taken_back: list[Messages] = field(default_factory=list)
+    identity: Any = None
+
+    @property
+    def begun(self) -> bool:
+        """Tell if the agent had a turn."""
+        return _has_agent(self.turns)
+
+    def identify(self, identity: Any, *, after_turns: bool = False) -> None:
+        """Note the session's id; UnreadableError for another id after turns."""
+        if (self.begun or after_turns) and identity != self.identity:
+            raise UnreadableError(
+                "holds several sessions; give each in a file of its own, and their directory"
+            )
+        self.identity = identity if self.identity is None else self.identity
+
+    def add(self, role: str, content: Any, **more: Any) -> None:
+        """Add a turn, unless it is empty."""
+        more = {key: value for key, value in more.items() if value not in EMPTY}
+        if content not in (None, "", []) or more:
+            self.turns.append({"role": role, "content": plain_content(content), **more})
+
+    def call(self, identity: Any, name: Any, arguments: Any) -> None:
+        """Add a call of a tool."""
+        self.turns.append(call_turn(identity, name, arguments))
+
+    def result(self, identity: Any, content: Any, name: Any = None) -> None:
+        """Add the result of a tool."""
+        self.turns.append(result_turn(identity, content, name))
+
+    def note(self, text: Any) -> None:
+        """Add a text of the harness; before the agent's first turn it is no part of the task."""
+        if self.begun:
+            self.add("system", text)
+
+    def take_back(self, start: int) -> None:
+        """Take back all turns from index `start` on."""
+        self.taken_back.append(self.turns[start:])
+        del self.turns[start:]
+
+    def rollout(self, reward: Any, tools: Any = None) -> Rollout:
+        """The conversation as a rollout; UnreadableError if it holds no task, or no turn of the agent."""
+        if not self.begun:
+            raise UnreadableError("holds no turn of the agent")
+        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in OWN_ROLES)
+        if not any(turn.get("role") == "user" for turn in self.turns[:first]):
+            raise UnreadableError(
+                "holds no task: what the user asked is not in it; give the session's own file"
+            )
+        return Rollout(self.turns, (), tuple(filter(_has_agent, self.taken_back)), tools, reward)
+
+
+def _has_agent(turns: Messages) -> bool:
+    return any(turn.get("role") in OWN_ROLES for turn in turns)
+
+
+def plain_content(content: Any) -> Any:
+    """Content of texts alone as one text: equal prompts are equal however they were written."""
+    if not isinstance(content, list):
+        return content
+    texts = [part_text(part) for part in content]
+    return content if None in texts else "\n".join(map(str, texts))
+
+
+def part_text(part: Any) -> str | None:
+    """The text of a part of a message; None if it is something else."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict) or part.get("type") not in (None, "text", "input_text", "output_text"):
+        return None
+    text = part.get("text")
+    return text if isinstance(text, str) else None
+
+
+def content_parts(content: Any) -> list[Any]:
+    """Content as a list of its parts."""
+    return content if isinstance(content, list) else [] if content in (None, "") else [content]
 
 
 def events_of(record: Record) -> list[Any]:
-    """The turns of a session, in its order."""
-    return next((record[name] for name in _HELD if isinstance(record.get(name), list)), [])
+    """The events of a session, in the order of its file."""
+    names = ("events", "loglines", "messages")
+    return next((record[name] for name in names if isinstance(record.get(name), list)), [])
 
 
-def gemini(record: Record, session: Session) -> None:
-    """Gemini CLI: one document, or lines that add to it, change it and take back."""
+def made_of(matches: Callable[[Record], bool], name: str) -> Callable[[Record], bool]:
+    """A test for records in which at least half of the first items of the list `name` match."""
+
+    def made(record: Record) -> bool:
+        first = objects(items(record.get(name))[:_SAMPLE])
+        return bool(first) and 2 * sum(map(matches, first)) >= len(first)
+
+    return made
+
+
+def session_format(
+    family: str,
+    agent: str,
+    tells: str,
+    matches: Callable[[Record], bool],
+    read: Callable[[Record, Session], None],
+    is_sub_agent: Callable[[Record], bool],
+) -> tuple[Format, RefusedFormat]:
+    """The format of one agent's sessions, and the refusal of its sub-agents' sessions."""
+
+    def rollouts(record: dict[str, Any]) -> list[Rollout]:
+        if not matches(record):
+            raise UnreadableError(f"is no session of {agent}")
+        if is_sub_agent(record):
+            raise UnreadableError("is no session of the agent itself")
+        session = Session()
+        read(record, session)
+        return [session.rollout(record.get("reward"), record.get("tools"))]
+
+    sessions = Format(
+        name=f"{agent} sessions",
+        family=family,
+        tells=tells,
+        # a document of messages would be taken for one of another kind
+        matches=lambda record: matches(record) and ("messages" in record or not is_sub_agent(record)),
+        rollouts=rollouts,
+        keys=ID_KEYS,
+    )
+    return sessions, RefusedFormat(
+        lambda record: matches(record) and is_sub_agent(record),
+        "is no session of the agent itself, but a sub-agent's, or holds none of its turns; give the main one",
+    )
+
+
+_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
+
+
+def read_gemini(record: Record, session: Session) -> None:
+    """Read one document, or lines that add turns, change them and take them back."""
     turns: dict[str, Any] = {}
     for number, event in enumerate(events_of(record)):
         if not isinstance(event, dict) or "tool_id" in event or "role" in event:
             turns[f"line {number}"] = event
         elif isinstance(event.get("$rewindTo"), str):
-            taken: list[tuple[str, Any]] = []
-            while turns and not (taken and taken[-1][0] == event["$rewindTo"]):
-                taken.append(turns.popitem())
-            gone = Session()
-            for _, turn in reversed(taken):
-                _gemini_turn(turn, gone)
-            session.taken.append(gone.turns)
+            rewound: list[tuple[str, Any]] = []
+            while turns and not (rewound and rewound[-1][0] == event["$rewindTo"]):
+                rewound.append(turns.popitem())
+            aside = Session()
+            for _, turn in reversed(rewound):
+                _gemini_turn(turn, aside)
+            session.taken_back.append(aside.turns)
         elif isinstance(event.get("$set"), dict):
-            told = event["$set"].get("messages")
-            if isinstance(told, list) and told:
-                turns = {str(turn.get("id") or f"item {n}"): turn for n, turn in enumerate(objects(told))}
+            messages = event["$set"].get("messages")
+            if isinstance(messages, list) and messages:
+                turns = {str(turn.get("id") or f"item {n}"): turn for n, turn in enumerate(objects(messages))}
         elif "projectHash" in event:
-            session.head(event.get("sessionId"), behind=bool(turns))
+            session.identify(event.get("sessionId"), after_turns=bool(turns))
         elif "type" in event:
             turns[str(event.get("id") or f"line {number}")] = event
     for turn in turns.values():
@@ -68,7 +193,7 @@ def gemini(record: Record, session: Session) -> None:
 
 def _gemini_turn(turn: Any, session: Session) -> None:
     if not isinstance(turn, dict):
-        session.say("unreadable", turn)
+        session.add("unreadable", turn)
         return
     kind, content = turn.get("type"), turn.get("content")
     if kind == "message":
@@ -76,73 +201,80 @@ def _gemini_turn(turn: Any, session: Session) -> None:
         if turn.get("delta") and last.get("role") == "assistant" and isinstance(last["content"], str):
             last["content"] += str(content)  # the agent's messages are printed in pieces
         else:
-            session.say("assistant" if turn.get("delta") else str(turn.get("role")), content)
+            session.add("assistant" if turn.get("delta") else str(turn.get("role")), content)
     elif kind == "tool_use":
         session.call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))
     elif kind == "tool_result":
-        session.answer(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
+        session.result(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
     elif kind == "user":
-        kept = [part for part in parts_of(content) if not str(text_of(part)).startswith(_CONTEXT)]
-        session.say("user", plain_content(kept))
+        parts = [part for part in content_parts(content) if not str(part_text(part)).startswith(_CONTEXT)]
+        session.add("user", plain_content(parts))
     elif kind in ("gemini", "model", "assistant"):
         calls = objects(turn.get("toolCalls"))
-        told = [
+        thoughts = [
             ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
             for t in objects(turn.get("thoughts"))
         ]
-        session.say("assistant", content, reasoning="\n".join(told), tool_calls=calls)
-        for one in calls:
-            session.answer(one.get("id"), _gemini_result(one), one.get("name"))
+        session.add("assistant", content, reasoning="\n".join(thoughts), tool_calls=calls)
+        for call in calls:
+            session.result(call.get("id"), _gemini_result(call), call.get("name"))
     elif kind in ("error", "warning"):
         session.note(plain_content(content))
 
 
-def _gemini_result(one: Mapping[str, Any]) -> Any:
-    """The answer of a tool as the model read it, else as the user saw it."""
+def _gemini_result(call: Mapping[str, Any]) -> Any:
+    """The result of a call as the model read it, else as the user saw it."""
     out = []
-    for part in parts_of(one.get("result")):
+    for part in content_parts(call.get("result")):
         response = lookup(part, "functionResponse.response")
         if isinstance(response, dict):
             out.append(next((response[k] for k in ("output", "error") if k in response), response))
         else:
-            out.append(text_of(part) or part)
-    shown = out or [one.get("resultDisplay") or one.get("status")]
-    return shown[0] if len(shown) == 1 else shown
+            out.append(part_text(part) or part)
+    out = out or [call.get("resultDisplay") or call.get("status")]
+    return out[0] if len(out) == 1 else out
 
 
-def opencode(record: Record, session: Session) -> None:
-    """OpenCode: messages with `info` and `parts`; what was reverted stays behind the rest for a while."""
+def _is_gemini(record: Record) -> bool:
+    if isinstance(record.get("messages"), list):
+        return {"sessionId", "projectHash"} <= record.keys()
+    return made_of(is_gemini, "events")(record)
+
+
+def _is_gemini_sub_agent(record: Record) -> bool:
+    kinds = [head.get("kind") for head in (record, *objects(events_of(record)[:_SAMPLE]))]
+    return next((kind for kind in kinds if isinstance(kind, str)), None) == "subagent"
+
+
+def _read_opencode(record: Record, session: Session) -> None:
+    """Read messages with `info` and `parts`; reverted ones may stand at the end, and are taken back."""
     cut = lookup(record, "info.revert.messageID")
-    gone: int | None = None
+    reverted: int | None = None
     for message in record.get("messages") or ():
         if not isinstance(message, dict) or not isinstance(message.get("info"), dict):
-            session.say("unreadable", message)
+            session.add("unreadable", message)
             continue
-        told = message["info"]
-        if cut is not None and told.get("id") == cut:
-            gone = len(session.turns)
-        if told.get("role") == "user":
-            session.say(
-                "user", plain_content([p for p in map(_asked_part, objects(message.get("parts"))) if p])
-            )
+        info, parts = message["info"], objects(message.get("parts"))
+        if cut is not None and info.get("id") == cut:
+            reverted = len(session.turns)
+        if info.get("role") == "user":
+            session.add("user", plain_content([p for p in map(_opencode_prompt, parts) if p]))
         else:
-            for part in objects(message.get("parts")):
+            for part in parts:
                 _opencode_part(part, session)
-            error = told.get("error")
+            error = info.get("error")
             if isinstance(error, dict):
                 session.note(str(error.get("name")))
-    if gone is not None:
-        session.back(gone)
+    if reverted is not None:
+        session.take_back(reverted)
 
 
-def _asked_part(part: Mapping[str, Any]) -> Any:
-    """A part of the user's turn; None for what the harness keeps there."""
+def _opencode_prompt(part: Mapping[str, Any]) -> Any:
+    """The text of a part of the user's turn; None for a part of the harness."""
     kind, text = part.get("type"), part.get("text")
     if kind == "text":
-        injected = part.get("ignored") or (
-            part.get("synthetic") and str(text).startswith("<system-reminder>")
-        )
-        return None if injected else text
+        reminder = part.get("synthetic") and str(text).startswith("<system-reminder>")
+        return None if part.get("ignored") or reminder else text
     if kind == "subtask":
         return f"/{part.get('command') or part.get('agent')} {part.get('prompt')}"
     if kind == "file":
@@ -153,18 +285,18 @@ def _asked_part(part: Mapping[str, Any]) -> Any:
 def _opencode_part(part: Mapping[str, Any], session: Session) -> None:
     kind = part.get("type")
     if kind == "text" and not part.get("ignored"):
-        session.say("assistant", part.get("text"))
+        session.add("assistant", part.get("text"))
     elif kind == "reasoning":
-        session.say("assistant", None, reasoning=part.get("text"))
+        session.add("assistant", None, reasoning=part.get("text"))
     elif kind == "tool":
         session.call(part.get("callID"), part.get("tool"), lookup(part, "state.input"))
-        answer = first_at(part, "state.output", "state.error")
-        if answer is not None:
-            session.answer(part.get("callID"), answer)
+        content = first_at(part, "state.output", "state.error")
+        if content is not None:
+            session.result(part.get("callID"), content)
 
 
-def pi(record: Record, session: Session) -> None:
-    """Sessions of pi: entries of a tree, of which the last leads back to the first; old ones are a list."""
+def _read_pi(record: Record, session: Session) -> None:
+    """Read the entries from the last one back to the root of their tree; old sessions are a list."""
     events = events_of(record)
     entries = {
         e["id"]: e for e in objects(events) if isinstance(e.get("id"), str) and e.get("type") != "session"
@@ -177,19 +309,19 @@ def pi(record: Record, session: Session) -> None:
         while at is not None and at not in path:
             path.add(at)
             parent = entries[at].get("parentId")
-            # what follows an entry that cannot be read follows the one in front of that
+            # a child of an entry that cannot be read follows the entry before that one
             at = parent if parent is None or parent in entries else before.get(at)
     aside = Session()
     for event in events:
         if not isinstance(event, dict):
-            session.say("unreadable", event)
+            session.add("unreadable", event)
         elif event.get("type") in ("session", "session_start"):
-            session.head(event.get("id"), behind=aside.begun)
+            session.identify(event.get("id"), after_turns=aside.begun)
         elif path is None or event.get("id") in path:
             _pi_entry(event, session)
         else:
             _pi_entry(event, aside)
-    session.taken.append(aside.turns)
+    session.taken_back.append(aside.turns)
 
 
 def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
@@ -201,127 +333,33 @@ def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
     elif not isinstance(message, dict):
         return
     elif message.get("role") == "toolResult":
-        session.answer(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
+        session.result(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
     elif message.get("role") == "bashExecution":
-        session.say("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
+        session.add("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
     elif message.get("role") in ("compactionSummary", "branchSummary", "custom", "hookMessage"):
         session.note(plain_content(message.get("summary") or message.get("content")))
     else:
-        session.say(str(message.get("role")), plain_content(parts_of(message.get("content"))))
+        session.add(str(message.get("role")), plain_content(content_parts(message.get("content"))))
         session.note(message.get("errorMessage"))
 
 
-_SAMPLE = 20
-
-
-def _made_of(fits: Fits, name: str) -> Fits:
-    """A test for records with a list of such events under a name."""
-
-    def made(record: Record) -> bool:
-        first = objects(items(record.get(name))[:_SAMPLE])
-        return bool(first) and 2 * sum(map(fits, first)) >= len(first)
-
-    return made
-
-
-_claude_events = _made_of(is_claude, "events")
-_codex_events = _made_of(is_codex, "events")
-_gemini_events = _made_of(is_gemini, "events")
-_claude_lines = _made_of(
-    lambda event: event.get("type") in ("user", "assistant", "system") and "role" not in event, "loglines"
-)
-
-
-def _is_gemini_record(record: Record) -> bool:
-    if isinstance(record.get("messages"), list):
-        return {"sessionId", "projectHash"} <= record.keys()
-    return _gemini_events(record)
-
-
-def _is_gemini_sub_agent(record: Record) -> bool:
-    kinds = [head.get("kind") for head in (record, *objects(events_of(record)[:_SAMPLE]))]
-    return next((kind for kind in kinds if isinstance(kind, str)), None) == "subagent"
-
-
-def _is_codex_sub_agent(record: Record) -> bool:
-    """Tell if the head of a rollout file says that it is a sub-agent's."""
-    heads = (
-        event.get("payload") for event in objects(events_of(record)) if event.get("type") == "session_meta"
-    )
-    head = next(heads, None)
-    source = lookup(head, "source")
-    return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
-
-
-def _format(family: str, agent: str, tells: str, fits: Fits, read: Read, aside: Fits) -> Format:
-    """The sessions of one agent, without those that are `aside`."""
-
-    def rollouts(record: dict[str, Any]) -> list[Rollout]:
-        if not fits(record):
-            raise UnreadableError(f"is none of {agent} sessions")
-        if aside(record):
-            raise UnreadableError("is no session of the agent itself")
-        session = Session()
-        read(record, session)
-        return [session.rollout(record.get("reward"), record.get("tools"))]
-
-    return Format(
-        name=f"{agent} sessions",
-        family=family,
-        tells=tells,
-        # a document of messages would be taken for one of another kind
-        matches=lambda record: fits(record) and ("messages" in record or not aside(record)),
-        rollouts=rollouts,
-        keys=ID_KEYS,
-    )
-
-
-_AGENTS: tuple[tuple[str, str, str, Fits, Read, Fits], ...] = (
-    (
-        "claude-code",
-        "Claude Code",
-        "`events` with `sessionId` in each",
-        lambda record: _claude_events(record) or _claude_lines(record),
-        lambda record, session: claude(events_of(record), session),
-        lambda record: not any(map(is_main, objects(events_of(record)))),
+_SESSIONS = (
+    session_format(
+        "gemini-cli", "Gemini CLI", "`sessionId`, `projectHash`, `messages`",
+        _is_gemini, read_gemini, _is_gemini_sub_agent,
     ),
-    (
-        "codex",
-        "Codex",
-        "`events` with `payload` in each",
-        lambda record: _codex_events(record) and not _claude_events(record),
-        lambda record, session: codex(events_of(record), session),
-        _is_codex_sub_agent,
-    ),
-    (
-        "gemini-cli",
-        "Gemini CLI",
-        "`sessionId`, `projectHash`, `messages`",
-        _is_gemini_record,
-        gemini,
-        _is_gemini_sub_agent,
-    ),
-    (
-        "opencode",
-        "OpenCode",
-        "`messages` with `info` and `parts` in each",
-        _made_of(is_exported, "messages"),
-        opencode,
+    session_format(
+        "opencode", "OpenCode", "`messages` with `info` and `parts` in each",
+        made_of(is_opencode, "messages"), _read_opencode,
         lambda record: bool(lookup(record, "info.parentID")),
     ),
-    ("pi", "pi", "`events` with `message` in each", _made_of(is_pi, "events"), pi, lambda _: False),
-)
-FORMATS = tuple(_format(*agent) for agent in _AGENTS)
+    session_format(
+        "pi", "pi", "`events` with `message` in each", made_of(is_pi, "events"), _read_pi, lambda _: False
+    ),
+)  # fmt: skip
+FORMATS = tuple(known for known, _ in _SESSIONS)
 REFUSALS = (
-    RefusedFormat(
-        lambda record: any(fits(record) and aside(record) for *_, fits, _, aside in _AGENTS),
-        "is no session of the agent itself, but a sub-agent's, or holds none of its turns; give the main one",
-    ),
-    RefusedFormat(
-        lambda record: record.get("type") in ("thread.started", "turn.started") and "payload" not in record,
-        "is what `codex exec --json` prints, which does not hold the task; give the session's file, "
-        "~/.codex/sessions/…/rollout-*.jsonl",
-    ),
+    *(refusal for _, refusal in _SESSIONS),
     RefusedFormat(
         lambda record: record.get("type") == "step_start" and "sessionID" in record,
         "is what `opencode run --format json` prints, which does not hold the task; give `opencode export`",

@@ -1,4 +1,4 @@
-"""A span of any tracer → what it is: a model call, a tool, an agent; its place, its time, its content.
+"""Spans of any tracer → their kind (a model call, a tool, another), place, time, input and output.
 
 Dialects differ in names, so they are rows of tables: OTLP (`spanId`, attributes as a list of keys and
 values), OpenTelemetry's own JSON (`context.span_id`), Jaeger (`spanID`, `tags`), Phoenix (`span_kind`,
@@ -6,8 +6,8 @@ attributes flat, nested or as columns), AgentOps (`span_attributes`), Langfuse's
 (`parentObservationId`), LangSmith's runs (`parent_run_id`, `child_runs`), MLflow (`mlflow.spanInputs`), Weave
 (`op_name`), OpenAI's agents (`span_data`). Traps:
 - Attributes with an index (`gen_ai.prompt.10.role`) come in any order; an index may be huge.
-- JSON that stands as text is read only where the writer always writes JSON, or says so: else a model's answer
-  that is JSON would become messages, in its own call or in the next one's prompt.
+- JSON text is decoded only if its writer always writes JSON there, or says so: else a model's answer that is
+  JSON would become messages, in its own call or in the next one's prompt.
 - OpenTelemetry's first convention wrote messages as events of the span.
 """
 
@@ -21,8 +21,8 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import items, lookup, objects
 from ruler_cli.reading.parse import parse_text
 
-IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")
-PARENTS = (
+_IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")
+_PARENTS = (
     "parentSpanId", "parent_span_id", "parentObservationId", "parent_run_id", "parent_id", "parent.span_id",
     "parent_observation_id", "references.0.spanID",
 )  # fmt: skip
@@ -40,156 +40,153 @@ _CALLS = frozenset((
 ))  # fmt: skip
 _TOOLS = frozenset(("tool", "execute_tool", "function", "tool_call", "ai.toolcall"))
 _AGENTS = frozenset(("agent", "invoke_agent", "chain", "workflow", "span", "task"))
-_ASKED = (
+_INPUTS = (
     "gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "gcp.vertex.agent.llm_request",
     "ai.prompt.messages", "mlflow.spanInputs", "traceloop.entity.input", "langfuse.observation.input",
     "input.value", "ai.prompt",
 )  # fmt: skip
-_SAID = (
+_OUTPUTS = (
     "gen_ai.output.messages", "llm.output_messages", "gen_ai.completion", "gcp.vertex.agent.llm_response",
     "mlflow.spanOutputs", "traceloop.entity.output", "langfuse.observation.output", "output.value",
     "gen_ai.output", "ai.response.text",
 )  # fmt: skip
 _TEXTS = ("gen_ai.prompt", "gen_ai.output", "ai.response.text")
-"""What a model was asked and said; in these it is text, whatever it looks like, in the others JSON."""
+"""Inputs and outputs of a model that are text, even if it looks like JSON; the others are JSON."""
 _MIMES = {"input.value": "input.mime_type", "output.value": "output.mime_type"}
-"""Of these the writer says what they are."""
-_GIVEN = (
+"""Inputs and outputs of which the writer tells the media type, and where."""
+_ARGUMENTS = (
     "gen_ai.tool.call.arguments", "gen_ai.tool.args", "gcp.vertex.agent.tool_call_args", "ai.toolCall.args",
     "tool.arguments", "input.value", "traceloop.entity.input", "mlflow.spanInputs", "tool.parameters",
 )  # fmt: skip
-_GOT = (
+_RESULTS = (
     "gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "ai.toolCall.result", "tool.result",
     "output.value", "traceloop.entity.output", "mlflow.spanOutputs", "gen_ai.output",
 )  # fmt: skip
 _NAMES = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TITLES = ("name", "operationName", "op_name", "span_name")
-_OFFERED = ("gen_ai.tool.definitions", "llm.tools", "llm.request.functions", "ai.prompt.tools")
-_OWN_ASKED = ("inputs", "input", "input_text")
-_OWN_SAID = ("outputs", "output", "output_text")
+_TOOL_LISTS = ("gen_ai.tool.definitions", "llm.tools", "llm.request.functions", "ai.prompt.tools")
+_OWN_INPUTS = ("inputs", "input", "input_text")
+_OWN_OUTPUTS = ("outputs", "output", "output_text")
 _EVENTS = {
     "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.tool.message": "tool",
     "gen_ai.assistant.message": "assistant", "gen_ai.choice": "choice",
 }  # fmt: skip
 _NESTED = 100
-"""Spans inside spans."""
+"""Levels of spans inside spans that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span: `kind` is a model's call, a tool's, or anything else; `start` sorts as text or number."""
+    """One span: `kind` is `call` (of a model), `tool` or `other`; `start` sorts as text or number."""
 
     kind: str
     name: str
     identity: str | None
     parent: str | None
     start: Any
-    asked: Any
-    said: Any
+    input: Any
+    output: Any
     tools: Any
     raw: Mapping[str, Any]
 
 
 def spans_of(listed: Any) -> list[Span]:
-    """The spans of a list, those inside them too, in the order of their times where all have one."""
-    found = [_span(raw, parent) for raw, parent in _flat(listed)]
-    starts = {type(span.start) for span in found}
-    alike = starts in ({str}, {int}, {float}, {int, float})
-    return sorted(found, key=lambda span: span.start) if alike else found
+    """The spans of a list, and those inside them, by their start times if all have comparable ones."""
+    spans = [_span(raw, parent) for raw, parent in _flat(listed)]
+    kinds = {type(span.start) for span in spans}
+    alike = kinds in ({str}, {int}, {float}, {int, float})
+    return sorted(spans, key=lambda span: span.start) if alike else spans
 
 
 def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     if isinstance(raw.get("span_data"), Mapping):
         raw = {**raw["span_data"], **raw}
-    attributes = attributes_of(raw)
+    attributes = _attributes(raw)
     kind = _kind(raw, attributes)
     tool = kind == "tool"
-    asked, said = _first(raw, _OWN_ASKED), _first(raw, _OWN_SAID)
-    if "run_type" in raw:  # objects, which LangSmith's tables write as JSON text
-        asked, said = decoded(asked), decoded(said)
-    asked = _value(attributes, _GIVEN if tool else _ASKED, text=tool) if asked is None else asked
-    said = _value(attributes, _GOT if tool else _SAID, text=tool) if said is None else said
-    if (
-        kind == "other"
-        and items(lookup(asked, "messages"))
-        and isinstance(said, Mapping)
-        and "choices" in said
-    ):
+    inputs, outputs = _first(raw, _OWN_INPUTS), _first(raw, _OWN_OUTPUTS)
+    if "run_type" in raw:  # LangSmith's tables write objects as JSON text
+        inputs, outputs = decoded(inputs), decoded(outputs)
+    inputs = _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool) if inputs is None else inputs
+    outputs = _value(attributes, _RESULTS if tool else _OUTPUTS, text=tool) if outputs is None else outputs
+    exchange = items(lookup(inputs, "messages")) and isinstance(outputs, Mapping) and "choices" in outputs
+    if kind == "other" and exchange:
         kind = "call"
-    if kind == "call" and (asked is None or said is None):
-        before, behind = _told(raw, attributes)
-        asked, said = before if asked is None else asked, behind if said is None else said
-    rules = decoded(attributes.get("gen_ai.system_instructions"))
-    if rules and asked is not None:
-        asked = {"system": rules, "messages": asked}
-    name = next((n for key in _NAMES if tool and isinstance(n := find(attributes, key), str)), None)
-    tools = next((decoded(found) for key in _OFFERED if (found := attributes.get(key))), None)
-    above = _first(raw, PARENTS)
+    if kind == "call" and (inputs is None or outputs is None):
+        asked, answered = _event_messages(raw, attributes)
+        inputs, outputs = asked if inputs is None else inputs, answered if outputs is None else outputs
+    system = decoded(attributes.get("gen_ai.system_instructions"))
+    if system and inputs is not None:
+        inputs = {"system": system, "messages": inputs}
+    name = next((n for key in _NAMES if tool and isinstance(n := _find(attributes, key), str)), None)
+    tools = next((decoded(value) for key in _TOOL_LISTS if (value := attributes.get(key))), None)
+    outer = _first(raw, _PARENTS)
     return Span(
         kind=kind,
         name=str(name or _first(raw, _TITLES)),
         identity=_identity(raw),
-        parent=parent if above is None else str(above),
+        parent=parent if outer is None else str(outer),
         start=_time(_first(raw, _STARTS)),
-        asked=asked,
-        said=said,
+        input=inputs,
+        output=outputs,
         tools=tools if tools is not None else lookup(raw, "extra.invocation_params.tools"),
         raw=raw,
     )
 
 
 def _identity(raw: Mapping[str, Any]) -> str | None:
-    found = _first(raw, IDS)
-    return None if found is None else str(found)
+    identity = _first(raw, _IDS)
+    return None if identity is None else str(identity)
 
 
 def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
-    stated = [find(attributes, key) for key in _KINDS] + [raw.get(key) for key in _OWN_KINDS]
+    stated = [_find(attributes, key) for key in _KINDS] + [raw.get(key) for key in _OWN_KINDS]
     kinds = [str(value).lower() for value in stated if isinstance(value, str)]
     for kind in kinds:
         if kind in _CALLS or kind in _TOOLS:
             return "call" if kind in _CALLS else "tool"
-    if any(find(attributes, key) for key in ("llm.input_messages", "gen_ai.prompt", "gen_ai.completion")):
+    if any(_find(attributes, key) for key in ("llm.input_messages", "gen_ai.prompt", "gen_ai.completion")):
         return "call"
-    if any(isinstance(find(attributes, key), str) for key in _NAMES[:3]):
+    if any(isinstance(_find(attributes, key), str) for key in _NAMES[:3]):
         return "tool"
     messages = any(attributes.get(key) for key in ("gen_ai.input.messages", "gen_ai.output.messages"))
     return "call" if messages and not _AGENTS.intersection(kinds) else "other"
 
 
 def _value(attributes: Mapping[str, Any], names: tuple[str, ...], *, text: bool = False) -> Any:
-    """The first content that is there; JSON text is read where its writer always writes JSON, or says so."""
+    """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
-        found = find(attributes, name)
-        if found not in (None, "", [], {}):
-            mime = find(attributes, _MIMES[name]) if name in _MIMES else "json"
+        value = _find(attributes, name)
+        if value not in (None, "", [], {}):
+            mime = _find(attributes, _MIMES[name]) if name in _MIMES else "json"
             plain = text or name in _TEXTS or not isinstance(mime, str) or "json" not in mime
-            return found if plain else decoded(found)
+            return value if plain else decoded(value)
     return None
 
 
-def _told(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The messages in events, of the span or in an attribute `events` (Logfire)."""
+def _event_messages(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The input and output in events, of the span or in an attribute `events` (Logfire)."""
     asked: list[Any] = []
-    said: list[Any] = []
+    answered: list[Any] = []
     for event in objects([*items(raw.get("events")), *items(decoded(attributes.get("events")))]):
-        body = attributes_of(event) or event
+        body = _attributes(event) or event
         role = _EVENTS.get(str(event.get("name") or event.get("event.name") or body.get("event.name")))
-        if _value(body, _ASKED[:1]) or _value(body, _SAID[:1]):
-            return _value(body, _ASKED[:1]), _value(body, _SAID[:1])
+        both = _value(body, _INPUTS[:1]), _value(body, _OUTPUTS[:1])
+        if any(both):
+            return both
         if role == "choice":
             message = decoded(body.get("message"))
-            said.append({"role": "assistant", **(message if isinstance(message, Mapping) else body)})
+            answered.append({"role": "assistant", **(message if isinstance(message, Mapping) else body)})
         elif role is not None:
             calls = decoded(body.get("tool_calls"))
             asked.append({"content": None, **body, "role": role, **({"tool_calls": calls} if calls else {})})
-    return asked or None, said or None
+    return asked or None, answered or None
 
 
 def _flat(
     listed: Any, parent: str | None = None, depth: int = 0
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Spans and those that stand inside them, each with the id of the one around it."""
+    """Spans and those inside them, each with the id of the one around it."""
     for raw in objects(listed):
         yield raw, parent
         for key in ("child_runs", "child_spans", "children"):
@@ -198,7 +195,7 @@ def _flat(
 
 
 def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((found for name in names if (found := lookup(raw, name)) not in (None, "")), None)
+    return next((value for name in names if (value := lookup(raw, name)) not in (None, "")), None)
 
 
 def _time(value: Any) -> Any:
@@ -213,33 +210,33 @@ _FLAT = (
     "llm.request.functions.",
 )  # fmt: skip
 _DEEP = 12
-"""Parts of a flat name."""
+"""Parts of a flat name, and levels of OTLP's values, that are read."""
 
 
-def attributes_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A span's attributes by name, whatever holds them; flat lists of messages as lists."""
-    found = next((raw[key] for key in ("attributes", "span_attributes", "tags") if raw.get(key)), None)
-    found = decoded(found)
-    if isinstance(found, list):
-        found = {str(i.get("key")): _any_value(i.get("value")) for i in objects(found)}
+def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
+    holders = ("attributes", "span_attributes", "tags")
+    named = decoded(next((raw[key] for key in holders if raw.get(key)), None))
+    if isinstance(named, list):
+        named = {str(pair.get("key")): _any_value(pair.get("value")) for pair in objects(named)}
     own = {key[11:]: value for key, value in raw.items() if key.startswith("attributes.")}
-    found = {**found, **own} if isinstance(found, Mapping) else own
+    attributes = {**named, **own} if isinstance(named, Mapping) else own
     grouped: dict[str, list[tuple[str, Any]]] = {}
-    for key, value in found.items():
+    for key, value in attributes.items():
         if key.startswith(_FLAT):
             head = next(name for name in _FLAT if key.startswith(name))
             grouped.setdefault(head[:-1], []).append((key.removeprefix(head), value))
-    return {**{head: _unflat(pairs) for head, pairs in grouped.items()}, **found}
+    return {**{head: _unflat(pairs) for head, pairs in grouped.items()}, **attributes}
 
 
-def find(attributes: Mapping[str, Any], name: str) -> Any:
-    """The value of an attribute, flat or nested."""
-    found = attributes.get(name)
-    return lookup(attributes, name) if found is None else found
+def _find(attributes: Mapping[str, Any], name: str) -> Any:
+    """The value of an attribute, flat or nested; None if there is none."""
+    value = attributes.get(name)
+    return lookup(attributes, name) if value is None else value
 
 
 def _unflat(pairs: list[tuple[str, Any]]) -> Any:
-    """Flat names as objects and lists; an index only sorts."""
+    """Flat names as objects and lists; an index only gives an item's order."""
     root: dict[str, Any] = {}
     for name, value in pairs:
         at, parts = root, name.split(".", _DEEP)
@@ -259,17 +256,21 @@ def _listed(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """JSON text as what it says; other text as it is."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
-        return value
+    """The value of JSON text that holds an object, a list or a text; another value as it is."""
+    looks = isinstance(value, str) and value.lstrip().startswith(("{", "[", '"'))
+    return parsed(value) if looks else value
+
+
+def parsed(value: Any) -> Any:
+    """The value of any JSON text; another value as it is."""
     try:
-        return parse_text(value)
+        return parse_text(value) if isinstance(value, str) else value
     except UnreadableError:
         return value
 
 
 def _any_value(value: Any, depth: int = 0) -> Any:
-    """OTLP's AnyValue as the value it holds; Jaeger's tags hold theirs."""
+    """The value in OTLP's AnyValue; other values, as Jaeger's tags have them, as they are."""
     if not isinstance(value, Mapping) or depth > _DEEP:
         return value
     for key, inner in value.items():

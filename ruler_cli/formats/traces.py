@@ -3,13 +3,13 @@
 Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stand in the record of their trace:
 `observations` (Langfuse, `GET /api/public/traces/{id}`, and `{"trace": …, "observations": …}` of its pages),
 `child_runs` (LangSmith), `data.spans` (MLflow), `spans` (any-agent, AgentOps, Jaeger). Traps:
-- What is shown is the conversation that began first, and that no tool ran: later ones, of sub-agents and of
-  steps with another prompt, are further parts. The longest one may be another in each rollout of a task, and
+- The rollout is the conversation that begins first, outside all tools: later ones, of sub-agents and of steps
+  with another prompt, are further histories. The longest one may be another in each rollout of a task, and
   with it the hash of the prompt.
-- The first and the last word stand at the root: they are added where no conversation has them.
+- The task and the final answer may stand at the root alone: they are added if no conversation has them.
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API as values.
-- The group is what was asked, unless a field names the item of a data set. A session or a trace is no group.
-- A score is the outcome where there is exactly one that is a number.
+- Equal prompts are a group, unless a field names the item of a data set. A session or a trace is no group.
+- A score is the outcome if it is the only one that is a number.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from ruler_cli.formats.conversations import (
     tools_of,
 )
 from ruler_cli.formats.dialects import (
-    NOTHING,
-    OWN,
+    EMPTY,
+    OWN_ROLES,
     as_json,
-    asked,
     holds_result,
+    input_messages,
     is_message,
     is_result,
-    said,
+    output_messages,
     text_of,
 )
 from ruler_cli.formats.interface import Format, first_at, items, lookup
 from ruler_cli.formats.reader import as_text
-from ruler_cli.formats.trace_spans import Span, decoded, spans_of
-from ruler_cli.reading.parse import parse_text
+from ruler_cli.formats.trace_spans import Span, decoded, parsed, spans_of
 from ruler_cli.types import Rollout
 
 _SPANS = ("spans", "observations", "data.spans", "child_runs")
@@ -53,61 +52,54 @@ _ITEMS = (
     "metadata.reference_example_id", "attributes.dataset_example_id",
 )  # fmt: skip
 _SCORES = ("scores", "annotations", "span_annotations", "info.assessments")
-_FIGURES = ("value", "result.score", "score", "feedback.value", "avg")
-_FIRST = ("input", "inputs", "input_text", "info.request", "info.request_preview")
-_LAST = ("final_output", "output", "outputs", "output_text", "info.response", "info.response_preview")
-_HELD = {"messages", "choices", "generations", "candidates"}
+_SCORE_VALUES = ("value", "result.score", "score", "feedback.value", "avg")
+_INPUTS = ("input", "inputs", "input_text", "info.request", "info.request_preview")
+_OUTPUTS = ("final_output", "output", "outputs", "output_text", "info.response", "info.response_preview")
+_ANSWER_MEMBERS = {"messages", "choices", "generations", "candidates"}
 _LONG, _WORD = 12, 4
-"""Characters of an answer, and of a task, that is not found in another text by chance."""
-_TRACE = ("htmlPath", "bookmarked", "sessionId", "userId", "release", "projectId")
-"""Fields that Langfuse writes of a trace beside its input and output."""
+"""Characters of an answer, and of a task, that do not stand in another text by chance."""
+_TRACE_FIELDS = ("htmlPath", "bookmarked", "sessionId", "userId", "release", "projectId")
+"""Fields of Langfuse's traces beside their input and output."""
 
 
-def _holder(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object of the trace itself."""
+def _trace(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object of the trace itself, without its spans."""
     trace = record.get("trace")
     return trace if isinstance(trace, Mapping) else record
 
 
 def _listed(record: Mapping[str, Any]) -> list[Any]:
+    """The spans of a record as they stand; [] if it has none."""
     if isinstance(record.get("run_type"), str):
         return [record]
-    for holder in (record, _holder(record)):
+    for holder in (record, _trace(record)):
         for path in _SPANS:
-            found = lookup(holder, path)
-            if isinstance(found, list) and any(isinstance(item, Mapping) for item in found):
-                return found
+            listed = lookup(holder, path)
+            if isinstance(listed, list) and any(isinstance(item, Mapping) for item in listed):
+                return listed
     return []
 
 
 def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
-    """The first span without a parent, with the trace's own input and output where it has none."""
+    """The first span without a parent; an input or output that it lacks is the trace's own."""
     known = {span.identity for span in spans}
     roots = [span for span in spans if span.parent is None] or [s for s in spans if s.parent not in known]
-    roots = [s for s in roots if s.kind == "other" and (s.asked, s.said) != (None, None)]
+    roots = [s for s in roots if s.kind == "other" and (s.input, s.output) != (None, None)]
     root = roots[0] if roots else Span("other", "", None, None, None, None, None, None, {})
     if isinstance(record.get("run_type"), str):
         return root
-    trace = _holder(record)
-    first, last = first_at(trace, *_FIRST), first_at(trace, *_LAST)
+    trace = _trace(record)
+    question, answer = first_at(trace, *_INPUTS), first_at(trace, *_OUTPUTS)
     if trace is not record:
-        first, last = _once(_once(first)), _once(last)
+        question, answer = parsed(parsed(question)), parsed(answer)
         # a text in the output is the model's, even if it reads as JSON
-        last = text if str(last)[:1] == '"' and isinstance(text := _once(last), str) else last
-    before, behind = [s.asked for s in roots], [s.said for s in reversed(roots)]
+        answer = text if str(answer)[:1] == '"' and isinstance(text := parsed(answer), str) else answer
+    inputs, outputs = [s.input for s in roots], [s.output for s in reversed(roots)]
     at = 0 if len(roots) > 1 else len(roots)  # of several roots none is the trace's
-    before.insert(at, first)
-    behind.insert(at, last)
-    first, last = (next((v for v in values if v is not None), None) for values in (before, behind))
-    return replace(root, asked=first, said=last)
-
-
-def _once(value: Any) -> Any:
-    """A value that stands as JSON text."""
-    try:
-        return parse_text(value) if isinstance(value, str) else value
-    except UnreadableError:
-        return value
+    inputs.insert(at, question)
+    outputs.insert(at, answer)
+    question, answer = (next((v for v in values if v is not None), None) for values in (inputs, outputs))
+    return replace(root, input=question, output=answer)
 
 
 def _read(record: dict[str, Any]) -> list[Rollout]:
@@ -128,92 +120,98 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(messages, (), further, tools_of(spans), record.get("reward"), None, outcome)]
 
 
-def _ordered(spans: list[Span], found: list[Conversation], root: Span) -> list[Conversation]:
-    """The conversation that holds the task first; the others as they began."""
-    task, deep = _last_words(asked(root.asked)), depths(spans, found)
-    best = min(range(len(found)), key=lambda i: (not _is_asked(task, found[i : i + 1]), deep[i], i))
-    return [found[best], *found[:best], *found[best + 1 :]]
+def _ordered(spans: list[Span], conversations: list[Conversation], root: Span) -> list[Conversation]:
+    """The conversation that holds the task first; the others in the order in which they begin."""
+    task, depth = _last_question(input_messages(root.input)), depths(spans, conversations)
+    numbers = range(len(conversations))
+    best = min(numbers, key=lambda i: (not _is_asked(task, [conversations[i]]), depth[i], i))
+    return [conversations[best], *conversations[:best], *conversations[best + 1 :]]
 
 
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
-    """The first conversation, with the trace's first and last word if none has them."""
+    """The first conversation, with the root's task and final answer if no conversation has them."""
     messages = conversations[0].messages
-    question = asked(root.asked)
-    if question and not _is_asked(_last_words(question), conversations):
+    question = input_messages(root.input)
+    if question and not _is_asked(_last_question(question), conversations):
         messages = [*question, *messages]
-    elif first_turn(messages) == 0:  # nothing stands before it by which a task could be told
+    elif first_turn(messages) == 0:  # no message before it tells the task
         opening = [m for m in messages if m.get("role") == "user"][:1]
-        given = [] if root.asked in NOTHING else [{"role": "user", "content": as_json(root.asked)}]
+        given = [] if root.input in EMPTY else [{"role": "user", "content": as_json(root.input)}]
         messages = [*(question or opening or given), *messages]
-    own = [m for m in said(root.said) or () if m.get("role") in OWN and text_of(m)]
-    last = own[-1] if own else {"role": "assistant", "content": as_json(root.said)}
-    spoken = [text_of(m) for one in conversations for m in one.messages if m.get("role") in OWN]
-    told = any(_within(text_of(last), t, _LONG) for t in spoken) if own else root.said in map(_once, spoken)
-    return messages if told or root.said in NOTHING else [*messages, last]
+    if root.output in EMPTY:
+        return messages
+    texts = [text_of(m) for one in conversations for m in one.messages if m.get("role") in OWN_ROLES]
+    answers = [m for m in output_messages(root.output) or () if m.get("role") in OWN_ROLES and text_of(m)]
+    if answers:
+        shown = any(_within(text_of(answers[-1]), text, _LONG) for text in texts)
+        return messages if shown else [*messages, answers[-1]]
+    shown = root.output in map(parsed, texts)
+    return messages if shown else [*messages, {"role": "assistant", "content": as_json(root.output)}]
 
 
 def _is_asked(task: str, conversations: list[Conversation]) -> bool:
-    """Tell if a task stands in a prompt of the conversations, or there is none."""
-    return not task or any(_within(task, text_of(m), _WORD) for one in conversations for m in one.asked)
+    """Tell if a task stands in an input of the conversations, or is empty."""
+    return not task or any(_within(task, text_of(m), _WORD) for one in conversations for m in one.input)
 
 
 def _within(text: str, other: str, least: int) -> bool:
-    """Tell if a text is shown by another; a short one stands in many by chance."""
+    """Tell if another text holds this one; one shorter than `least` must be equal, as it stands in many."""
     return text == other or (len(text) >= least and text in other)
 
 
 def _answer(root: Span) -> Messages:
-    """The root's output: the turns behind its input, or one turn with all of it.
+    """The root's output: the turns after its input, or one turn with all of it.
 
     A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
     """
-    if root.said in NOTHING:
+    if root.output in EMPTY:
         return []
-    found, before = said(root.said), asked(root.asked) or []
-    whole = [{"role": "assistant", "content": as_json(root.said)}]
-    if found is None or _has_more(root.said):
+    messages, before = output_messages(root.output), input_messages(root.input) or []
+    whole = [{"role": "assistant", "content": as_json(root.output)}]
+    if messages is None or _has_more(root.output):
         return whole
-    if before and len(found) > len(before) and prints(found[: len(before)]) == prints(before):
-        found = found[len(before) :]
-    ours = isinstance(root.said, Mapping) and "messages" in root.said
-    own = [m.get("role") in OWN and not holds_result(m) for m in found]
-    known = all(mine or (ours and is_result(m)) for m, mine in zip(found, own, strict=True))
-    return found if known else whole
+    if before and len(messages) > len(before) and prints(messages[: len(before)]) == prints(before):
+        messages = messages[len(before) :]
+    with_results = isinstance(root.output, Mapping) and "messages" in root.output
+    own = [m.get("role") in OWN_ROLES and not holds_result(m) for m in messages]
+    known = all(mine or (with_results and is_result(m)) for m, mine in zip(messages, own, strict=True))
+    return messages if known else whole
 
 
 def _has_more(value: Any) -> bool:
-    """Tell if an object holds more than one thing, and no messages: then all of it is shown."""
-    if not isinstance(value, Mapping) or is_message(value) or _HELD & value.keys():
+    """Tell if an object has several members and no messages, so that all of it is shown."""
+    if not isinstance(value, Mapping) or is_message(value) or _ANSWER_MEMBERS & value.keys():
         return False
-    return sum(inner not in NOTHING for inner in value.values()) > 1
+    return sum(inner not in EMPTY for inner in value.values()) > 1
 
 
 def _steps(spans: list[Span], root: Span) -> Messages:
     """A trace without messages of model calls: the root's input, the tools as they ran, its output."""
-    question = None if _has_more(root.asked) else asked(root.asked)
-    if question is None and root.asked not in NOTHING:
-        question = [{"role": "user", "content": as_json(root.asked)}]
+    question = None if _has_more(root.input) else input_messages(root.input)
+    if question is None and root.input not in EMPTY:
+        question = [{"role": "user", "content": as_json(root.input)}]
     answer = _answer(root)
-    ran = [turn for span in spans if span.kind == "tool" and span is not root for turn in tool_turns(span)]
+    tools = [span for span in spans if span.kind == "tool" and span is not root]
     if not answer:
         raise UnreadableError(
             "holds no model call with its messages, and no output of its root; let the tracer record what "
             "was said, not only when"
         )
-    return [*(question or []), *(ran if len(answer) == 1 else []), *answer]
+    ran = [turn for span in tools for turn in tool_turns(span)] if len(answer) == 1 else []
+    return [*(question or []), *ran, *answer]
 
 
-def _last_words(question: Messages | None) -> str:
+def _last_question(question: Messages | None) -> str:
     """The text of the last message that a user wrote."""
     texts = [text_of(m) for m in question or () if m.get("role") == "user"]
     return texts[-1] if texts else ""
 
 
 def _outcome(record: Mapping[str, Any], spans: list[Span]) -> Any:
-    """The one score that is a number; None where there are none, or several."""
-    holders = [record, _holder(record), *(span.raw for span in spans)]
-    found = {id(score): value for holder in holders for score, value in _scores(holder)}
-    return next(iter(found.values())) if len(found) == 1 else None
+    """The only score that is a number; None if there are none, or several."""
+    holders = [record, _trace(record), *(span.raw for span in spans)]
+    values = {id(score): value for holder in holders for score, value in _scores(holder)}
+    return next(iter(values.values())) if len(values) == 1 else None
 
 
 def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[Any, float]]:
@@ -221,38 +219,38 @@ def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[Any, float]]:
     stats = holder.get("feedback_stats")
     listed = [items(lookup(holder, path)) for path in _SCORES]
     for score in [*chain(*listed), *(stats.values() if isinstance(stats, Mapping) else ())]:
-        values = (lookup(score, path) for path in _FIGURES)
+        values = (lookup(score, path) for path in _SCORE_VALUES)
         if (value := next((v for v in values if isinstance(v, int | float)), None)) is not None:
             yield score, value
 
 
-def item_of(record: Mapping[str, Any]) -> str | None:
-    """The item of a data set that a trace was run on, where it names one."""
-    trace = _holder(record)
+def _item_key(record: Mapping[str, Any]) -> str | None:
+    """The item of a data set on which a trace ran; None if it names none."""
+    trace = _trace(record)
     metadata = {"metadata": decoded(trace.get("metadata"))}
     for holder in (record, trace, metadata, *_listed(record)):
-        found = (lookup(holder, path) for path in _ITEMS)
-        if (item := next((v for v in found if isinstance(v, str | int) and v != ""), None)) is not None:
+        names = (lookup(holder, path) for path in _ITEMS)
+        if (item := next((v for v in names if isinstance(v, str | int) and v != ""), None)) is not None:
             return as_text(item)
-        named = lookup(holder, "metadata.attributes")
-        if isinstance(named, Mapping) and named.get("langfuse.experiment.item.id"):
-            return as_text(named["langfuse.experiment.item.id"])
+        attributes = lookup(holder, "metadata.attributes")
+        if isinstance(attributes, Mapping) and attributes.get("langfuse.experiment.item.id"):
+            return as_text(attributes["langfuse.experiment.item.id"])
     return None
 
 
 def _is_spans(record: Mapping[str, Any]) -> bool:
     listed = record.get("spans") if "spans" in record else lookup(record, "data.spans")
     return "messages" not in record and any(
-        span.kind == "call" or span.asked is not None or span.said is not None for span in spans_of(listed)
+        span.kind == "call" or span.input is not None or span.output is not None for span in spans_of(listed)
     )
 
 
 def _is_langfuse(record: Mapping[str, Any]) -> bool:
-    trace = _holder(record)
+    trace = _trace(record)
     listed = lookup(record, "observations") or trace.get("observations")
     if isinstance(listed, list) and any(isinstance(item, Mapping) for item in listed):
         return True
-    named = "timestamp" in trace and any(key in trace for key in _TRACE)
+    named = "timestamp" in trace and any(key in trace for key in _TRACE_FIELDS)
     return "id" in trace and named and trace.get("output") is not None
 
 
@@ -260,20 +258,11 @@ def _is_run(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("run_type"), str) and ("inputs" in record or "outputs" in record)
 
 
-def _format(name: str, tells: str, matches: Any) -> Format:
-    return Format(
-        name=name,
-        family="traces",
-        tells=tells,
-        matches=matches,
-        rollouts=_read,
-        key_of=item_of,
-        key_told="the data set's item",
+FORMATS = tuple(
+    Format(name, "traces", tells, matches, _read, key_of=_item_key, key_told="the data set's item")
+    for name, tells, matches in (
+        ("traces of spans", "`trace_id`, `spans`", _is_spans),
+        ("Langfuse traces", "`observations`; `id`, `timestamp`, `input`, `output`", _is_langfuse),
+        ("LangSmith runs", "`run_type`, `inputs`, `outputs`", _is_run),
     )
-
-
-FORMATS = (
-    _format("traces of spans", "`trace_id`, `spans`", _is_spans),
-    _format("Langfuse traces", "`observations`; `id`, `timestamp`, `input`, `output`", _is_langfuse),
-    _format("LangSmith runs", "`run_type`, `inputs`, `outputs`", _is_run),
 )

@@ -95,7 +95,7 @@ class JudgeRunner:
     def measure(self, group: Group, layout: PromptLayout) -> None:
         """Measure how much of one of the first groups its first judge is shown."""
         if self._coverage is not None and not self._coverage.enough:
-            self._coverage.look(group, layout)
+            self._coverage.add(group, layout)
 
 
 class GroupRun:

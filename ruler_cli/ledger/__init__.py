@@ -1,1 +1,1 @@
-"""Every reply by its content, in SQLite; several ledgers read as one."""
+"""Replies of judges by the content of their requests, in SQLite; several ledgers are read as one."""

@@ -1,4 +1,4 @@
-"""The file of a ledger: SQLite, of its owner alone, which several processes write."""
+"""The file of a ledger: SQLite, readable by its owner alone, written by several processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 from ruler_cli.errors import UsageError
 
 WAIT = 60.0
-"""Seconds that another process's write is waited for."""
+"""Seconds to wait for another process's write."""
 _BACKSTOP = 1 << 14
 """Pages of write-ahead log (64 MiB) after which a write moves them into the file itself."""
 
 
 APPLICATION, VERSION = 0x52554C52, 1
-"""What stands in the head of a database that is ours."""
+"""Numbers in the head of the database file that mark it as a ledger of this version."""
 TABLES = (
-    # the body last: what is counted can be read without it
+    # the body last: counts are read without it
     "CREATE TABLE replies (id INTEGER PRIMARY KEY, key BLOB NOT NULL, at REAL NOT NULL, seconds REAL, "
     "model TEXT NOT NULL, status TEXT NOT NULL, prompt INTEGER, completion INTEGER, cached INTEGER, "
     "body BLOB NOT NULL)",
@@ -30,8 +30,8 @@ TABLES = (
 )
 
 
-def at_home(path: str) -> Path:
-    """A path that may begin with `~`, also where no shell has read it."""
+def expand_home(path: str) -> Path:
+    """Return a path with a leading `~` replaced, as a shell does. UsageError if there is no such user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -39,54 +39,54 @@ def at_home(path: str) -> Path:
 
 
 def default_path() -> Path:
-    """The ledger's place unless told otherwise: in the user's cache directory."""
+    """Return the path of the ledger if none is named: in the user's cache directory."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    cache = base if base.is_absolute() else at_home("~/.cache")  # the standard ignores a relative one
+    cache = base if base.is_absolute() else expand_home("~/.cache")  # the standard ignores a relative one
     return cache / "ruler" / "ledger.sqlite"
 
 
-def located(text: str | None) -> Path | None:
-    """`--ledger PATH|none` → the path; None where no reply is to be kept."""
+def ledger_path(text: str | None) -> Path | None:
+    """Return the path of `--ledger PATH|none`; None if no replies are to be stored."""
     if text == "none":
         return None
-    return at_home(text) if text else default_path()
+    return expand_home(text) if text else default_path()
 
 
-def opened(path: Path) -> sqlite3.Connection:
-    """Open a ledger, made where it is not there; each statement is its own transaction.
+def open_ledger(path: Path) -> sqlite3.Connection:
+    """Open a ledger, and create it if it is missing. Each statement is its own transaction.
 
     A statement waits WAIT seconds for others; a commit outlives the process, not a power cut. Use it
-    within `refusing`.
+    within `file_errors`.
     """
-    real = _private(path)
+    real = _create_private(path)
     connection = sqlite3.connect(real, timeout=WAIT, isolation_level=None, check_same_thread=False)
     with _closed_on_error(connection):
-        _recognise(real, connection)
+        _create_tables(real, connection)
         for file in files_of(real):
             if file.exists() and stat.S_IMODE(file.stat().st_mode) & 0o077:
                 file.chmod(0o600)
-        _share(connection)
+        _set_journal_mode(connection)
     return connection
 
 
-def look_up(path: Path) -> sqlite3.Connection | None:
-    """Open a ledger to read what it holds, which is neither made nor changed; None where it is empty.
+def open_to_read(path: Path) -> sqlite3.Connection | None:
+    """Open a ledger to read it, without creating or changing any file; None if it is empty.
 
-    It may belong to another user, and lie where nothing can be written. Use it within `refusing`.
+    It may belong to another user, and stand in a read-only directory. Use it within `file_errors`.
     """
     real = Path(os.path.realpath(path))
-    if not stat.S_ISREG((found := real.stat()).st_mode):
+    if not stat.S_ISREG((status := real.stat()).st_mode):
         raise UsageError(f"{path}: is no regular file")
     log, shared = files_of(real)[1:]
-    if not found.st_size and not log.exists():
+    if not status.st_size and not log.exists():
         return None
-    mine = found.st_uid == os.geteuid() and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK)
-    # another user's run would refuse an index of the log that we had made there; without a log nobody writes
-    how = "rw" if mine else "ro&readonly_shm=1" if log.exists() and shared.exists() else "ro&immutable=1"
+    mine = status.st_uid == os.geteuid() and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK)
+    # another user's run refuses an index of the log that this user created; without a log nobody writes
+    mode = "rw" if mine else "ro&readonly_shm=1" if log.exists() and shared.exists() else "ro&immutable=1"
     if not mine and log.exists() and not shared.exists() and log.stat().st_size:
         raise UsageError(f"{path}: has a log beside it that only its owner can read in")
     connection = sqlite3.connect(
-        f"{real.as_uri()}?mode={how}", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
+        f"{real.as_uri()}?mode={mode}", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
     )
     with _closed_on_error(connection):
         if _one(connection, "PRAGMA schema_version") == 0:
@@ -97,15 +97,15 @@ def look_up(path: Path) -> sqlite3.Connection | None:
 
 
 @contextlib.contextmanager
-def refusing(what: str, way_out: str) -> Iterator[None]:
-    """Turn what keeps a file from being used into one sentence with a way out."""
+def file_errors(subject: str, way_out: str) -> Iterator[None]:
+    """Turn each error with a file into a UsageError: one sentence about `subject` with a way out."""
     try:
         yield
     except UsageError as error:
         raise UsageError(f"{error}; {way_out}") from None
     except (OSError, ValueError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{what}: {why}; {way_out}") from None
+        raise UsageError(f"{subject}: {why}; {way_out}") from None
 
 
 @contextlib.contextmanager
@@ -118,9 +118,9 @@ def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def open_files() -> int:
-    """How many files this process may have open, after asking for all that the system allows.
+    """Raise the limit of open files as far as the system allows, and return it.
 
-    Shells give 256 or 1,024 by default, a ceiling that nobody asked for.
+    Shells give 256 or 1,024 by default, which is too few for many connections.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 14
@@ -134,7 +134,7 @@ def open_files() -> int:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The database, its write-ahead log and the log's index."""
+    """Return the paths of the database, its write-ahead log and the log's index."""
     return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
 
 
@@ -144,8 +144,8 @@ def busy(error: sqlite3.Error) -> bool:
     return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _private(path: Path) -> Path:
-    """Find the file's real place, and make it for its owner alone where it is not there."""
+def _create_private(path: Path) -> Path:
+    """Return the real path of a file, created for its owner alone if it is missing. UsageError if unsafe."""
     real = Path(os.path.realpath(path))
     for folder in reversed([p for p in real.parents if not p.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -155,18 +155,18 @@ def _private(path: Path) -> Path:
     for file in files_of(real):
         if not os.path.lexists(file):
             continue
-        found = file.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{file}: is no regular file")
-        if found.st_uid != os.geteuid():
-            raise UsageError(f"{file}: belongs to another user, who could change what it says")
+        if status.st_uid != os.geteuid():
+            raise UsageError(f"{file}: belongs to another user, who could change its replies")
         if not os.access(file, os.R_OK | os.W_OK) or not os.access(real.parent, os.W_OK | os.X_OK):
             raise UsageError(f"{file}: cannot be written")
     return real
 
 
-def _recognise(path: Path, connection: sqlite3.Connection) -> None:
-    """Make the tables in an empty file; refuse what another program or a newer version wrote."""
+def _create_tables(path: Path, connection: sqlite3.Connection) -> None:
+    """Create the tables in an empty file; UsageError if another program or a newer version wrote it."""
 
     def empty() -> bool:
         tables = _one(connection, "SELECT count(*) FROM sqlite_schema")
@@ -194,13 +194,14 @@ def _refuse_foreign(path: Path, connection: sqlite3.Connection) -> None:
         raise UsageError(f"{path}: was written by a newer version of ruler; update ruler")
 
 
-def _share(connection: sqlite3.Connection) -> None:
+def _set_journal_mode(connection: sqlite3.Connection) -> None:
+    """Let readers and one writer work at the same time."""
     until = time.monotonic() + WAIT
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             break
-        except sqlite3.OperationalError as error:  # of two that do this at once SQLite lets neither wait
+        except sqlite3.OperationalError as error:  # SQLite does not let one of two processes wait here
             if not busy(error) or time.monotonic() > until:
                 raise
             time.sleep(0.01)

@@ -1,13 +1,13 @@
 """The judge's answer to every request, by content: SQLite files, one that is written and others to read.
 
-Rows are only ever added and the newest of a key holds, so nothing that was paid for is overwritten.
-A row is committed before `store` or `keep` returns: it outlives the process, however that ends (after
-a power cut the last few rows may be missing, never torn). Bodies are stored as they came, so a better
-reader gets more out of old ones.
+Rows are only added, and the newest of a key counts, so no paid reply is overwritten.
+A row is committed before `store` or `keep` returns: it outlives a crash of the process (after a power cut
+the last few rows may be missing, never torn). Bodies are stored as they came, so a better parser gets more
+out of old ones.
 
 Sixteen processes may each write a ledger of their own, and the run that writes OUTPUT reads them all.
-Answers of the others are not copied into the first: a later run is given the same ledgers. A lookup asks
-one file after another, some 6 microseconds each, until a reply is found.
+Answers of the others are not copied into the first: a later run is given the same ledgers. A lookup reads
+one file after another, some 6 microseconds each, up to the first reply.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ import anyio.to_thread
 
 from ruler_cli.answer import reply_of
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.ledger.database import WAIT, busy, files_of, look_up, open_files, opened, refusing
+from ruler_cli.ledger.database import WAIT, busy, file_errors, files_of, open_files, open_ledger, open_to_read
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage
 
-Status = Literal["answer", "truncated", "refusal", "odd", "fault"]
-"""A reply (whole, cut off, declined), a body that is no chat completion, the mark of a call given up."""
-_Row = tuple[bytes, float, float, str, Status, int | None, int | None, int | None, bytes]
+RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
+"""A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
+_Row = tuple[bytes, float, float, str, RowStatus, int | None, int | None, int | None, bytes]
 """Key, Unix time, seconds, model, status, prompt, completion and cached tokens, body."""
 
 _INSERT = (
@@ -49,33 +49,34 @@ _STATS = (
     "SELECT model, status, count(*), sum(prompt), sum(completion), sum(cached), min(at), max(at) "
     "FROM replies GROUP BY model, status ORDER BY model, status"
 )
-_RANKS: dict[Status | None, int] = {None: 0, "odd": 1, "fault": 2}
-"""How much a status says; that of a reply says most."""
+_RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
+"""Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
+"""Rank of a reply."""
 _MANY = 64
-"""Ledgers beyond which more files may be open than shells allow: three for each."""
-_SETTLE = 16 << 20
+"""Ledgers, of three files each, above which the limit of open files is raised."""
+_CHECKPOINT = 16 << 20
 """Bytes of write-ahead log after which they are moved into the file, in a thread."""
 _ROW = 16 << 10
-"""Bytes of it that a row takes beside its body: the pages of table and index."""
+"""Bytes of log that a row takes beside its body: the pages of table and index."""
 _ANOTHER = "give another file with --ledger PATH, or keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
-_MADE = "of several ledgers only the first is made where it is not there"
+_CREATED = "of several ledgers only the first is created"
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRows:
-    """One model's rows, by status, and the tokens of its replies."""
+    """Number of one model's rows by status, and the tokens of its replies."""
 
     model: str
-    rows: Mapping[Status, int]
+    rows: Mapping[RowStatus, int]
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerStats:
-    """What a ledger holds: by model, the first and last Unix time, the bytes on disk."""
+    """Rows of a ledger by model, the first and last Unix time, the bytes on disk."""
 
     models: tuple[ModelRows, ...] = ()
     first: float | None = None
@@ -83,25 +84,25 @@ class LedgerStats:
     size: int = 0
 
     @property
-    def rows(self) -> dict[Status, int]:
-        """How many rows there are of each status."""
-        return {status: sum(one.rows.get(status, 0) for one in self.models) for status in get_args(Status)}
+    def rows(self) -> dict[RowStatus, int]:
+        """The number of rows of each status."""
+        return {status: sum(one.rows.get(status, 0) for one in self.models) for status in get_args(RowStatus)}
 
 
 def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
-    """16 bytes that stand for what the judge is asked; UsageError where a parameter is no JSON value.
+    """Return the 16 bytes that identify a request; UsageError if a parameter is no JSON value.
 
-    Endpoint, key and answer format are not part of it: the same question elsewhere is the same.
+    Endpoint, API key and answer format are no part of it.
     """
     try:
-        asked = _canonical(dict(params))
+        canonical = _canonical(dict(params))
     except (TypeError, ValueError, RecursionError) as error:
         why = f"a parameter of the judge call is no JSON value ({error})"
         raise UsageError(f"ledger: {why}; leave it out, or keep no replies: --ledger none") from None
     digest = blake2b(digest_size=16, person=b"ruler request 1")
     for part in (
         model,
-        asked,
+        canonical,
         request.system,
         request.user,
         f"{request.max_output_tokens} {request.pass_index}",
@@ -114,7 +115,10 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A ledger's file: `quick` never waits for other processes, `patient` does. One that is read has one."""
+    """A ledger's file: `quick` never waits for other processes, `patient` does.
+
+    Both are the same connection if the file is only read.
+    """
 
     path: Path
     quick: sqlite3.Connection
@@ -124,31 +128,31 @@ class _File:
 class Ledger(AbstractContextManager["Ledger"]):
     """A ledger that is read and written, and others that are only read; open until `close`.
 
-    One thread at a time uses it, but for `keep`.
+    Only `keep` may be called from several threads.
     """
 
     def __init__(self, path: Path | None, others: Sequence[Path] = (), *, make: bool = True) -> None:
-        """Open them; the first is made where it is not there, or passed over where `make` is off.
+        """Open them. If the first is missing, it is created, or left out without `make`.
 
-        UsageError where another one is not there, or one cannot be used. One named twice is read once.
+        A file named twice is opened once. UsageError if another one is missing, or one cannot be used.
         """
         self._lock = threading.Lock()
         self._threads: anyio.CapacityLimiter | None = None
-        self._unsettled = 0
+        self._logged = 0
         self._files = list[_File]()
         self._first: _File | None = None
         if len(others) > _MANY:
             open_files()
-        for other in others:  # before the first is made: a mistyped name would be an empty ledger
-            with refusing(f"--ledger {other}: cannot be read", _CORRECT):
+        for other in others:  # before the first is created: a mistyped name would be an empty ledger
+            with file_errors(f"--ledger {other}: cannot be read", _CORRECT):
                 absent = not other.exists()
             if absent:
-                raise UsageError(f"--ledger {other}: no such file; {_MADE}")
+                raise UsageError(f"--ledger {other}: no such file; {_CREATED}")
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
-                with refusing(f"{path}: cannot be used as a ledger", _ANOTHER):
+                with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
                     # one waits for other processes, in a thread; the other never does, in the event loop
-                    patient, quick = (stack.enter_context(closing(opened(path))) for _ in range(2))
+                    patient, quick = (stack.enter_context(closing(open_ledger(path))) for _ in range(2))
                     quick.execute("PRAGMA busy_timeout = 0")
                     patient.execute("PRAGMA cache_size = -32768")  # for many at once: the index of a million
                 self._first = _File(path, quick, patient)
@@ -157,97 +161,102 @@ class Ledger(AbstractContextManager["Ledger"]):
             for other in others:
                 if (real := os.path.realpath(other)) not in known:
                     known.add(real)
-                    with refusing(f"{other}: cannot be read as a ledger", _CORRECT):
-                        found = look_up(other)
-                    if found is not None:
-                        self._files.append(_File(other, stack.enter_context(closing(found)), found))
+                    with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
+                        only = open_to_read(other)
+                    if only is not None:
+                        self._files.append(_File(other, stack.enter_context(closing(only)), only))
             self.close = stack.pop_all().close
 
     def find(self, key: bytes) -> Reply | CallError | None:
-        """The answer of the first file that has a reply, else the first mark of a failed call, marked `kept`.
+        """Return the first file's reply, else the first failed call, with `cached` set; None without either.
 
-        Of one file the newest counts. A reply was paid for, so none is asked for again because another
-        process failed at the same. None where nothing can be read as either: it is to be asked.
+        Of one file the newest row counts. A reply stands over a failed call of another process, since it
+        is paid for.
         """
-        mark: CallError | None = None
+        failed: CallError | None = None
         for file in self._files:
             for seconds, status, body in self._read(_FIND, key, file=file):
-                answer = _mark_of(body) if status == "fault" else reply_of(body)
+                answer = _failed_call(body) if status == "fault" else reply_of(body)
                 if isinstance(answer, Reply):
                     return replace(answer, seconds=seconds or 0.0, cached=True)
-                if answer is not None and status == "fault" and mark is None:
-                    mark = replace(answer, cached=True)
-        return mark
+                if answer is not None and status == "fault" and failed is None:
+                    failed = replace(answer, cached=True)
+        return failed
 
     async def store(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:
-        """Keep an answer, as `keep` does; in a thread only where another process is writing."""
+        """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer, seconds)
-        if not self._put(self._own.quick, row):
-            await self._aside(self.keep, key, model, answer, seconds)
+        if not self._insert(self._own.quick, row):
+            await self._in_thread(self.keep, key, model, answer, seconds)
             return
-        self._unsettled += len(row[-1]) + _ROW
-        if self._unsettled >= _SETTLE:
-            self._unsettled = 0
-            await self._aside(self._settle)
+        self._logged += len(row[-1]) + _ROW
+        if self._logged >= _CHECKPOINT:
+            self._logged = 0
+            await self._in_thread(self._checkpoint)
 
     def keep(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:
-        """Keep a reply, a body that is none (a CallError of scope "call"), or a mark (of scope "group").
+        """Store a reply, an unreadable body (CallError of scope "call") or a failed call (scope "group").
 
-        `seconds` is how long the call took. It is on record when this returns, else OutputError. Any
-        other CallError is a ValueError: the next run is to ask again.
+        `seconds` is the time of the call. The row is committed when this returns, else OutputError. Any
+        other CallError is a ValueError: the next run has to ask again.
         """
         with self._lock:
-            if not self._put(self._own.patient, _row_of(key, model, answer, seconds)):
-                raise self._stuck("written", f"another process has been writing it for {WAIT:.0f} s")
+            if not self._insert(self._own.patient, _row_of(key, model, answer, seconds)):
+                raise self._error("written", f"another process has been writing it for {WAIT:.0f} s")
 
-    def keep_all(self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]) -> list[Status | None]:
-        """Keep what came otherwise than by calls, (key, model, answer) each, all of it or nothing.
+    def keep_all(
+        self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]
+    ) -> list[RowStatus | None]:
+        """Store imported answers, (key, model, answer) each, all or none. Return each key's earlier status.
 
-        A reply stands over a mark, a mark over a body that is none; of two of a kind the first stays. So
-        it does not matter in which order such answers come. The status that each request had before its
-        answer, None where it had none; without an answer it is only looked up. Answers as for `keep`: else
-        ValueError; OutputError where they cannot be written.
+        A reply stands over a failed call, a failed call over an unreadable body; of two of a kind the first
+        stays. So the order of such answers does not matter. A key without an answer is only looked
+        up; its status is None if there is no row. Answers as for `keep`, else ValueError; OutputError if
+        they cannot be written.
         """
         rows = [(key, answer and _row_of(key, model, answer, 0.0)) for key, model, answer in answers]
-        patient, held = self._own.patient, list[Status | None]()
-        with self._lock, self._sentence("written"):
+        patient, earlier = self._own.patient, list[RowStatus | None]()
+        with self._lock, self._output_errors("written"):
             patient.execute("BEGIN IMMEDIATE")
             try:
                 for key, row in rows:
-                    found = patient.execute(_NEWEST, (key,)).fetchone()
-                    held.append(found[0] if found else None)
-                    if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(held[-1], _REPLY):
+                    newest = patient.execute(_NEWEST, (key,)).fetchone()
+                    earlier.append(newest[0] if newest else None)
+                    if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
                         patient.execute(_INSERT, row)
                 patient.execute("COMMIT")
             except BaseException:
-                if patient.in_transaction:  # SQLite itself gives up where a disk is full
+                if patient.in_transaction:  # SQLite itself rolls back if the disk is full
                     patient.execute("ROLLBACK")
                 raise
-        return held
+        return earlier
 
     def stats(self) -> LedgerStats:
-        """Count what the first file holds."""
+        """Count the rows of the first file."""
         if self._first is None:
             return LedgerStats()
-        found = self._read(_STATS)
+        rows = self._read(_STATS)
         models: dict[str, ModelRows] = {}
-        for model, status, number, prompt, completion, cached, _, _ in found:
+        for model, status, number, prompt, completion, cached, _, _ in rows:
             more = Usage(prompt or 0, completion or 0, cached or 0, 0 if status == "fault" else number)
             old = models.get(model, ModelRows(model, {}, Usage()))
             models[model] = ModelRows(model, {**old.rows, status: number}, old.usage + more)
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models.values()),
-            min((row[-2] for row in found), default=None),
-            max((row[-1] for row in found), default=None),
+            min((row[-2] for row in rows), default=None),
+            max((row[-1] for row in rows), default=None),
             sum(file.stat().st_size for file in files if file.exists()),
         )
 
     def clear(self, older_than: float | None = None) -> int:
-        """Remove every row of the first file, or those older than so many seconds, and give the room back."""
+        """Remove all rows of the first file, or those older than `older_than` seconds, and shrink it.
+
+        Return the number of removed rows.
+        """
         before = math.inf if older_than is None else time.time() - older_than
         patient = self._own.patient
-        with self._lock, self._sentence("cleared"):
+        with self._lock, self._output_errors("cleared"):
             number = patient.execute("DELETE FROM replies WHERE at < ?", (before,)).rowcount
             patient.execute("VACUUM")
             patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -269,52 +278,52 @@ class Ledger(AbstractContextManager["Ledger"]):
             return file.quick.execute(query, values).fetchall()
         except sqlite3.Error as error:
             if not busy(error):
-                raise self._stuck("read", error, file) from None
-        with self._lock, self._sentence("read", file):
-            # readers wait for one thing: the mending after a process was killed
+                raise self._error("read", error, file) from None
+        with self._lock, self._output_errors("read", file):
+            # readers wait for one thing: the recovery after a process was killed
             return file.patient.execute(query, values).fetchall()
 
-    async def _aside(self, work: Callable[..., None], *args: object) -> None:
+    async def _in_thread(self, work: Callable[..., None], *args: object) -> None:
         self._threads = self._threads or anyio.CapacityLimiter(1)
         with anyio.CancelScope(shield=True):  # the reply is paid for, whatever stops the run
             await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
 
-    def _put(self, connection: sqlite3.Connection, row: _Row) -> bool:
-        """Add a row; False where another process is writing."""
+    def _insert(self, connection: sqlite3.Connection, row: _Row) -> bool:
+        """Add a row. Return False if another process is writing."""
         try:
             connection.execute(_INSERT, row)
         except sqlite3.Error as error:
             if busy(error):
                 return False
-            raise self._stuck("written", error) from None
+            raise self._error("written", error) from None
         return True
 
-    def _settle(self) -> None:
-        """Move the write-ahead log into the file; others wait only for what came meanwhile."""
+    def _checkpoint(self) -> None:
+        """Move the write-ahead log into the file. Other processes wait only for its last part."""
         with self._lock:
             try:
-                for how in ("PASSIVE", "RESTART"):
-                    self._own.patient.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+                for mode in ("PASSIVE", "RESTART"):
+                    self._own.patient.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
             except sqlite3.Error as error:
                 if not busy(error):
-                    raise self._stuck("written", error) from None
+                    raise self._error("written", error) from None
 
     @contextmanager
-    def _sentence(self, verb: str, file: _File | None = None) -> Iterator[None]:
-        """Turn an error of SQLite into one sentence."""
+    def _output_errors(self, verb: str, file: _File | None = None) -> Iterator[None]:
+        """Turn an error of SQLite into an OutputError."""
         try:
             yield
         except sqlite3.Error as error:
-            raise self._stuck(verb, error, file) from None
+            raise self._error(verb, error, file) from None
 
-    def _stuck(self, verb: str, why: object, file: _File | None = None) -> OutputError:
+    def _error(self, verb: str, why: object, file: _File | None = None) -> OutputError:
         path = (file or self._own).path
         return OutputError(f"{path}: the ledger cannot be {verb}: {why}; make room there, or {_ANOTHER}")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyCache:
-    """One judge's part of a ledger: `model` and `params` as the user gave them, part of every key.
+    """One judge's part of a ledger. `model` and `params`, as the user gave them, are part of every key.
 
     Without a ledger there are keys, and no answers.
     """
@@ -324,28 +333,28 @@ class ReplyCache:
     params: Mapping[str, Any]
 
     def key(self, request: Request) -> bytes:
-        """What tells this request from every other."""
+        """Return the key of a request. UsageError as for `key_of`."""
         return key_of(self.model, self.params, request)
 
     def find(self, key: bytes) -> Reply | CallError | None:
-        """What was answered before, marked as such."""
+        """Return an earlier answer, with `cached` set; None if there is none."""
         return None if self.ledger is None else self.ledger.find(key)
 
     async def keep(self, key: bytes, answer: Reply | CallError) -> None:
-        """Store an answer; it is safe when this returns."""
+        """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
         await self.ledger.store(key, self.model, answer, answer.seconds if isinstance(answer, Reply) else 0.0)
 
 
 def _row_of(key: bytes, model: str, answer: Reply | CallError, seconds: float) -> _Row:
-    """The row of an answer that came now; ValueError where it is to be asked again and not kept."""
-    # a name that comes from a command line may hold what is no text
+    """Return the row of an answer that came now; ValueError if the request has to be asked again."""
+    # a name from a command line may hold bytes that are no text
     name = model.encode("utf-8", "backslashreplace").decode()
     if isinstance(answer, Reply):
         if not answer.body:
-            raise ValueError("a reply without a body was made here and is not kept")
-        status: Status = "refusal" if answer.refusal else "truncated" if answer.truncated else "answer"
+            raise ValueError("a reply without a body comes from an embedded judge and is not stored")
+        status: RowStatus = "refusal" if answer.refusal else "truncated" if answer.truncated else "answer"
         used = answer.usage
         counts = (used.prompt, used.completion, used.cached)
         return key, time.time(), seconds, name, status, *counts, answer.body
@@ -353,15 +362,15 @@ def _row_of(key: bytes, model: str, answer: Reply | CallError, seconds: float) -
         return key, time.time(), seconds, name, "odd", None, None, None, answer.body
     if answer.scope != "group" or not answer.sent or answer.kind in ("budget", "interrupted"):
         raise ValueError(f"not a call that failed for good: {answer}")
-    mark = {"kind": answer.kind, "reason": answer.reason, "context": answer.context}
-    return key, time.time(), seconds, name, "fault", None, None, None, json.dumps(mark).encode()
+    fields = {"kind": answer.kind, "reason": answer.reason, "context": answer.context}
+    return key, time.time(), seconds, name, "fault", None, None, None, json.dumps(fields).encode()
 
 
-def _mark_of(body: bytes) -> CallError | None:
-    """The mark that a row holds; None where it cannot be read."""
+def _failed_call(body: bytes) -> CallError | None:
+    """Parse the body of a "fault" row; None if it cannot be read."""
     try:
-        mark = json.loads(body)
-        kind, reason, context = mark["kind"], mark["reason"], mark["context"]
+        fields = json.loads(body)
+        kind, reason, context = fields["kind"], fields["reason"], fields["context"]
         sizes = None if context is None else (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None
@@ -369,7 +378,7 @@ def _mark_of(body: bytes) -> CallError | None:
 
 
 def is_there(path: Path) -> bool:
-    """Tell if a file is there, and not empty; UsageError where that cannot be said."""
+    """Tell if a file exists and is not empty; UsageError if its directory cannot be read."""
     try:
         return path.exists() and not (path.is_file() and not path.stat().st_size)
     except OSError as error:

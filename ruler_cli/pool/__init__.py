@@ -1,1 +1,1 @@
-"""Many at once: the engine (which knows nothing of judges), the slots, what a failure means."""
+"""Many requests at once: the engine, the gate with its limits, and the retries."""

@@ -1,24 +1,24 @@
-"""How many calls may be in flight: a number that was asked for, or one that is found out.
+"""The number of calls that may be in flight: one that the user sets, or one that adapts to the server.
 
 The rules are additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase
 and Decrease Algorithms for Congestion Avoidance") with slow start (Jacobson 1988), as follows.
 
-- Start at 4.  A round is as many replies as the level allows, of calls that went since it changed, with
-  no failure among them and four fifths of the level in use.  After each round it doubles.
+- Start at 4.  A round is as many replies as the limit allows, of calls that went since it changed, with
+  no failure among them and four fifths of the limit in use.  After each round the limit doubles.
 - The first 429 of a call that went since the last change cuts it to four fifths, once in 15 s or in the
   server's Retry-After.  Within that time every further one lowers it to what the server still had in
-  flight, so that a level that doubled too far, or a capacity that was halved, is found at once; but never
-  below two fifths, until as many have come as the level was: all may fail for another reason.
-- After a cut: one clean round leads back to the highest level that was clean below the one that failed.
+  flight, so that a limit that doubled too far, or a capacity that was halved, is found at once; but never
+  below two fifths, until as many have come as the limit was: all may fail for another reason.
+- After a cut: one clean round leads back to the highest limit that was clean below the one that failed.
   From there 5 % at a time, 15 s after the last 429 at the earliest, after ever more clean rounds, and to
-  at most 1.1 times the level that failed.  Where that is clean too, the memory is wrong and doubling
+  at most 1.1 times the limit that failed.  If that is clean too, the memory is wrong and doubling
   starts again.
 - 5xx and timeouts end a round and never cut.
-- Refusals that are single calls' own (`cooldown.py`) neither end a round nor cut: once they are known to
-  be, the level that failed is taken up again, and doubling goes on.  The same follows when the only call
-  in flight is told to wait, since fewer cannot be; then only a limit that refuses nearly all cuts again.
-- Twice the level that twice gave no more replies per second only made a queue (a local server, or this
-  machine's own processor): half of it is kept, and tried again after a minute.
+- Refusals that are single calls' own (`cooldown.py`) neither end a round nor cut: once they prove to be,
+  the limit that failed is taken up again, and doubling goes on.  The same follows if the judge asks the
+  only call in flight to wait, since fewer cannot be; then only a limit that refuses nearly all cuts again.
+- If doubling twice gave no more replies per second, it only made a queue (a local server, or this
+  machine's own processor): the limit is halved, and doubled again after a minute.
 """
 
 from __future__ import annotations
@@ -36,36 +36,37 @@ _PLATEAU = 60.0
 
 
 class ConcurrencyLimit:
-    """A level that the user has set: it wins over everything."""
+    """A number of calls in flight that the user has set: nothing changes it."""
 
     def __init__(self, limit: int) -> None:
         """`limit` calls in flight."""
         self.limit = limit
         self.epoch = 0
+        """Number of changes of the limit so far."""
         self.alone = False
-        """Whether a call was told to wait that was the only one: single refusals are not for their number."""
+        """True if the judge refused the only call in flight: single refusals are not for their number."""
 
     def sent(self, in_flight: int) -> None:
-        """A call goes, and makes so many in flight."""
+        """Note that a call goes; `in_flight` counts it too."""
 
     def replied(self, now: float, epoch: int, seconds: float) -> None:
-        """A call that went in `epoch` was answered after so many seconds."""
+        """Note that a call that went in `epoch` was answered after `seconds`."""
 
     def rejected(self, now: float, epoch: int, in_flight: int, retry_after: float | None) -> None:
-        """A limit was passed, while so many others were in flight."""
+        """Note that a call passed a limit of the server, with `in_flight` other calls in flight."""
 
     def cleared(self) -> None:
-        """Limits that were passed turn out to have been single calls' own."""
+        """Note that earlier rejections were single calls' own."""
 
     def disturbed(self) -> None:
-        """A call failed otherwise."""
+        """Note that a call failed for another reason."""
 
 
 class AdaptiveConcurrency(ConcurrencyLimit):
-    """A level that follows what the server takes."""
+    """A limit that follows the capacity of the server."""
 
     def __init__(self, ceiling: int) -> None:
-        """`ceiling` is what this machine can hold open."""
+        """`ceiling` connections can be open on this machine."""
         super().__init__(min(_START, ceiling))
         self._ceiling = ceiling
         self._doubling = True
@@ -78,11 +79,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
 
     def sent(self, in_flight: int) -> None:
-        """Note how much of the level is used."""
+        """Note the highest number in flight."""
         self._peak = max(self._peak, in_flight)
 
     def replied(self, now: float, epoch: int, seconds: float) -> None:
-        """Count towards the round; at its end the level may grow."""
+        """Count towards the round; at its end the limit may grow."""
         if epoch != self.epoch:
             return
         self._replies += 1
@@ -97,9 +98,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._grow(now, rate)
 
     def rejected(self, now: float, epoch: int, in_flight: int, retry_after: float | None) -> None:
-        """Cut, or within a cooldown learn how much the server still holds."""
+        """Cut the limit, or within a cooldown lower it to what the server still holds."""
         if epoch != self.epoch and now >= self._cut_until:
-            return  # it went at a level that is gone
+            return  # it went before the limit changed
         if retry_after and self.limit == 1 and not in_flight:
             self.alone = True
             self.cleared()
@@ -115,14 +116,14 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._failed = self.limit
             self._floor, self._rejections = max(1, int(self.limit * _FLOOR)), 0
             if self._clean is not None and self._clean >= self.limit:
-                self._clean = None  # what was clean is so no more
+                self._clean = None  # the limit that was clean is so no more
             self._doubling = False
             self._set(max(1, int(self.limit * _CUT)))
             self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
         self._grow_from = now + _COOLDOWN
 
     def cleared(self) -> None:
-        """Go back to the level that failed, and on from there as if it had not."""
+        """Go back to the limit that failed, and on from there as if it had not."""
         if self._failed is None:
             return
         limit, self._failed, self._clean = self._failed, None, None
@@ -131,7 +132,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._set(max(limit, self.limit))
 
     def disturbed(self) -> None:
-        """Growth waits for a round without failures."""
+        """Hold growth back until a round without failures."""
         self._disturbed = True
 
     def _grow(self, now: float, rate: float) -> None:
@@ -157,7 +158,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
                 self._set(min(most, max(self.limit + 1, math.ceil(self.limit * _GROW))))
 
     def _double(self, now: float, rate: float) -> None:
-        if self.limit == self._ceiling:  # a round more at the same level is no plateau
+        if self.limit == self._ceiling:  # a round more at the same limit is no plateau
             self._begin()
             return
         self._strikes = self._strikes + 1 if rate < _GAIN * self._rate else 0
@@ -176,5 +177,5 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._begin()
 
     def _begin(self) -> None:
-        """A round begins."""
+        """Begin a round."""
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False

@@ -1,7 +1,8 @@
-"""The line before the judge: first come, first served, and nobody passes who must not go yet."""
+"""The queue of one judge: calls go in the order of their tickets, each as soon as all limits allow it."""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import math
@@ -27,9 +28,10 @@ CAPPED = CallError("budget", "--max-cost is reached; run again with a higher one
 
 @dataclass(slots=True)
 class Permit:
-    """One call that may go, with what it has reserved of tokens, money and (`sent`) requests.
+    """One call that may go, with the tokens and the USD that it has reserved.
 
-    `number` counts what is sent, `began` is when that was.
+    `number` counts the calls that went, from 0; `began` is the loop's time at which this one went.
+    `epoch` is that of the concurrency limit then. `probe` marks a call that tests if the judge is back.
     """
 
     request: Request
@@ -40,25 +42,24 @@ class Permit:
     tokens: int
     cost: float
     entry: Entry
-    sent: Entry
 
 
 @dataclass(slots=True, order=True)
-class _Place:
-    """A place in the line; an earlier ticket goes first, also when it comes back to try again."""
+class _Waiting:
+    """A call in the queue; the lowest ticket goes first, also if it comes back to try again."""
 
     ticket: int
     number: int
-    moved: anyio.Event = field(default_factory=anyio.Event, compare=False)
+    moved: asyncio.Event | None = field(default=None, compare=False)
 
 
 class Gate:
-    """Level, limits, money, cooldown and breaker as one question: may this call go now?"""
+    """All limits on the calls to one judge: concurrency, amounts per minute, money, cooldown and breaker."""
 
     def __init__(
         self,
-        level: ConcurrencyLimit,
-        halt: StopSignal,
+        concurrency: ConcurrencyLimit,
+        stop_signal: StopSignal,
         *,
         requests: Window | None = None,
         tokens: Window | None = None,
@@ -66,57 +67,62 @@ class Gate:
         estimates: Estimates | None = None,
         cost: Cost = lambda _: None,
     ) -> None:
-        """`cost` is USD of a usage, None where the price is not known."""
-        self.level, self.stop_signal = level, halt
+        """Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown."""
+        self.concurrency, self.stop_signal = concurrency, stop_signal
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
-        self.breaker = Breaker(anyio.current_time())
+        self._time = asyncio.get_running_loop().time
+        self.breaker = Breaker(self._time())
         self.in_flight = 0
         self._cost = cost
         self._cooldown, self._limited_until = Cooldown(), -math.inf
-        self._line: list[_Place] = []
+        self._queue: list[_Waiting] = []
         self._numbers, self._sent = itertools.count(), itertools.count()
-        self._probing: Permit | None = None
+        self._probe: Permit | None = None
         self._replies = 0
-        self._room = anyio.Event()
+        self._demand = asyncio.Event()
 
     async def enter(self, ticket: int, request: Request) -> Permit | CallError:
-        """Wait for the turn; a CallError where nothing goes any more."""
-        place = _Place(ticket, next(self._numbers))
-        heapq.heappush(self._line, place)
+        """Wait for a permit. Return a CallError if no call may go any more."""
+        if not self._queue and not self._wait(request) and not self._closed():
+            return self._take(request)
+        waiting = _Waiting(ticket, next(self._numbers))
+        heapq.heappush(self._queue, waiting)
         try:
             while True:
-                wait = self._wait(request) if self._line[0] is place else math.inf
+                wait = self._wait(request) if self._queue[0] is waiting else math.inf
                 if closed := self._closed():
                     return closed
                 if not wait:
                     return self._take(request)
-                place.moved = anyio.Event()
+                waiting.moved = asyncio.Event()
                 if wait == math.inf:
-                    await place.moved.wait()
+                    await waiting.moved.wait()
                 else:
                     with anyio.move_on_after(wait):
-                        await place.moved.wait()
+                        await waiting.moved.wait()
         finally:
-            if self._line[0] is place:
-                heapq.heappop(self._line)
+            if self._queue[0] is waiting:
+                heapq.heappop(self._queue)
             else:
-                self._line.remove(place)
-                heapq.heapify(self._line)
+                self._queue.remove(waiting)
+                heapq.heapify(self._queue)
             self.nudge()
 
-    def leave(self, permit: Permit, usage: Usage | None, posts: int = 1, *, billed: bool = True) -> None:
-        """The call is over: settle what it reserved.
+    def leave(
+        self, permit: Permit, usage: Usage | None, http_requests: int = 1, *, billed: bool = True
+    ) -> None:
+        """End a call: settle what it reserved.
 
-        `usage` is None where there was no reply; `posts` is how many requests it was at the endpoint.
+        `usage` is None if there was no reply; `http_requests` counts the requests that the endpoint got.
         """
-        now = anyio.current_time()
-        if posts > 1:
-            self.requests.take(now, posts - 1)
+        now = self._time()
+        if http_requests > 1:
+            self.requests.take(now, http_requests - 1)
         self.in_flight -= 1
-        if permit is self._probing:
-            self._probing = None
+        if permit is self._probe:
+            self._probe = None
         self._replies += usage is not None
         if usage is not None and usage.prompt:
             self.estimates.learn(permit.request, usage)
@@ -130,43 +136,47 @@ class Gate:
         self.nudge()
 
     def refused(self, permit: Permit, seconds: float, *, rate: bool) -> bool:
-        """A call is to wait for so long, and all others unless that is its own; whether it is."""
-        now = anyio.current_time()
-        held = seconds > 0 and self._cooldown.refused(now, permit.number, seconds)
-        if seconds and not held:
+        """Note that the judge asks a call to wait `seconds`. Return True if no other call has to wait.
+
+        `rate` tells that a limit was passed.
+        """
+        now = self._time()
+        all_wait = seconds > 0 and self._cooldown.refused(now, permit.number, seconds)
+        if seconds and not all_wait:
             return True
-        if rate and not (held and self.level.alone and not self._cooldown.begun):
-            self.level.rejected(now, permit.epoch, self.in_flight, seconds)
+        if rate and not (all_wait and self.concurrency.alone and not self._cooldown.begun):
+            self.concurrency.rejected(now, permit.epoch, self.in_flight, seconds)
         return False
 
     def answered(self, permit: Permit) -> None:
-        """Note that a call was answered, which may end a wait of all."""
+        """Note that a call was answered, which may end a wait of all calls."""
         cooldown, single = self._cooldown, self._cooldown.single
-        cooldown.answered(anyio.current_time(), permit.number, permit.began)
+        cooldown.answered(self._time(), permit.number, permit.began)
         if cooldown.single and not single:
-            self.level.cleared()
+            self.concurrency.cleared()
 
     def nudge(self) -> None:
-        """Have the head of the line look again; all of it when nothing goes any more."""
-        for place in self._line if self._closed() else self._line[:1]:
-            place.moved.set()
+        """Have the head of the queue look again, and the whole queue if no call may go any more."""
+        for waiting in self._queue if self._closed() else self._queue[:1]:
+            if waiting.moved is not None:
+                waiting.moved.set()
         if self.wants_more:
-            self._room.set()
+            self._demand.set()
 
     @property
     def wants_more(self) -> bool:
-        """Whether more work should be brought: the line is shorter than what may be in flight."""
-        return len(self._line) <= max(2, self.level.limit // 4) or self._closed() is not None
+        """True if more work should be brought: the queue is short beside the concurrency limit."""
+        return len(self._queue) <= max(2, self.concurrency.limit // 4) or self._closed() is not None
 
     async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
         while not self.wants_more:
-            self._room = anyio.Event()
-            await self._room.wait()
+            self._demand = asyncio.Event()
+            await self._demand.wait()
 
     def status(self) -> Status:
-        """What is going on right now."""
-        now = anyio.current_time()
+        """Return the state at this moment."""
+        now = self._time()
         waits = {
             "at --rpm or --tpm": self._limited_until - now,
             "as the judge asked": self._cooldown.until - now,
@@ -175,8 +185,8 @@ class Gate:
         why, waiting = max(waits.items(), key=lambda item: item[1])
         return Status(
             self.in_flight,
-            self.level.limit,
-            len(self._line),
+            self.concurrency.limit,
+            len(self._queue),
             self.requests.used(now),
             self.tokens.used(now),
             max(0.0, waiting),
@@ -190,43 +200,46 @@ class Gate:
         return CAPPED if self.budget.closed else None
 
     def _wait(self, request: Request) -> float:
-        """Seconds until the head of the line may go; inf until something changes."""
-        now = anyio.current_time()
-        if pause := self._pause(now):
-            return pause
-        if self.in_flight >= self.level.limit and not self.breaker.open:
+        """Return the seconds until the head of the queue may go; inf until something changes."""
+        now = self._time()
+        if self._cooldown.until > now:
+            return self._cooldown.until - now
+        if self.breaker.open:
+            pause = self.breaker.wait(now, probing=self._probe is not None)
+            if pause is None or pause > 0:
+                return math.inf if pause is None else pause
+        elif self.in_flight >= self.concurrency.limit:
             return math.inf
-        if self.budget.cap is not None:
-            if self.in_flight and 2 * self.in_flight >= self._replies:
-                return math.inf  # few replies do not tell what many calls may cost
-            if not self.budget.fits(self._price(request)):
-                if not self.budget.open:
-                    self.budget.close()
-                    self.nudge()
-                return math.inf
-        wait = max(self.requests.wait(now, 1), self.tokens.wait(now, self._expected(request)))
+        if self.budget.cap is not None and not self._affordable(request):
+            return math.inf
+        wait = self.requests.wait(now, 1)
+        if self.tokens.limited:
+            wait = max(wait, self.tokens.wait(now, self._expected(request)))
         self._limited_until = now + wait
         return wait
 
-    def _pause(self, now: float) -> float:
-        """Seconds for which the judge wants or has to be left alone."""
-        if self._cooldown.until > now:
-            return self._cooldown.until - now
-        probe = self.breaker.wait(now, probing=self._probing is not None)
-        return math.inf if probe is None else probe
+    def _affordable(self, request: Request) -> bool:
+        """Tell if a call fits the cap now. Close the budget if it does not and no other call may free any."""
+        if self.in_flight and 2 * self.in_flight >= self._replies:
+            return False  # few replies do not show the cost of many calls
+        if self.budget.fits(self._price(request)):
+            return True
+        if not self.budget.open:
+            self.budget.close()
+            self.nudge()
+        return False
 
     def _take(self, request: Request) -> Permit:
-        now = anyio.current_time()
+        now = self._time()
         self.in_flight += 1
-        sent = self.requests.take(now, 1)
+        self.requests.take(now, 1)
         tokens, cost = self._expected(request), self._price(request)
         self.budget.reserve(cost)
-        self.level.sent(self.in_flight)
-        probe = self.breaker.open
+        self.concurrency.sent(self.in_flight)
         number, entry = next(self._sent), self.tokens.take(now, tokens)
-        permit = Permit(request, number, now, self.level.epoch, probe, tokens, cost, entry, sent)
-        if probe:
-            self._probing = permit
+        permit = Permit(request, number, now, self.concurrency.epoch, self.breaker.open, tokens, cost, entry)
+        if permit.probe:
+            self._probe = permit
         return permit
 
     def _expected(self, request: Request) -> int:

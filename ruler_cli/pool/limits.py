@@ -1,4 +1,4 @@
-"""Requests or tokens per minute: what may go now, and when the next may."""
+"""Requests or tokens per minute: the seconds until the next call may go."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import deque
 from dataclasses import dataclass
 
 _SPAN = 60.25
-"""Seconds of the window: a quarter more than a minute, for what the way to the server adds or takes."""
+"""Seconds of the window: a quarter more than a minute, for time that the network adds or takes."""
 _GRAIN = 0.05
-"""Seconds that share an entry, so that memory is bounded whatever the rate."""
+"""Seconds that share an entry, so that memory is bounded at any rate."""
 _COARSE = 1.0
-"""The same where nothing is limited and all is for show."""
+"""Seconds that share an entry of a window without a limit, which only counts for display."""
 _BURST = 1.0
 """Seconds' worth that may go at once: a full minute's would send twice the limit in the first minute."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """What went within one grain of time from `since` on; `until` is when it leaves the window."""
+    """The amount that went within one grain of time from `since` on; it leaves the window at `until`."""
 
     since: float
     until: float
@@ -34,6 +34,7 @@ class Window:
 
     def __init__(self, limit: float | None = None) -> None:
         """`limit` is an amount per minute: requests, or tokens."""
+        self.limited = limit is not None
         self._span = _SPAN
         self._grain = _COARSE if limit is None else _GRAIN
         if limit is not None and limit < 1:  # one in several minutes: the minute is made longer
@@ -44,12 +45,14 @@ class Window:
         self._due = float("-inf")
 
     def wait(self, now: float, amount: float) -> float:
-        """Seconds until `amount` may go; 0 is now.
+        """Return the seconds until `amount` may go; 0 is now.
 
-        What is larger than the whole limit goes alone, as soon as the window is empty.
+        An amount above the whole limit goes alone, as soon as the window is empty.
         """
+        if self._limit is None:
+            return 0.0
         self._forget(now)
-        if self._limit is None or not self._log:
+        if not self._log:
             return 0.0
         owed = min(self._due - _BURST, self._log[-1].until)  # an empty window owes nothing
         wait = max(0.0, owed - now)
@@ -62,7 +65,7 @@ class Window:
         return wait
 
     def take(self, now: float, amount: float) -> Entry:
-        """Count what goes now; the entry is for `settle`."""
+        """Count an amount that goes now. Return its entry, for `settle`."""
         self._forget(now)
         until = now + self._span
         if not self._log or self._log[-1].since + self._grain < now:
@@ -85,7 +88,7 @@ class Window:
             self._due += more * self._span / self._limit
 
     def used(self, now: float) -> float:
-        """The amount of the last minute."""
+        """Return the amount of the last minute."""
         self._forget(now)
         return self._sum
 
@@ -93,5 +96,5 @@ class Window:
         while self._log and self._log[0].until <= now:
             self._sum -= self._log.popleft().amount
         if not self._log:
-            self._sum = 0.0  # no rest of rounding
+            self._sum = 0.0  # drops the rounding error of the sum
             self._due = float("-inf")

@@ -100,7 +100,7 @@ class Caller:
         self._reached, self._answered = True, now
         self.gate.breaker.replied()
         self.gate.answered(permit)
-        self.gate.level.replied(now, permit.epoch, seconds)
+        self.gate.concurrency.replied(now, permit.epoch, seconds)
         self.gate.nudge()
 
     async def _failed(
@@ -129,7 +129,7 @@ class Caller:
                 f"{error.reason}; it asks to wait {asked_to_wait:.0f} s, run again after that"
             )
         if not error.rate:
-            gate.level.disturbed()
+            gate.concurrency.disturbed()
         own = gate.refused(permit, asked_to_wait, rate=error.rate)
         if not self._reached and budget.tries >= min(_UNREACHED, 1 + self._retries):
             return self._end_run(error.reason)

@@ -1,7 +1,7 @@
-"""The share of the records' text that judges are shown, and where the rest of it stands.
+"""The share of the records' text that judges are shown, and the paths of the rest.
 
-A dump that is read wrongly shows itself here, whatever its shape: the answers, or the tasks, are text
-that is in the records and in no prompt.
+It reveals a dump that is read wrongly, of any shape: then the answers, or the tasks, are text that is in
+the records and in no prompt.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from ruler_cli.reading.parse import parse
 from ruler_cli.types import Group
 
 SHORTEST = 20
-"""Characters from which on a text counts: shorter ones are roles, kinds and names."""
+"""Characters of the shortest text that counts: shorter ones are roles, kinds and names."""
 ENOUGH = 20
-"""Groups after which a run knows enough: to look at one takes as long as to judge it."""
+"""Groups that a run looks at: to look at one takes as long as to judge it."""
 _LINE, _TEXT_IN_TEXT = 8, 3
-"""Characters of a line that is looked for by itself, and how deep JSON text in JSON text is."""
+"""Characters of the shortest line that is searched by itself, and levels of JSON text inside JSON text."""
 _MOST_TEXTS, _MOST_PATHS, _DEEPEST = 1_000_000, 10_000, 60
 _MOST_SCANNED = 1 << 29
-"""Characters of a prompt that are passed in search of texts that are not in it."""
+"""Characters of prompts that may be searched in vain."""
 _NAMED = 3
+"""Paths that a sentence names."""
 _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
-"""Keys that are ids rather than names: all of them are one path."""
+"""Keys that are ids rather than names: in a path they all become `*`."""
 _ID = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_.:+-]{20,80}")
 """An id, a hash or a time: none of them is text."""
 _BINARY = re.compile(r"(?:data:[A-Za-z0-9/+.;=-]{1,100},)?[A-Za-z0-9+/=_-]{200,}")
 """A picture, a signature, something encrypted."""
 _LONGEST_ID = 80
 _SPEAKER = re.compile(r"^[# ]*[A-Za-z]{2,9}:\s*")
-_OURS, _LOG = "ruler", "RULER explanation: "
-
-_Leaf = tuple[str, str]
+_RULER, _LOG = "ruler", "RULER explanation: "
+"""Key and beginning of what ruler itself wrote into a record."""
 
 
 @dataclass(slots=True)
 class Coverage:
-    """Bytes of the texts of groups, each distinct text once, and how many of them are in the prompts.
+    """Bytes of the texts of groups, each distinct text once, and the number of them that prompts show.
 
-    `missing` holds the bytes that are not shown, by the path where they stand, `[]` for any item of a list.
+    `missing` counts the bytes that are not shown, by path, with `[]` for any item of a list.
     `continued` counts groups in which a rollout goes on where another ends.
     """
 
@@ -62,13 +62,13 @@ class Coverage:
     first_continued: str = ""
     _seen: set[int] = field(default_factory=set)
 
-    def look(self, group: Group, sheet: PromptLayout) -> None:
-        """Take in a group, laid out as its judge is shown it."""
-        if not sheet.distinct or len(self._seen) > _MOST_TEXTS:
+    def add(self, group: Group, layout: PromptLayout) -> None:
+        """Add a group with the layout of its prompts."""
+        if not layout.distinct or len(self._seen) > _MOST_TEXTS:
             return
         self.groups += 1
-        self._compare(group, sheet)
-        prompt = _Prompt("\n".join((sheet.context, sheet.tools, *sheet.distinct, sheet.rubric)))
+        self._compare(group, layout)
+        prompt = _PromptText("\n".join((layout.context, layout.tools, *layout.distinct, layout.rubric)))
         for record in group.records:
             if record.part:
                 continue
@@ -77,32 +77,32 @@ class Coverage:
             except (UnreadableError, RecursionError):
                 continue
             for path, text in _leaves(value):
-                self._take(path, text, prompt)
-                if prompt.tired:
+                self._count(path, text, prompt)
+                if prompt.exhausted:
                     return
 
     @property
     def share(self) -> float | None:
-        """The share that is shown; None if there is no text."""
+        """The share of the bytes that is shown; None if there is no text."""
         return self.shown / self.bytes if self.bytes else None
 
     @property
     def enough(self) -> bool:
-        """Tell if a run has looked at enough groups."""
+        """True if a run has looked at enough groups."""
         return self.groups >= ENOUGH
 
-    def most(self) -> list[tuple[str, int]]:
-        """The paths with text that is not shown, those with the most bytes first."""
+    def not_shown(self) -> list[tuple[str, int]]:
+        """Return the paths with text that is not shown, and its bytes; the most bytes first."""
         return sorted(self.missing.items(), key=lambda pair: (-pair[1], pair[0]))
 
-    def named(self) -> str:
-        """The first of these paths with their sizes, for a sentence; empty if all is shown."""
-        every = self.most()
+    def not_shown_text(self) -> str:
+        """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
+        every = self.not_shown()
         some = ", ".join(f"{plain(path)} {_size(size)}" for path, size in every[:_NAMED])
         return some + (", …" if len(every) > _NAMED else "")
 
-    def doubts(self) -> list[str]:
-        """A warning if rollouts seem to be steps of one run, each with all that was said before."""
+    def warnings(self) -> list[str]:
+        """Return a warning if rollouts seem to be steps of one run, each with all steps before it."""
         if not self.continued:
             return []
         groups = "1 group has" if self.continued == 1 else f"{self.continued:,} groups have"
@@ -112,25 +112,25 @@ class Coverage:
             "step of each run"
         ]
 
-    def _compare(self, group: Group, sheet: PromptLayout) -> None:
-        """Count a group of which a rollout is the beginning of another."""
-        ordered = sorted(sheet.distinct)
+    def _compare(self, group: Group, layout: PromptLayout) -> None:
+        """Count a group if one of its rollouts is the beginning of another."""
+        ordered = sorted(layout.distinct)
         if any(not one or other.startswith(one + "\n") for one, other in itertools.pairwise(ordered)):
             self.continued += 1
             self.first_continued = self.first_continued or group.key
 
-    def _take(self, path: str, text: str, prompt: _Prompt) -> None:
-        known = hash(text)
-        if known in self._seen:
+    def _count(self, path: str, text: str, prompt: _PromptText) -> None:
+        digest = hash(text)
+        if digest in self._seen:
             return
-        self._seen.add(known)
+        self._seen.add(digest)
         if " " not in text[:_LONGEST_ID] and (
             _ID.fullmatch(text) if len(text) <= _LONGEST_ID else _BINARY.fullmatch(text)
         ):
             return
         size = _bytes(text)
-        shown = size if prompt.holds(text) else round(size * prompt.part_of(text))
-        if prompt.tired:
+        shown = size if prompt.holds(text) else round(size * prompt.share_of(text))
+        if prompt.exhausted:
             return
         self.bytes += size
         self.shown += shown
@@ -138,26 +138,26 @@ class Coverage:
             self.missing[path] += size - shown
 
 
-class _Prompt:
-    """The text that a judge is shown. Texts of records mostly stand in it in the order of the records."""
+class _PromptText:
+    """The text of a prompt. Each search begins at the last match, since records and prompt have one order."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._scanned = text, 0, 0
 
     @property
-    def tired(self) -> bool:
-        """Tell if so much was looked for in vain that nothing more is looked for."""
+    def exhausted(self) -> bool:
+        """True if too much was searched in vain: then nothing more is found."""
         return self._scanned > _MOST_SCANNED
 
     def holds(self, text: str) -> bool:
-        """Tell if a text is shown: as a JSON string, or as it is."""
-        shown = quoted(text)[1:-1]
-        return self._find(shown) or (shown != text and self._find(text))
+        """Tell if the prompt holds a text, escaped as in JSON or as it is."""
+        escaped = quoted(text)[1:-1]
+        return self._find(escaped) or (escaped != text and self._find(text))
 
-    def part_of(self, text: str, depth: int = 0) -> float:
-        """The share of a text that is shown where it is not shown as one piece.
+    def share_of(self, text: str, depth: int = 0) -> float:
+        """Return the share of a text that is shown, if it is not shown as one piece.
 
-        JSON text may be shown as the JSON that it is; of any other text the lines count.
+        JSON text may be shown as JSON values; any other text is searched line by line.
         """
         if text.lstrip()[:1] in ("{", "["):
             try:
@@ -172,18 +172,20 @@ class _Prompt:
         whole = sum(map(_bytes, inner))
         if not whole or depth == _TEXT_IN_TEXT or inner == [text]:
             return 0.0
-        shown = (_bytes(one) * (1.0 if self._tells(one) else self.part_of(one, depth + 1)) for one in inner)
+        shown = (
+            _bytes(one) * (1.0 if self._holds_line(one) else self.share_of(one, depth + 1)) for one in inner
+        )
         return sum(shown) / whole
 
-    def _tells(self, line: str) -> bool:
-        """Tell if a line is shown, without the name of the speaker if a dialogue was split into turns."""
+    def _holds_line(self, line: str) -> bool:
+        """Tell if a line is shown, with or without the name of its speaker."""
         if self.holds(line):
             return True
-        said = _SPEAKER.sub("", line)
-        return said != line and self.holds(said)
+        speech = _SPEAKER.sub("", line)
+        return speech != line and self.holds(speech)
 
     def _find(self, text: str) -> bool:
-        if self.tired:
+        if self.exhausted:
             return False
         at = self._text.find(text, self._at)
         if at < 0:
@@ -194,8 +196,8 @@ class _Prompt:
         return at >= 0
 
 
-def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[_Leaf]:
-    """Every text of a JSON value that is long enough, in order, with its path; none that ruler wrote."""
+def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each string of `shortest` characters or more, in order, without ruler's own."""
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
         path, item, depth = stack.pop()
@@ -208,7 +210,7 @@ def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[_Leaf]:
             inner = [
                 (f"{path}.{_key(key)}" if path else _key(key), one, depth + 1)
                 for key, one in item.items()
-                if key != _OURS and type(one) in _HOLDERS
+                if key != _RULER and type(one) in _HOLDERS
             ]
             stack += reversed(inner)
         elif isinstance(item, list):

@@ -1,9 +1,9 @@
-r"""Messages → the lines a judge reads, and back to blocks.
+r"""Messages → the lines that a judge reads.
 
 One line per message: `role: <JSON string>`, `call name: <JSON arguments>`, `tool name: <JSON>`.
 A line break inside content stays escaped inside its JSON string, so nothing in a rollout can
 begin a line: no delimiter and no message can be forged. Characters that a reader might take for
-a line break or that turn a terminal (U+0085, U+2028, C1 controls, bidi overrides) are escaped too.
+a line break or that control a terminal (U+0085, U+2028, C1 controls, bidi overrides) are escaped too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,25 @@ _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _DIGITS = bytes.maketrans(b"123456789E+-", b"000000000e00")
 _LONG_RUN, _LONG_EXPONENT = b"0" * 16, b"0e000"
 _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
-"""A sound or a picture among what a message holds: its bytes tell a text judge nothing."""
-_NOT_SAID = ("tool", "function", "")
-_CUT_MARK = "[… {} characters left out by ruler …]"
+"""A sound or a picture in the fields of a message: a text judge cannot read its bytes."""
+_NOT_SPEAKERS = ("tool", "function", "")
+"""Roles of messages that are not rendered as `role: text`."""
+_CUT_NOTE = "[… {} characters left out by ruler …]"
+_Call = tuple[str, str, Any]
+"""Id, name and arguments of a tool call."""
+_CALL_KINDS = ("tool_call", "tool-call", "toolCall", "toolUse")
+_THOUGHTS = ("thinking", "reasoning", "think")
+_NAMES = ("name", "toolName")
+_CALL_IDS = ("id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id")
+_ARGUMENTS = ("arguments", "input", "args", "parameters")
+_RETURNED = ("content", "output", "result", "tool_result")
+_WRAPPERS = ("text", "content", "answer", "value")
+"""Kinds of parts for calls and thoughts, and fields of calls and results, in several dialects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortening:
-    """How many characters of a tool output and of a reasoning text are kept; None keeps all."""
+    """Characters to show of each tool output and of each reasoning text; None shows all."""
 
     tool: int | None = None
     reasoning: int | None = None
@@ -39,14 +50,14 @@ class Shortening:
 WHOLE = Shortening()
 
 
-def render(messages: Iterable[Any], keep: Shortening = WHOLE) -> list[str]:
-    """Each message as one or more lines, joined; a list as long as `messages`."""
+def render(messages: Iterable[Any], shortening: Shortening = WHOLE) -> list[str]:
+    """Render each message as one or more lines, joined; the list is as long as `messages`."""
     names: dict[str, str] = {}
-    return [_message(m, names, keep) for m in messages]
+    return [_message(m, names, shortening) for m in messages]
 
 
 def render_tools(tools: Any) -> str:
-    """Tools as JSON, one per line; the `{"type": "function"}` wrapper is dropped."""
+    """Render tools as JSON, one per line, without the `{"type": "function"}` wrapper."""
     items = tools if isinstance(tools, list) else [tools]
     bare = (
         t["function"] if isinstance(t, dict) and isinstance(t.get("function"), dict) else t for t in items
@@ -55,7 +66,7 @@ def render_tools(tools: Any) -> str:
 
 
 def readable_text(text: str) -> str:
-    """Text that can be sent as UTF-8: a surrogate without its other half becomes U+FFFD."""
+    """Return text that can be encoded as UTF-8: a lone surrogate becomes U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -63,15 +74,16 @@ def readable_text(text: str) -> str:
     return text
 
 
-def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> str:
+def _message(message: Mapping[str, Any], names: dict[str, str], shortening: Shortening) -> str:
+    """Render one message; `names` maps the ids of earlier calls to tool names, and is added to."""
     role, content = message.get("role"), message.get("content")
-    # what most of a dump is made of, without a look at what it does not have: a quarter of the time less
+    # the common shapes first, without a search for rare fields: it takes a quarter less time
     if isinstance(content, str):
-        if len(message) == 2 and isinstance(role, str) and role not in _NOT_SAID:
+        if len(message) == 2 and isinstance(role, str) and role not in _NOT_SPEAKERS:
             return f"{_name(role)}: {quoted(content)}"
         if role == "tool" and "tool_call_id" in message and len(message) == 3 + ("name" in message):
-            asked = names.get(str(message["tool_call_id"] or None))
-            return _result(_text(message.get("name") or None) or asked, content, keep)
+            called = names.get(str(message["tool_call_id"] or None))
+            return _result_line(_text(message.get("name") or None) or called, content, shortening)
     elif (
         role == "assistant"
         and content is None
@@ -79,71 +91,58 @@ def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening
         and len(message) == 3
         and (calls := _calls(message))
     ):
-        return "\n".join([_called(call, names) for call in calls])
+        return "\n".join([_call_line(call, names) for call in calls])
     if role is None and isinstance(message.get("type"), str):
-        role, message = _of_responses(message)
+        role, message = _from_responses(message)
         content = message.get("content")
     role, out = str(role or "assistant"), []
-    text, thought, calls, results = _split(content)
+    text, thought, calls, results = _split_content(content)
     stated = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
     if thought := _text(stated) or thought:
-        out.append(f"{_name(role)} thinking: {quoted(_middle(thought, keep.reasoning))}")
+        out.append(f"{_name(role)} thinking: {quoted(_without_middle(thought, shortening.reasoning))}")
     if role in ("tool", "function"):
         name = message.get("name") or message.get("function")
-        asked = names.get(str(message.get("tool_call_id") or message.get("call_id")))
+        called = names.get(str(message.get("tool_call_id") or message.get("call_id")))
         calls = _calls(message)
-        text = text or "\n".join(map(_returned, results)) or _elsewhere(message, alone=not calls)
+        text = text or "\n".join(map(_returned, results)) or _other_text(message, alone=not calls)
         if text or not calls:
-            out.append(_result(_text(name) or asked, text, keep))
-        return "\n".join([*out, *(_called(call, names) for call in calls)])
+            out.append(_result_line(_text(name) or called, text, shortening))
+        return "\n".join([*out, *(_call_line(call, names) for call in calls)])
     for block in results:
         name = names.get(str(_first(block, _CALL_IDS[1:]))) or _text(block.get("toolName"))
-        out.append(_result(name, _returned(block), keep))
+        out.append(_result_line(name, _returned(block), shortening))
     calls += _calls(message)
     alone = not (calls or results or out)
-    text = text or _text(message.get("refusal")) or _elsewhere(message, alone=alone)
+    text = text or _text(message.get("refusal")) or _other_text(message, alone=alone)
     if text or alone:
         who = f"{_name(role)} {_name(str(message['name']))}" if message.get("name") else _name(role)
         out.append(f"{who}: {quoted(text)}")
-    out += [_called(call, names) for call in calls]
+    out += [_call_line(call, names) for call in calls]
     return "\n".join(out)
 
 
-def _called(call: _Call, names: dict[str, str]) -> str:
-    """A tool call's line; its name is noted for the line of its result."""
-    identity, name, arguments = call
-    names[identity] = name
-    return f"call {_name(name)}: {_unwrapped(arguments)}"
-
-
-_Call = tuple[str, str, Any]
-
-
-_CALL_KINDS = ("tool_call", "tool-call", "toolCall", "toolUse")
-_THOUGHTS = ("thinking", "reasoning", "think")
-_NAMES = ("name", "toolName")
-_CALL_IDS = ("id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id")
-_ARGUMENTS = ("arguments", "input", "args", "parameters")
-_RETURNED = ("content", "output", "result", "tool_result")
-_AROUND = ("text", "content", "answer", "value")
-"""Kinds of parts that stand for calls and thoughts, and fields of calls and results, in several dialects."""
+def _call_line(call: _Call, names: dict[str, str]) -> str:
+    """Render a tool call, and note its name for the line of its result."""
+    call_id, name, arguments = call
+    names[call_id] = name
+    return f"call {_name(name)}: {_json_or_quoted(arguments)}"
 
 
 def _first(part: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """The first of these fields that is there."""
+    """Return the first of these fields that is not None."""
     return next((part[name] for name in names if part.get(name) is not None), None)
 
 
 def _returned(block: Mapping[str, Any]) -> str:
-    """The text of a part that holds a tool's result."""
-    return _split(_first(block, _RETURNED))[0]
+    """Return the text of a part that holds a tool's result."""
+    return _split_content(_first(block, _RETURNED))[0]
 
 
-def _split(content: Any) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]]:
-    """Content → text and thought, tool calls and tool results that stand in it as parts."""
+def _split_content(content: Any) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]]:
+    """Split content into text, thought, and the tool calls and tool results among its parts."""
     if not isinstance(content, list):
         if isinstance(content, dict) and len(content) == 1:  # an object around a text
-            content = next((content[k] for k in _AROUND if isinstance(content.get(k), str)), content)
+            content = next((content[k] for k in _WRAPPERS if isinstance(content.get(k), str)), content)
         text = content if isinstance(content, str) else "" if content is None else _json(content)
         return text, "", [], []
     texts, thoughts, calls, results = [], [], [], []
@@ -164,29 +163,29 @@ def _split(content: Any) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]
         elif isinstance(part, dict) and isinstance(part.get("refusal"), str):
             texts.append(part["refusal"])
         else:
-            texts.append(_medium(kind, part))
+            texts.append(_placeholder(kind, part))
     return "\n".join(texts), "\n".join(thoughts), calls, results
 
 
-def _elsewhere(message: Mapping[str, Any], *, alone: bool) -> str:
-    """The text that a message without content holds under another key, or all it holds as raw JSON.
+def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
+    """Return the text of a message without content from another field, or all its fields as raw JSON.
 
-    Nothing that a message says may become an empty line. One that shows something else, and is not `alone`,
-    is looked for text only: other fields of such a message are its writer's.
+    A message with text must never become an empty line. If it has other lines, and so is not `alone`, only
+    fields of text count: the others describe the message.
     """
-    found = unread(message)
+    fields = unread(message)
     if not alone:
-        found = {key: value for key, value in found.items() if key in TEXT_KEYS}
-    if not found:
+        fields = {key: value for key, value in fields.items() if key in TEXT_KEYS}
+    if not fields:
         return ""
     for key in TEXT_KEYS:
-        if isinstance(found.get(key), str | list) and len(found) == 1:
-            return _split(found[key])[0]
-    return _BINARY.sub('"[data]"', _json(found))
+        if isinstance(fields.get(key), str | list) and len(fields) == 1:
+            return _split_content(fields[key])[0]
+    return _BINARY.sub('"[data]"', _json(fields))
 
 
-def _medium(kind: Any, part: Any) -> str:
-    """A part that is no text: its kind in brackets; bytes of a picture tell a text judge nothing."""
+def _placeholder(kind: Any, part: Any) -> str:
+    """Return the kind of a medium in brackets, since a text judge cannot read it; other parts as JSON."""
     for medium in ("image", "audio", "video", "file", "document"):
         if medium in str(kind) and not _is_text(part):
             return f"[{medium}]"
@@ -194,7 +193,7 @@ def _medium(kind: Any, part: Any) -> str:
 
 
 def _is_text(part: Any) -> bool:
-    """Tell if a document, or a file that was attached, holds its text."""
+    """Tell if a document, or an attached file, holds its text."""
     source = part.get("source") if isinstance(part, dict) else None
     if isinstance(source, dict) and source.get("type") == "text":
         return True
@@ -202,7 +201,7 @@ def _is_text(part: Any) -> bool:
 
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
-    """Tool calls in the dialects that dumps hold: nested, flat, as JSON text, and the old single one."""
+    """Return the tool calls of a message, in all dialects: nested, flat, as JSON text, the old single one."""
     out: list[_Call] = []
     listed = message.get("tool_calls") or next((message[k] for k in CALL_KEYS if message.get(k)), None)
     if isinstance(listed, str):
@@ -217,27 +216,23 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
         function = call.get("function")
         if isinstance(function, dict) and "id" in call and "arguments" in function and function.get("name"):
             out.append((str(call["id"]), str(function["name"]), function["arguments"]))
-            continue  # as in most dumps, without a look at what others call these
+            continue  # as in most dumps, without a search for other names
         inner = function if isinstance(function, dict) else call
         name = inner.get("name") or (function if isinstance(function, str) else call.get("toolName"))
         given = [holder[key] for key in _ARGUMENTS for holder in (inner, call) if key in holder]
         arguments = given[0] if given else None if name else call
-        identity = _first(call, _CALL_IDS)
-        out.append((str(identity), str(name or "unknown"), arguments))
+        out.append((str(_first(call, _CALL_IDS)), str(name or "unknown"), arguments))
     return out
 
 
-def _result(name: str | None, text: str, keep: Shortening) -> str:
+def _result_line(name: str | None, text: str, shortening: Shortening) -> str:
     head = f"tool {_name(name)}" if name else "tool"
-    whole = _middle(text, keep.tool)
-    return f"{head}: {quoted(whole) if whole != text else _unwrapped(text)}"
+    cut = _without_middle(text, shortening.tool)
+    return f"{head}: {quoted(cut) if cut != text else _json_or_quoted(text)}"
 
 
-def _unwrapped(value: Any) -> str:
-    """JSON text as the JSON it is, compact; other text as a JSON string.
-
-    Text whose numbers a double cannot hold is shown as the string it is.
-    """
+def _json_or_quoted(value: Any) -> str:
+    """Return JSON text as compact JSON; other text, or JSON with numbers beyond a double, as a string."""
     if not isinstance(value, str):
         return _json(value)
     if value[:1] not in ("{", "[") or _may_be_inexact(value):
@@ -249,9 +244,9 @@ def _unwrapped(value: Any) -> str:
 
 
 def _may_be_inexact(text: str) -> bool:
-    """Whether JSON text may hold a number that a double rounds or overflows.
+    """Tell if JSON text may hold a number that a double rounds or overflows.
 
-    Every digit is made a 0 first, in C, so that a search for runs of digits costs next to nothing.
+    Every digit becomes a 0 first, in C: then a search for runs of digits is nearly free.
     """
     try:
         runs = text.encode().translate(_DIGITS)
@@ -261,13 +256,13 @@ def _may_be_inexact(text: str) -> bool:
 
 
 def _name(name: str) -> str:
-    """A role or tool name, quoted unless it is a plain word: it comes from the dump too."""
-    plain = name.isidentifier() and name.isascii() and len(name) <= 80  # most names; half a regex's time
+    """Return a role or tool name, quoted unless it is a plain word: it comes from the dump too."""
+    plain = name.isidentifier() and name.isascii() and len(name) <= 80  # most names; half the time of a regex
     return name if (plain or re.fullmatch(_SAFE_NAME, name)) and name != "call" else quoted(name)
 
 
 def quoted(text: str) -> str:
-    """A text as a JSON string, as a line shows it: nothing in it ends the line or turns a terminal."""
+    """Return a text as a JSON string that neither ends a line nor controls a terminal."""
     try:
         return _visible(orjson.dumps(text).decode())
     except TypeError:  # lone surrogates
@@ -297,7 +292,7 @@ def _visible(text: str) -> str:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return _split(value)[0] if isinstance(value, list) else _json(value)
+    return _split_content(value)[0] if isinstance(value, list) else _json(value)
 
 
 def _loads(text: str) -> Any:
@@ -307,17 +302,17 @@ def _loads(text: str) -> Any:
         return text
 
 
-def _middle(text: str, keep: int | None) -> str:
-    """The text without its middle where it is longer than `keep`, with a mark of how much is gone."""
-    if keep is None or len(text) <= keep:
+def _without_middle(text: str, size: int | None) -> str:
+    """Cut a text longer than `size` in its middle, with a note of the number of characters left out."""
+    if size is None or len(text) <= size:
         return text
-    head = (keep + 1) // 2
-    gone = len(text) - keep
-    return text[:head] + _CUT_MARK.format(gone) + text[len(text) - (keep - head) :]
+    head = (size + 1) // 2
+    cut = len(text) - size
+    return text[:head] + _CUT_NOTE.format(cut) + text[len(text) - (size - head) :]
 
 
-def _of_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The role and the message of an item of OpenAI's Responses; what has `content` is a message."""
+def _from_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the role and the message of an item of OpenAI's Responses; one with `content` is a message."""
     match item["type"]:
         case "function_call":
             call = {"id": item.get("call_id"), "name": item.get("name"), "arguments": item.get("arguments")}
@@ -329,8 +324,5 @@ def _of_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     if "content" in item:
         return "assistant", item
     # a call of a server's own tool and its result in one item
-    told = {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
-    return "assistant", {"content": told}
-
-
-__all__ = ["WHOLE", "Shortening", "quoted", "readable_text", "render", "render_tools"]
+    fields = {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
+    return "assistant", {"content": fields}

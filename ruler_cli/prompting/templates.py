@@ -1,4 +1,4 @@
-"""The sentences that a judge reads, and the form that its answer must have."""
+"""The sentences that a judge reads; a byte changed here changes the key of every request."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ result` for its result.\
 
 
 def system(rubric: str, *, alone: bool) -> str:
-    """The system message: the task, the grading standards, the form of the answer (a list).
+    """Return the system message: the task, the grading standards, the form of the answer (a list).
 
-    It is part of what a reply is kept by, so it is the same for every form; `keyed` makes the other.
+    It is part of a request's key, so it does not depend on the form asked for: `answer.keyed` replaces it.
     """
     task = _TASK_ALONE if alone else _TASK
     return f"{task}\n\nGrading standards:\n{rubric}\n\n{_RULES}\n\n{FORM}"
 
 
 def corrected(defect: str) -> str:
-    """The note of a second request after a reply that could not be used."""
+    """Return the note for a request after a reply that could not be used."""
     return (
         f"(An earlier answer could not be used: {defect}. Order and ids have changed since. "
         "Grade anew and keep exactly to the form of the answer.)"
@@ -49,12 +49,12 @@ def corrected(defect: str) -> str:
 
 
 def shorter() -> str:
-    """The note after a reply that ended at the token limit."""
+    """Return the note for a request after a reply that ended at the token limit."""
     return "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
 
 
 def missing(given: Mapping[str, tuple[float, str]]) -> str:
-    """The note that asks for the missing labels only, on the scale of those given."""
+    """Return the note that asks for missing labels only; `given` holds label → score and explanation."""
     scores = ", ".join(f"{label} {score:g}" for label, (score, _) in given.items())
     return (
         f"(Your answer was cut off after these scores: {scores}. They stand. Grade only the ids "

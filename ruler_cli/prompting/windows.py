@@ -1,8 +1,8 @@
-"""A group too large for one request, dealt out into windows: pure, over numbers and their sizes.
+"""Partition of a group too large for one request into windows: pure, over item numbers and sizes.
 
-Every pass is a partition. A window takes one item of each stretch of the pass's order, so that an
-item's place in its window is its place in the order: a reversed order mirrors it. Which window that is
-is random, so that two passes tie the windows together and what each of them shifts can be told apart.
+Every pass is a partition. A window takes one item of each stretch of the pass's order, so an item has the
+same relative position in its window as in the order, and a reversed order mirrors it. The window of an item
+is random: so two passes connect the windows, and the shift of each window can be estimated.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from functools import partial
 from typing import Any
 
 Draw = Callable[[int, int], Any]
-"""Attempt and item → what the item is sorted by there: random, and never the same for two items."""
+"""Attempt and item → sort key of the item in that attempt: random, and different for any two items."""
 Windows = list[list[int]]
 
 WIDE, LEAST = 4, 2
-"""Items of a window that tell something of one another, and fewer than which tell nothing."""
-_CHANCES = (1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.0)
-"""For each attempt the part of a window that is dealt blindly; the rest fills the emptier windows first."""
+"""Items of a window that compare well, and the fewest that compare at all."""
+_RANDOM_SHARES = (1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.0)
+"""For each attempt the share of a window that is random; the rest goes to the emptier windows first."""
 _TRIALS = 400
-"""Exchanges that are tried to tie windows together; where there is a way nearly every one is right."""
+"""Exchanges that are tried to connect windows; if any connects them, nearly every one does."""
 _STEP = 1.05
-"""How much larger the next number of windows is that is tried."""
+"""Factor between two numbers of windows that are tried."""
 
 
 def fewest(number: int, most: int) -> int:
-    """The fewest windows of at most `most` items; of one more where an item would stand alone."""
+    """Return the fewest windows of at most `most` items, or one item more if one would stand alone."""
     return max(1, min(-(-number // max(most, 1)), number // LEAST))
 
 
@@ -42,27 +42,27 @@ def partition(
     most: int | None = None,
     before: Sequence[Sequence[int]] | None = None,
 ) -> Windows | None:
-    """Deal the items of `order` into `count` windows, each in the order shown; None where that fails.
+    """Partition `order` into `count` windows, each in the order shown; None if none is found.
 
-    `sizes[item]` sum to no more than `limit` in each window. Windows differ by one item at most, unless
-    that does not fit: then they hold from `least` to `most`. With `before`, an earlier pass, the windows
-    of both are connected through the items that they have in common.
+    In each window the sizes, `sizes[item]` in bytes, sum to at most `limit`. Windows differ by one item at
+    most; if that does not fit, they hold `least` to `most` items. With `before`, the windows of an earlier
+    pass, the windows of both are connected through items that they have in common.
     """
-    room = _Room(sizes, limit)
+    capacity = _Capacity(sizes, limit)
     if count == 1:
-        return [list(order)] if room.fits(order) else None
+        return [list(order)] if capacity.fits(order) else None
     rows = [list(order[at : at + count]) for at in range(0, len(order), count)]
     row_of = {item: number for number, row in enumerate(rows) for item in row}
-    chances = _CHANCES if limit is not None else _CHANCES[:3]
-    for attempt, chance in enumerate(chances):
-        made = _dealt(rows, count, partial(draw, attempt), room, chance)
-        if room.all_fit(made) and _tied(made, before, room, row_of):
+    shares = _RANDOM_SHARES if limit is not None else _RANDOM_SHARES[:3]
+    for attempt, share in enumerate(shares):
+        made = _deal(rows, count, partial(draw, attempt), capacity, share)
+        if capacity.all_fit(made) and _connect(made, before, capacity, row_of):
             return [sorted(window, key=row_of.__getitem__) for window in made]
-    return _packed(order, count, partial(draw, len(_CHANCES)), room, least, most, before)
+    return _pack(order, count, partial(draw, len(_RANDOM_SHARES)), capacity, least, most, before)
 
 
 def count_for(sizes: Sequence[int], limit: int | None, most: int, least: int = WIDE, start: int = 1) -> int:
-    """How few windows, `start` or more, of at least `least` items fit `limit`; 0 where none are found."""
+    """Return the fewest windows, from `start` on, of at least `least` items that fit `limit`; 0 if none."""
     number = len(sizes)
     last = max(fewest(number, most), number // max(least, 1))
     count = max(fewest(number, most), start)
@@ -72,19 +72,19 @@ def count_for(sizes: Sequence[int], limit: int | None, most: int, least: int = W
         return count
     if limit <= 0:
         return 0
-    room = _Room(sizes, limit)
+    capacity = _Capacity(sizes, limit)
     count = max(count, -(-sum(sizes) // limit))
     order = sorted(range(number), key=lambda item: -sizes[item])
     while count <= last:
         floor = min(least, number // count)
-        if _filled(order, count, room, floor, max(most, -(-number // count))):
+        if _fill(order, count, capacity, floor, max(most, -(-number // count))):
             return count
         count = min(max(count + 1, int(count * _STEP)), last) if count < last else last + 1
     return 0
 
 
-class _Room:
-    """What fits into one window."""
+class _Capacity:
+    """The sizes of items, and the limit on their sum in one window."""
 
     def __init__(self, sizes: Sequence[int], limit: int | None) -> None:
         self.of, self.limit = sizes.__getitem__, limit
@@ -99,51 +99,51 @@ class _Room:
         return self.limit is None or all(map(self.fits, windows))
 
 
-def _dealt(
-    rows: Sequence[Sequence[int]], count: int, draw: Callable[[int], Any], room: _Room, chance: float
+def _deal(
+    rows: Sequence[Sequence[int]], count: int, draw: Callable[[int], Any], capacity: _Capacity, share: float
 ) -> Windows:
-    """One item of each row to each window: the first rows blindly, the others the largest to the emptiest."""
+    """Give each window one item of each row: a share of rows at random, else the largest to the emptiest."""
     windows: Windows = [[] for _ in range(count)]
     loads = [0] * count
     shuffled = [sorted(row, key=draw) for row in rows]
-    if chance < 1:  # which rows go blindly is drawn too
+    if share < 1:  # the random rows are drawn too
         shuffled.sort(key=lambda row: draw(row[0]))
-    blind = round(len(rows) * chance)
+    at_random = round(len(rows) * share)
     for number, row in enumerate(shuffled):
-        places = list(range(count))
-        if number >= blind:
-            row.sort(key=room.of, reverse=True)
-            places.sort(key=loads.__getitem__)
-        for item, place in zip(row, places, strict=False):
-            windows[place].append(item)
-            loads[place] += room.of(item)
+        targets = list(range(count))
+        if number >= at_random:
+            row.sort(key=capacity.of, reverse=True)
+            targets.sort(key=loads.__getitem__)
+        for item, target in zip(row, targets, strict=False):
+            windows[target].append(item)
+            loads[target] += capacity.of(item)
     return windows
 
 
-def _packed(
+def _pack(
     order: Sequence[int],
     count: int,
     draw: Callable[[int], Any],
-    room: _Room,
+    capacity: _Capacity,
     least: int,
     most: int | None,
     before: Sequence[Sequence[int]] | None,
 ) -> Windows | None:
-    """Windows by size, whose numbers of items may differ; then items change places as far as they fit."""
-    place = {item: number for number, item in enumerate(order)}
-    by_size = sorted(order, key=lambda item: (-room.of(item), place[item]))
+    """Fill windows by size, with different numbers of items; then exchange items as far as they fit."""
+    rank = {item: number for number, item in enumerate(order)}
+    by_size = sorted(order, key=lambda item: (-capacity.of(item), rank[item]))
     bound = max(most or len(order), -(-len(order) // count))
-    made = _filled(by_size, count, room, min(least, len(order) // count), bound)
+    made = _fill(by_size, count, capacity, min(least, len(order) // count), bound)
     if made is None:
         return None
-    _stirred(made, sorted(order, key=draw), room)
-    if not _tied(made, before, room, dict.fromkeys(order, 0)):
+    _shuffle(made, sorted(order, key=draw), capacity)
+    if not _connect(made, before, capacity, dict.fromkeys(order, 0)):
         return None
-    return [sorted(window, key=place.__getitem__) for window in made]
+    return [sorted(window, key=rank.__getitem__) for window in made]
 
 
-def _filled(by_size: Sequence[int], count: int, room: _Room, least: int, most: int) -> Windows | None:
-    """The largest apart, each with some of the smallest, then each item to the emptiest window."""
+def _fill(by_size: Sequence[int], count: int, capacity: _Capacity, least: int, most: int) -> Windows | None:
+    """Put the largest items apart, each with some of the smallest, then the rest into the emptiest window."""
     if count < 1 or least < 1 or count * least > len(by_size):
         return None
     rest = list(by_size)
@@ -153,7 +153,7 @@ def _filled(by_size: Sequence[int], count: int, room: _Room, least: int, most: i
         for window in windows:
             window.extend(rest[1 - least :])
             del rest[1 - least :]
-    emptiest = [(room.load(window), at) for at, window in enumerate(windows) if len(window) < most]
+    emptiest = [(capacity.load(window), at) for at, window in enumerate(windows) if len(window) < most]
     heapq.heapify(emptiest)
     for item in rest:
         if not emptiest:
@@ -161,72 +161,72 @@ def _filled(by_size: Sequence[int], count: int, room: _Room, least: int, most: i
         load, at = emptiest[0]
         windows[at].append(item)
         if len(windows[at]) < most:
-            heapq.heapreplace(emptiest, (load + room.of(item), at))
+            heapq.heapreplace(emptiest, (load + capacity.of(item), at))
         else:
             heapq.heappop(emptiest)
-    return windows if room.all_fit(windows) else None
+    return windows if capacity.all_fit(windows) else None
 
 
-def _stirred(windows: Windows, drawn: Sequence[int], room: _Room) -> None:
-    """Let each item change places with the next that was drawn, where both windows still fit."""
+def _shuffle(windows: Windows, drawn: Sequence[int], capacity: _Capacity) -> None:
+    """Exchange each item with the next one drawn, if both windows still fit."""
     at = {item: number for number, window in enumerate(windows) for item in window}
     for one, other in zip(drawn, [*drawn[1:], *drawn[:1]], strict=True):
         here, there = at[one], at[other]
-        if here != there and _exchanged(windows, here, one, there, other, room):
+        if here != there and _exchange(windows, here, one, there, other, capacity):
             at[one], at[other] = there, here
 
 
-def _exchanged(windows: Windows, here: int, one: int, there: int, other: int, room: _Room) -> bool:
-    """Whether two items could change places: they have if so."""
+def _exchange(windows: Windows, here: int, one: int, there: int, other: int, capacity: _Capacity) -> bool:
+    """Exchange two items. Return False, and change nothing, if a window does not fit then."""
     first = [other if item == one else item for item in windows[here]]
     second = [one if item == other else item for item in windows[there]]
-    if not (room.fits(first) and room.fits(second)):
+    if not (capacity.fits(first) and capacity.fits(second)):
         return False
     windows[here], windows[there] = first, second
     return True
 
 
-def _tied(
-    windows: Windows, before: Sequence[Sequence[int]] | None, room: _Room, row_of: dict[int, int]
+def _connect(
+    windows: Windows, before: Sequence[Sequence[int]] | None, capacity: _Capacity, row_of: dict[int, int]
 ) -> bool:
-    """Exchange items of one row until the windows of both passes hang together."""
+    """Exchange items of one row until the windows of both passes are connected; False if that fails."""
     if before is None:
         return True
     trials = _TRIALS
-    island, islands = _islands(before, windows)
-    while islands > 1:
+    component, components = _components(before, windows)
+    while components > 1:
         merged = False
-        for here, one, there, other in _pairs(windows, island, row_of):
+        for here, one, there, other in _pairs(windows, component, row_of):
             trials -= 1
             if trials < 0:
                 return False
-            if not _exchanged(windows, here, one, there, other, room):
+            if not _exchange(windows, here, one, there, other, capacity):
                 continue
-            found, number = _islands(before, windows)
-            if number < islands:
-                island, islands, merged = found, number, True
+            changed, number = _components(before, windows)
+            if number < components:
+                component, components, merged = changed, number, True
                 break
-            _exchanged(windows, here, other, there, one, _Room((), None))
+            _exchange(windows, here, other, there, one, _Capacity((), None))
         if not merged:
             return False
     return True
 
 
 def _pairs(
-    windows: Windows, island: Sequence[int], row_of: dict[int, int]
+    windows: Windows, component: Sequence[int], row_of: dict[int, int]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Exchanges between an island and another one: both windows and their items of one row."""
+    """Yield exchanges between the first component and others: window, item, other window, its item."""
     for here, window in enumerate(windows):
-        if island[here] != island[0]:
+        if component[here] != component[0]:
             continue
         for there, far in enumerate(windows):
-            if island[there] == island[0]:
+            if component[there] == component[0]:
                 continue
             yield from ((here, a, there, b) for a in window for b in far if row_of[a] == row_of[b])
 
 
-def _islands(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> tuple[list[int], int]:
-    """For each window of `second` which connected part it belongs to, and how many parts there are."""
+def _components(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> tuple[list[int], int]:
+    """Return the connected component of each window of `second`, and the number of components."""
     parent = list(range(len(first) + len(second)))
 
     def root(node: int) -> int:

@@ -1,7 +1,7 @@
 """Inspect's `.eval` log: a zip archive with a member `samples/NAME.json` for each sample.
 
-Its members are compressed with Zstandard (method 93) or, in old logs, deflate. Written back, every
-other member keeps its name, place, method and content.
+Its members are compressed with Zstandard (method 93) or, in old logs, deflate. In a rewritten archive every
+other member keeps its name, order, method and content.
 """
 
 from __future__ import annotations
@@ -40,94 +40,89 @@ _DAMAGE = (
 _SAMPLE = re.compile(r"samples/([^/]+)\.json")
 
 
-def open_zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    """An archive in a file that can be searched; ForeignError where it holds no samples."""
-    with _readable(name):
-        archive = stack.enter_context(zipfile.ZipFile(file))
-    found = Archive(name, archive)
-    if not found.samples:
-        if any(info.filename.endswith("data.pkl") for info in found.members):  # never opened: it may run code
+class Archive(Container):
+    """The samples of a log, in the order of the archive; of members with one name the last counts."""
+
+    unit = "sample"
+
+    def __init__(self, name: str, file: BinaryIO, stack: ExitStack) -> None:
+        """Open a seekable file; ForeignError if it holds no samples."""
+        super().__init__(name)
+        with _readable(name):
+            self._archive = stack.enter_context(zipfile.ZipFile(file))
+        every = self._archive.infolist()
+        last = {info.filename: info for info in every}
+        self.members = [info for info in every if last[info.filename] is info]
+        self.samples = [info for info in self.members if _SAMPLE.fullmatch(info.filename)]
+        if self.samples:
+            return
+        if any(info.filename.endswith("data.pkl") for info in self.members):  # never opened: it may run code
             raise ForeignError(f"{name}: is a torch file; export its samples as JSON lines")
         raise ForeignError(
             f"{name}: is a zip archive without samples/*.json; unpack it and give what is inside"
         )
-    return found
-
-
-class Archive(Container):
-    """The samples of a log, in the order of the archive; of members of one name the last one counts."""
-
-    unit = "sample"
-
-    def __init__(self, name: str, archive: zipfile.ZipFile) -> None:
-        """`archive` is open for reading."""
-        super().__init__(name)
-        self._archive = archive
-        last = {info.filename: info for info in archive.infolist()}
-        self.members = [info for info in archive.infolist() if last[info.filename] is info]
-        self.samples = [info for info in self.members if _SAMPLE.fullmatch(info.filename)]
 
     def records(self) -> Iterator[Line]:
-        """Every sample."""
+        """Yield every sample."""
         for number, info in enumerate(self.samples, 1):
             yield Line(number, info.header_offset, self.content(info), self.place(number))
 
     def content(self, info: zipfile.ZipInfo) -> bytes:
-        """A member, unpacked."""
+        """Return the content of a member, decompressed."""
         with _readable(self.name, info.filename):
             return self._archive.read(info)
 
     @property
-    def task(self) -> str:  # type: ignore[override]  # read when it is asked for: few need it
+    def task(self) -> str:
         """The task in the log's header."""
         header = next((info for info in self.members if info.filename == "header.json"), None)
         return "" if header is None else task_of(self.content(header))
 
     def place(self, number: int) -> str:
-        """The sample's name."""
+        """Return the sample's name."""
         return "sample " + self.samples[number - 1].filename[len("samples/") : -len(".json")]
 
     def encoder(self, stream: BinaryIO) -> Encoder:
-        """Writes the archive again."""
-        return _Rewritten(self, stream)
+        """Make an encoder that writes the archive with other samples."""
+        return _ArchiveEncoder(self, stream)
 
 
-class _Writing(zipfile.ZipFile):
-    """An archive that is not ended by being forgotten: what it is written to may be closed by then."""
+class _ZipWriter(zipfile.ZipFile):
+    """A zip archive that only `close` ends: its stream may be closed before it is garbage."""
 
     def __del__(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
-class _Rewritten:
-    """The archive with other samples; one that is left out is no member any more."""
+class _ArchiveEncoder:
+    """Writes the archive with other samples; a sample that is left out is no member any more."""
 
-    def __init__(self, log: Archive, stream: BinaryIO) -> None:
-        self._log = log
-        self._out = _Writing(stream, "w")
-        self._rest = iter(log.members)
+    def __init__(self, archive: Archive, stream: BinaryIO) -> None:
+        self._archive = archive
+        self._zip = _ZipWriter(stream, "w")
+        self._members = iter(archive.members)
 
-    def put(self, number: int, body: bytes) -> None:
-        """What stands before this sample, and its new bytes."""
-        mine = self._log.samples[number - 1]
-        self._others(mine)
-        self._out.writestr(_like(mine), body)
+    def put(self, number: int, record: bytes) -> None:
+        """Copy the other members before this sample, and write its new bytes."""
+        sample = self._archive.samples[number - 1]
+        self._copy_until(sample)
+        self._zip.writestr(_same_attributes(sample), record)
 
     def end(self) -> None:
-        """The other members and the directory of the archive."""
-        self._others(None)
-        self._out.close()
+        """Copy the other members, and write the directory of the archive."""
+        self._copy_until(None)
+        self._zip.close()
 
-    def _others(self, until: zipfile.ZipInfo | None) -> None:
-        for info in self._rest:
-            if info is until:
+    def _copy_until(self, end: zipfile.ZipInfo | None) -> None:
+        for info in self._members:
+            if info is end:
                 return
             if not _SAMPLE.fullmatch(info.filename):
-                self._out.writestr(_like(info), self._log.content(info))
+                self._zip.writestr(_same_attributes(info), self._archive.content(info))
 
 
-def _like(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """A member's name, date, method and attributes, for other content."""
+def _same_attributes(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
+    """Describe a member with the same name, date, method and attributes, for other content."""
     new = zipfile.ZipInfo(info.filename, info.date_time)
     new.compress_type = info.compress_type
     new.external_attr, new.create_system = info.external_attr, info.create_system
@@ -137,12 +132,13 @@ def _like(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
 
 @contextmanager
 def _readable(name: str, member: str = "") -> Iterator[None]:
+    """Turn errors of a damaged archive into a UsageError."""
     try:
         yield
     except _DAMAGE as error:
-        where = f" ({member})" if member else ""
+        inside = f" ({member})" if member else ""
         raise UsageError(
-            f"{name}: the zip archive is damaged or cut off{where}: {error}; copy it again, or have "
+            f"{name}: the zip archive is damaged or cut off{inside}: {error}; copy it again, or have "
             "its program write it anew, e.g. `inspect log convert --to json`"
         ) from None
     except (NotImplementedError, RuntimeError) as error:

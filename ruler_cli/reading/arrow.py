@@ -1,7 +1,7 @@
 """Arrow values → JSON, and changed JSON values → Arrow arrays.
 
-JSON holds less than Arrow does: binary is shown by its size, dates and times are text. So what a record
-leaves alone is never made of its JSON again. pyarrow is an extra, imported where it is used.
+JSON holds less than Arrow does: binary becomes its size, dates and times become text. So an unchanged value
+is taken from the Arrow array, never from its JSON. pyarrow is an extra; each function imports it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,21 @@ from typing import Any
 import orjson
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.reading.parse import parse, parse_text
+from ruler_cli.reading.parse import parse, parse_value
 
-_EXACT = 15
+_EXACT_DIGITS = 15
 """Decimal digits that every float64 holds."""
-OURS = "ruler"
+ANNOTATION = "ruler"
 """The member that is JSON text in every file: as a struct it would need all its optional fields."""
 
 
 def cells(column: Any, name: str = "") -> list[bytes]:
-    """Every value of the Arrow array `name` as JSON."""
-    return [orjson.dumps(value, default=_foreign) for value in _values(column, name)]
-
-
-def parsed(cell: bytes) -> Any:
-    """A value of a row."""
-    return parse_text(cell.decode("utf-8", "surrogatepass"))
+    """Encode every value of the Arrow array `name` as JSON."""
+    return [orjson.dumps(value, default=_other_type) for value in _values(column, name)]
 
 
 def _values(column: Any, name: str = "") -> list[Any]:
-    """Every value of an Arrow array as something that orjson writes."""
+    """Return every value of an Arrow array as a type that orjson writes."""
     import pyarrow as pa
 
     kind, types = column.type, pa.types
@@ -54,25 +49,26 @@ def _values(column: Any, name: str = "") -> list[Any]:
     if _is_list(kind):
         return _lists(column)
     if types.is_temporal(kind):
-        return _moments(column)
+        return _times(column)
     if types.is_floating(kind):
         numbers = column.cast("float64").to_pylist()
         return [x if x is None or math.isfinite(x) else orjson.Fragment(json.dumps(x)) for x in numbers]
     try:
-        found = column.to_pylist()
+        values = column.to_pylist()
     except UnicodeDecodeError:  # text that is no UTF-8
-        found = [raw and raw.decode(errors="replace") for raw in column.cast("large_binary").to_pylist()]
-    return [_annotation(value) for value in found] if name == OURS else list(found)
+        values = [raw and raw.decode(errors="replace") for raw in column.cast("large_binary").to_pylist()]
+    return [_annotation(value) for value in values] if name == ANNOTATION else list(values)
 
 
-def _foreign(value: Any) -> Any:
+def _other_type(value: Any) -> Any:
+    """Return a value that orjson writes in place of one that it does not know."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     return orjson.Fragment(str(value)) if isinstance(value, decimal.Decimal) else str(value)
 
 
 def _annotation(value: Any) -> Any:
-    """What an earlier run wrote as text, as the object that it is."""
+    """Turn the text that an earlier run wrote into the object that it holds."""
     if isinstance(value, str) and value.startswith("{"):
         with contextlib.suppress(UnreadableError):
             parse(value.encode())
@@ -83,22 +79,22 @@ def _annotation(value: Any) -> Any:
 def _structs(column: Any) -> list[Any]:
     names = [field.name for field in column.type]
     rows = zip(*map(_values, column.flatten(), names), strict=True) if names else [()] * len(column)
-    made = (dict(zip(names, row, strict=True)) for row in rows)
-    return [None if null else row for null, row in zip(column.is_null().to_pylist(), made, strict=True)]
+    structs = (dict(zip(names, row, strict=True)) for row in rows)
+    return [None if null else row for null, row in zip(column.is_null().to_pylist(), structs, strict=True)]
 
 
 def _lists(column: Any) -> list[Any]:
     import pyarrow.compute as pc
 
-    items, found, at = _values(column.flatten()), [], 0
+    items, lists, at = _values(column.flatten()), [], 0
     for size in pc.list_value_length(column).to_pylist():
-        found.append(None if size is None else items[at : at + size])
+        lists.append(None if size is None else items[at : at + size])
         at += size or 0
-    return found
+    return lists
 
 
-def _moments(column: Any) -> list[Any]:
-    """ISO 8601 text, and the number of a duration."""
+def _times(column: Any) -> list[Any]:
+    """Return dates and times as ISO 8601 text, and durations as integers in the unit of the column."""
     import pyarrow as pa
 
     if pa.types.is_duration(column.type):
@@ -116,85 +112,84 @@ def _is_list(kind: Any) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or bool(types.is_fixed_size_list(kind))
 
 
-def _by_members(kind: Any) -> bool:
-    """Tell if a type is a struct whose members have names of their own."""
+def _is_struct(kind: Any) -> bool:
+    """Tell if a type is a struct with members, each with a different name."""
     from pyarrow import types
 
     names = [field.name for field in kind] if types.is_struct(kind) else []
     return 0 < len(names) == len(set(names))
 
 
-def merged(own: Any, was: list[Any], new: list[Any], name: str = "") -> Any:
-    """The array `own` with `new` JSON values in place of `was`, its own as JSON.
+def merge_values(array: Any, old: list[Any], new: list[Any], name: str = "") -> Any:
+    """Return the array with the values `new` in place of `old`, which are its own as JSON.
 
-    Members of structs and items of lists that did not change are taken from `own`.
+    Members of structs and items of lists that did not change are taken from the array.
     """
-
-    if repr(was) == repr(new):
-        return own
-    if _by_members(own.type) and name != OURS and all(isinstance(x, dict | None) for x in new):
-        return _merged_structs(own, was, new)
-    if _is_list(own.type) and all(isinstance(x, list | None) for x in new):
-        return _merged_lists(own, was, new)
+    if repr(old) == repr(new):
+        return array
+    if _is_struct(array.type) and name != ANNOTATION and all(isinstance(x, dict | None) for x in new):
+        return _merge_structs(array, old, new)
+    if _is_list(array.type) and all(isinstance(x, list | None) for x in new):
+        return _merge_lists(array, old, new)
     return _inferred(new, name)
 
 
-def _merged_structs(own: Any, was: list[Any], new: list[Any]) -> Any:
+def _merge_structs(array: Any, old: list[Any], new: list[Any]) -> Any:
     import pyarrow as pa
 
-    fields = {field.name: field for field in own.type}
-    children, parts = dict(zip(fields, own.flatten(), strict=True)), []
+    fields = {field.name: field for field in array.type}
+    children, merged = dict(zip(fields, array.flatten(), strict=True)), []
     for name in dict.fromkeys([*fields, *(key for value in new for key in value or ())]):
-        child = children.get(name, pa.nulls(len(own)))
-        before, now = ([(value or {}).get(name) for value in values] for values in (was, new))
-        parts.append(merged(child, before, now, name))
-        if parts[-1] is not child or name not in fields:
-            fields[name] = pa.field(name, parts[-1].type)
-    missing = pa.array([value is None for value in new])
-    return pa.StructArray.from_arrays(parts, fields=list(fields.values()), mask=missing)
+        child = children.get(name, pa.nulls(len(array)))
+        before, after = ([(value or {}).get(name) for value in values] for values in (old, new))
+        merged.append(merge_values(child, before, after, name))
+        if merged[-1] is not child or name not in fields:
+            fields[name] = pa.field(name, merged[-1].type)
+    nulls = pa.array([value is None for value in new])
+    return pa.StructArray.from_arrays(merged, fields=list(fields.values()), mask=nulls)
 
 
-def _merged_lists(own: Any, was: list[Any], new: list[Any]) -> Any:
+def _merge_lists(array: Any, old: list[Any], new: list[Any]) -> Any:
     import pyarrow as pa
 
-    values, before = own.flatten(), [item for old in was for item in old or ()]
+    values, old_items = array.flatten(), [item for items in old for item in items or ()]
     origins, ends, base = list[int | None](), [0], 0
-    for old, now in zip(was, new, strict=True):
-        origins += [None if at is None else base + at for at in _origins(old or [], now or [])]
-        base += len(old or ())
+    for before, after in zip(old, new, strict=True):
+        origins += [None if at is None else base + at for at in _origins(before or [], after or [])]
+        base += len(before or ())
         ends.append(len(origins))
     if origins != list(range(base)):  # slice by slice, because `take` does not know every type
-        none = pa.nulls(1, values.type)
-        slices = [none if at is None else values.slice(at, 1) for at in origins]
+        null = pa.nulls(1, values.type)
+        slices = [null if at is None else values.slice(at, 1) for at in origins]
         values = pa.concat_arrays(slices) if slices else values.slice(0, 0)
-        before = [None if at is None else before[at] for at in origins]
-    held = merged(values, before, [item for now in new for item in now or ()])
-    item = own.type.value_field.with_type(held.type).with_nullable(True)
-    kind = pa.large_list(item) if pa.types.is_large_list(own.type) else pa.list_(item)
-    return _listed(ends, held, kind, pa.array([value is None for value in new]))
+        old_items = [None if at is None else old_items[at] for at in origins]
+    merged = merge_values(values, old_items, [item for items in new for item in items or ()])
+    item = array.type.value_field.with_type(merged.type).with_nullable(True)
+    kind = pa.large_list(item) if pa.types.is_large_list(array.type) else pa.list_(item)
+    return _list_array(ends, merged, kind, pa.array([value is None for value in new]))
 
 
 def _origins(old: list[Any], new: list[Any]) -> list[int | None]:
-    """The place that each item of a list had: the next equal one, if some are gone or added."""
+    """Return the old index of each new item: the next equal one if the length changed, else None."""
     if len(old) == len(new):
         return list(range(len(old)))
-    places, found, last = defaultdict[str, list[int]](list), list[int | None](), -1
-    for at, value in enumerate(old):
-        places[repr(value)].append(at)
+    indices, origins, last = defaultdict[str, list[int]](list), list[int | None](), -1
+    for index, value in enumerate(old):
+        indices[repr(value)].append(index)
     for value in new:
-        equal = places[repr(value)]
+        equal = indices[repr(value)]
         at = bisect_right(equal, last)
         last = equal[at] if at < len(equal) else last
-        found.append(last if at < len(equal) else None)
-    return found
+        origins.append(last if at < len(equal) else None)
+    return origins
 
 
 def _inferred(values: list[Any], name: str) -> Any:
-    """JSON values of one type, or lists of these, as pyarrow infers it; anything else is JSON text."""
+    """Make an array of the type that pyarrow infers for scalars or lists of these; else of JSON text."""
     import pyarrow as pa
 
     items = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    if name != OURS and not any(isinstance(item, dict | list) for item in items):
+    if name != ANNOTATION and not any(isinstance(item, dict | list) for item in items):
         if {bool, float} <= set(map(type, values)):  # a score beside rewards that are true or false
             values = [float(value) if isinstance(value, bool) else value for value in values]
         with contextlib.suppress(pa.ArrowException, OverflowError):
@@ -210,14 +205,14 @@ def _texts(values: list[Any]) -> Any:
 
 
 def _encodable(value: Any) -> Any:
-    r"""Text that Arrow takes: it is UTF-8, so a lone surrogate becomes its \u escape."""
+    r"""Return text that Arrow takes: it is UTF-8, so a lone surrogate becomes its \u escape."""
     if isinstance(value, list):
         return [_encodable(item) for item in value]
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def wider(one: Any, other: Any, *, text: bool = False) -> Any:
-    """The type that holds the values of both, member by member; `text` where two leaves differ at all."""
+    """Return the type that holds the values of both; with `text`, members that differ become strings."""
     import pyarrow as pa
 
     types = pa.types
@@ -225,7 +220,7 @@ def wider(one: Any, other: Any, *, text: bool = False) -> Any:
         return one
     if types.is_null(one):
         return other
-    if _by_members(one) and _by_members(other):
+    if _is_struct(one) and _is_struct(other):
         kinds = {field.name: field.type for field in one}
         for field in other:
             kinds[field.name] = wider(kinds.get(field.name, pa.null()), field.type, text=text)
@@ -234,7 +229,7 @@ def wider(one: Any, other: Any, *, text: bool = False) -> Any:
         large = types.is_large_list(one) or types.is_large_list(other)
         return (pa.large_list if large else pa.list_)(wider(one.value_type, other.value_type, text=text))
     both = (one, other)
-    exact = any(types.is_decimal(kind) and kind.precision > _EXACT for kind in both)
+    exact = any(types.is_decimal(kind) and kind.precision > _EXACT_DIGITS for kind in both)
     if text or (exact and any(map(types.is_floating, both))):
         return pa.string()
     with contextlib.suppress(pa.ArrowException):
@@ -245,8 +240,8 @@ def wider(one: Any, other: Any, *, text: bool = False) -> Any:
     return pa.string()
 
 
-def conformed(array: Any, kind: Any) -> Any:
-    """An array in a wider type; ArrowException where it does not hold a value."""
+def widened(array: Any, kind: Any) -> Any:
+    """Return an array in a wider type; ArrowException if that does not hold a value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -254,26 +249,25 @@ def conformed(array: Any, kind: Any) -> Any:
         return array
     if array.null_count == len(array):
         return pa.nulls(len(array), kind)
-    if _by_members(array.type) and _by_members(kind):
-        own = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
-        nothing = pa.nulls(len(array))
-        parts = [conformed(own.get(field.name, nothing), field.type) for field in kind]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if _is_struct(array.type) and _is_struct(kind):
+        children = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
+        nulls = pa.nulls(len(array))
+        members = [widened(children.get(field.name, nulls), field.type) for field in kind]
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
     if _is_list(array.type) and _is_list(kind):
         sizes = pc.list_value_length(array).fill_null(0).to_pylist()
-        return _listed(
-            [0, *accumulate(sizes)], conformed(array.flatten(), kind.value_type), kind, array.is_null()
-        )
+        items = widened(array.flatten(), kind.value_type)
+        return _list_array([0, *accumulate(sizes)], items, kind, array.is_null())
     if kind != pa.string():
         return array.cast(kind)
     # a number keeps all of its digits
-    return _texts([parsed(cell) if cell[:1] in b'"n' else cell.decode() for cell in cells(array)])
+    return _texts([parse_value(cell) if cell[:1] in b'"n' else cell.decode() for cell in cells(array)])
 
 
-def _listed(ends: list[int], values: Any, kind: Any, missing: Any) -> Any:
-    """An array of lists, each of the values between two ends."""
+def _list_array(ends: list[int], values: Any, kind: Any, nulls: Any) -> Any:
+    """Make an array of lists, each of the values between two ends; `nulls` tells which lists are null."""
     import pyarrow as pa
 
     if pa.types.is_large_list(kind):
-        return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), values, kind, mask=missing)
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, kind, mask=missing)
+        return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), values, kind, mask=nulls)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, kind, mask=nulls)

@@ -1,4 +1,4 @@
-"""Bytes ↔ lines, gzip and Zstandard: known by the first bytes when reading, by the name when writing."""
+"""Compressed bytes ↔ lines: a reader knows gzip and Zstandard by the first bytes, a writer by the name."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ _FOREIGN = {
 
 
 def compressed(name: str, stream: BinaryIO) -> BinaryIO:
-    """Wrap a stream for writing as the name's ending asks: .gz, .zst, anything else plain."""
+    """Wrap a stream for writing by the ending of the name: .gz, .zst, anything else plain."""
     if name.endswith(".gz"):
         return cast(BinaryIO, gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename=""))
     if name.endswith(".zst"):
-        made = zstd.ZstdFile(stream, "wb")
-        made.write(b"")  # else a file of no records would have no frame, which other programs call damaged
-        return cast(BinaryIO, made)
+        file = zstd.ZstdFile(stream, "wb")
+        file.write(b"")  # else a file of no records would have no frame, which other programs call damaged
+        return cast(BinaryIO, file)
     return stream
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
-    """A stream as text, whatever the compression; UsageError for what holds no text."""
+    """Return a stream of the text, whatever its compression; UsageError if it holds no text."""
     with readable(name):
         head = stream.peek(8)[:8]
-    for magic, says in _FOREIGN.items():
+    for magic, sentence in _FOREIGN.items():
         if head.startswith(magic):
-            raise UsageError(f"{name}: is {says}")
+            raise UsageError(f"{name}: is {sentence}")
     if head.startswith(GZIP_MAGIC):
         return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER))
     if head.startswith(ZSTD_MAGIC):
@@ -65,7 +65,7 @@ def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn what makes bytes unreadable into a UsageError with the way out."""
+    """Turn errors of decompressing and reading into a UsageError with the way out."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
@@ -77,45 +77,45 @@ def readable(name: str) -> Iterator[None]:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
 
 
-class FromFile(io.RawIOBase):
-    """A regular file from its first byte on, read by place: several may read one descriptor."""
+class _FileReader(io.RawIOBase):
+    """A regular file, read with an offset of its own: several readers may share one descriptor."""
 
     def __init__(self, fd: int) -> None:
-        """`fd` stays open and is its owner's to close."""
-        self._fd, self._at = fd, 0
+        """Begin at the first byte; `fd` stays open."""
+        self._fd, self._offset = fd, 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
-    def readinto(self, room: Any) -> int:
-        """Fill what there is room for."""
-        found = os.pread(self._fd, len(room), self._at)
-        room[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the file goes, and return the number of bytes."""
+        data = os.pread(self._fd, len(buffer), self._offset)
+        buffer[: len(data)] = data
+        self._offset += len(data)
+        return len(data)
 
 
-def from_file(fd: int) -> io.BufferedReader[FromFile]:
-    """A regular file from its first byte on, whoever else reads it."""
-    return io.BufferedReader(FromFile(fd), _BUFFER)
+def from_file(fd: int) -> io.BufferedReader[_FileReader]:
+    """Read a regular file from its first byte on; other readers may use the same descriptor."""
+    return io.BufferedReader(_FileReader(fd), _BUFFER)
 
 
-def capped(stream: BinaryIO, most: int) -> Iterator[bytes]:
-    """Every line with its LF; of one with more than `most` bytes the first `most` and a little more."""
-    while line := stream.readline(most + 2):
+def capped(stream: BinaryIO, limit: int) -> Iterator[bytes]:
+    """Yield every line with its LF; a line longer than `limit` bytes is cut, but stays longer than that."""
+    while line := stream.readline(limit + 2):
         yield line
         while line and not line.endswith(b"\n"):
             line = stream.readline(_BUFFER)
 
 
 def lines(name: str, stream: Iterable[bytes]) -> Iterator[Line]:
-    r"""Every line that is not blank, split at LF only (U+2028 and U+0085 are text)."""
+    """Yield every line that is not blank, split at LF only (U+2028 and U+0085 are text)."""
     offset = 0
     with readable(name):
         for number, whole in enumerate(stream, 1):
-            start, size = offset, len(whole)
-            offset += size
+            start = offset
+            offset += len(whole)
             raw = whole[:-1] if whole.endswith(b"\n") else whole
             if number == 1 and raw.startswith(BOM):
                 raw, start = raw[3:], start + 3

@@ -1,8 +1,8 @@
-"""A directory or a pattern: every file is a shard, opened as the container that it is.
+"""A directory or a pattern: every file is opened as the container that it is.
 
-Which files hold records is known once the format is: a file of which no record is of that format is
-left out, with a sentence, and copied as it is where OUTPUT is a directory. A shard that is damaged
-is a problem of its own and does not stop the others: what can be read of it is read.
+Which files hold records is only known with the format: a file without a record of that format is left
+out, with a sentence, and copied as it is if OUTPUT is a directory. A damaged file is a problem of its own
+and does not stop the others: its records before the damage are read.
 """
 
 from __future__ import annotations
@@ -16,25 +16,32 @@ from pathlib import PurePath
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
-from ruler_cli.reading.container import Container, Encoder, Many, StagedFiles, TreeEncoder, task_of
+from ruler_cli.reading.container import (
+    Container,
+    DirectoryEncoder,
+    Encoder,
+    MultiFileContainer,
+    task_of,
+)
 from ruler_cli.reading.location import Listing
 from ruler_cli.types import Line, Problem
+from ruler_cli.writing.atomic import StagedFiles
 
-Open = Callable[[str, ExitStack, str], Container]
+OpenContainer = Callable[[str, ExitStack, str], Container]
 _DAMAGED = "is damaged"
-_ENOUGH = 10_000
-"""Records without one of the format after which a file is taken to hold none."""
+_MAX_OTHER = 10_000
+"""Records of other formats after which a file is taken to hold none of this one."""
 _HEAD = 4096
-"""Bytes of a file that show whether it is text."""
-_METADATA = 1 << 20
+"""Bytes of a file that show if it is text."""
+_MAX_METADATA = 1 << 20
 """Bytes of a `metadata.json` that are read."""
-_NAMED = 20
+_MAX_NOTES = 20
 """Files left out that are named one by one."""
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What a pass saw of a shard: the number in front of its first record, its last record's, its end."""
+class _FileScan:
+    """One pass over a file: records before it, unit, last record's number, end of that record in bytes."""
 
     name: str
     start: int
@@ -44,235 +51,240 @@ class _Seen:
     task: str = ""
 
 
-class Shards(Many):
-    """The records of many files, numbered through; opened one after another."""
+class Directory(MultiFileContainer):
+    """The records of many files, numbered through; one file is open at a time."""
 
-    def __init__(self, name: str, listing: Listing, open_one: Open) -> None:
-        """`open_one` opens a file of the listing."""
+    def __init__(self, name: str, listing: Listing, open_container: OpenContainer) -> None:
+        """`open_container` opens a file of the listing: location, stack, name in the listing."""
         super().__init__(name)
         self.listing, self._names = listing, frozenset(listing.names)
-        self._open = open_one
-        self._left: dict[str, str] = {}
+        self._open_container = open_container
+        self._left_out: set[str] = set()
         self._damaged: set[str] = set()
-        self._gathered = ""
-        self._seen: list[_Seen] = []
-        self._told: Callable[[Problem], None] | None = None
+        self._not_rewritable = ""
+        self._scans: list[_FileScan] = []
+        self._on_problem: Callable[[Problem], None] | None = None
 
     @property
-    def shards(self) -> list[str]:
+    def files(self) -> list[str]:
         """The names of the files that are read."""
-        return [name for name in self.listing.names if name not in self._left]
+        return [name for name in self.listing.names if name not in self._left_out]
 
-    def open_shard(self, name: str, stack: ExitStack) -> Container:
-        """One file."""
-        return self._open(self.listing.at(name).name, stack, name)
+    def open_file(self, name: str, stack: ExitStack) -> Container:
+        """Open one file."""
+        return self._open_container(self.listing.at(name).name, stack, name)
 
     def sample(self, count: int) -> list[Line]:
-        """The first records of several files, evenly chosen where they are many."""
-        names, found = self.listing.names, list[Line]()
+        """Return the first records of several files; of more than `count` files an even selection is read."""
+        names, lines = self.listing.names, list[Line]()
         chosen = names if len(names) <= count else [names[i * len(names) // count] for i in range(count)]
         for name in chosen:
             with ExitStack() as stack:
                 try:
                     self._refuse_binary(name)
-                    first = self.open_shard(name, stack).sample(max(2, count // len(chosen)))
+                    first = self.open_file(name, stack).sample(max(2, count // len(chosen)))
                 except UsageError:
-                    continue  # `settle` says so
-                found += [
-                    Line(0, x.offset, x.raw, f"{name} {x.where}", name) for x in first if _may_be_record(x)
+                    continue  # `check_files` reports it
+                lines += [
+                    Line(0, line.offset, line.raw, f"{name} {line.where}", name)
+                    for line in first
+                    if _begins_object(line)
                 ]
-        return found
+        return lines
 
-    def settle(self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]) -> list[str]:
-        """Find the files that hold no record; a sentence for each of them."""
-        self._told = on_problem
-        sentences = []
+    def check_files(
+        self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]
+    ) -> list[str]:
+        """Leave out the files that hold no record of the format; UsageError for events as a directory."""
+        self._on_problem = on_problem
+        notes = []
         for name in self.listing.names:
+            damaged = False
             try:
-                reason, bad = self._judged(name, fits), False
-            except ForeignError as error:
-                reason, bad = self._reason(name, error), False
+                reason = self._reason_to_leave_out(name, fits)
+                damaged = reason.startswith(_DAMAGED)
             except UsageError as error:
-                reason, bad = self._reason(name, error), True
-            if reason.startswith(_DAMAGED):
-                bad = True
-            if bad:
+                reason = self._without_name(name, error)
+                damaged = reason.startswith(_DAMAGED) or not isinstance(error, ForeignError)
+            if damaged:
                 self._damaged.add(name)
                 on_problem(Problem(0, reason, b"", name))
             elif reason:
-                sentences.append(f"{name} {reason}: left out")
+                notes.append(f"{name} {reason}: left out")
             if reason:
-                self._left[name] = reason
-        if self.tree and self._gathered:
+                self._left_out.add(name)
+        if self.output_directory and self._not_rewritable:
             raise UsageError(
-                f"{self.tree}: {self._gathered} is a rollout of many events, which is not written again in "
-                "its shape; name OUTPUT .jsonl, and it holds one record a rollout"
+                f"{self.output_directory}: {self._not_rewritable} is a rollout of many events, which is not "
+                "written again in its shape; name OUTPUT .jsonl, and it holds one record a rollout"
             )
-        more = len(sentences) - _NAMED
-        return sentences[:_NAMED] + ([f"… and {more} more files: left out"] if more > 0 else [])
+        more = len(notes) - _MAX_NOTES
+        return notes[:_MAX_NOTES] + ([f"… and {more} more files: left out"] if more > 0 else [])
 
     def records(self) -> Iterator[Line]:
-        """Every record of every shard; one that ends in damage is told once.
+        """Yield every record of every file; the damaged end of a file is reported once.
 
-        A later pass reads what the first one read: lines that were appended since are left, any other
-        change is a UsageError.
+        A later pass reads the same records as the first one: it leaves lines that were appended since, and
+        raises UsageError for any other change.
         """
-        before, known = self._seen, list[_Seen]()
-        base = 0
-        for index, name in enumerate(self.shards):
-            seen = _Seen(name, base)
-            known.append(seen)
+        before, scans = self._scans, list[_FileScan]()
+        start = 0
+        for index, name in enumerate(self.files):
+            scan = _FileScan(name, start)
+            scans.append(scan)
             with ExitStack() as stack:
                 try:
-                    yield from self._numbered(seen, stack, before[index] if before else None)
+                    yield from self._numbered(scan, stack, before[index] if before else None)
                 except UsageError as error:
-                    self._damage(name, base + seen.last, error)
-            if before and before[index] != seen:
+                    self._report_damage(name, start + scan.last, error)
+            if before and before[index] != scan:
                 raise UsageError(f"{self.name}: {name} changed while it was read; run again when it is whole")
-            base += seen.last
-        self._seen = known
+            start += scan.last
+        self._scans = scans
 
-    def _numbered(self, seen: _Seen, stack: ExitStack, before: _Seen | None) -> Iterator[Line]:
-        shard = self.open_shard(seen.name, stack)
-        seen.unit, seen.task = shard.unit, shard.task or self._beside(seen.name)
-        for line in shard.records():
+    def _numbered(self, scan: _FileScan, stack: ExitStack, before: _FileScan | None) -> Iterator[Line]:
+        file = self.open_file(scan.name, stack)
+        scan.unit, scan.task = file.unit, file.task or self._metadata_task(scan.name)
+        for line in file.records():
             if before and line.number > before.last:
                 return
-            seen.last, seen.end = line.number, line.offset + len(line.raw)
+            scan.last, scan.end = line.number, line.offset + len(line.raw)
             yield Line(
-                seen.start + line.number, line.offset, line.raw, f"{seen.name} {line.where}", seen.name
+                scan.start + line.number, line.offset, line.raw, f"{scan.name} {line.where}", scan.name
             )
 
     def line(self, number: int, offset: int, raw: bytes) -> Line:
-        """A record again, with the name of its file."""
+        """Make the Line of a record that was read again, with the name of its file."""
         return Line(number, offset, raw, self.place(number), self.located(number)[0])
 
     def tasks(self) -> dict[str, str]:
-        """The task in the head of each file, or in the `metadata.json` beside it."""
-        return {seen.name: seen.task for seen in self._seen if seen.last}
+        """Return file name → the task in its head, or in the `metadata.json` beside it."""
+        return {scan.name: scan.task for scan in self._scans if scan.last}
 
-    def _beside(self, name: str) -> str:
-        """The environment that verifiers writes into `metadata.json` beside its results."""
-        beside = str(PurePath(name).with_name("metadata.json"))
-        if beside == name or beside not in self._names:
+    def _metadata_task(self, name: str) -> str:
+        """Return the environment in the `metadata.json` that verifiers writes beside its results."""
+        metadata = str(PurePath(name).with_name("metadata.json"))
+        if metadata == name or metadata not in self._names:
             return ""
-        place = self.listing.at(beside)
-        with place.open() as stream, readable(place.shown):
-            return task_of(stream.read(_METADATA))
+        location = self.listing.at(metadata)
+        with location.open() as stream, readable(location.shown):
+            return task_of(stream.read(_MAX_METADATA))
 
     def place(self, number: int) -> str:
-        """File and place of a record."""
-        seen = self._of(number)
-        return f"{seen.name} {seen.unit} {number - seen.start}"
+        """Return the file of a record and its place there."""
+        scan = self._scan_of(number)
+        return f"{scan.name} {scan.unit} {number - scan.start}"
 
     def located(self, number: int) -> tuple[str, int]:
-        """The shard of a record, and its number there."""
-        seen = self._of(number)
-        return seen.name, number - seen.start
+        """Return the file of a record, and its number there."""
+        scan = self._scan_of(number)
+        return scan.name, number - scan.start
 
-    def _of(self, number: int) -> _Seen:
-        return self._seen[bisect_right(self._seen, number - 1, key=lambda seen: seen.start) - 1]
+    def _scan_of(self, number: int) -> _FileScan:
+        return self._scans[bisect_right(self._scans, number - 1, key=lambda scan: scan.start) - 1]
 
-    def into(self, staged: StagedFiles) -> TreeEncoder:
-        """What writes the same files again, with other records."""
-        return _Rewritten(self, staged)
+    def directory_encoder(self, staged: StagedFiles) -> DirectoryEncoder:
+        """Make an encoder that writes the same files again."""
+        return _DirectoryEncoder(self, staged)
 
-    def _judged(self, name: str, fits: Callable[[Line], bool | None]) -> str:
-        """Why a file is left out; empty where it is read, also where it is empty."""
-        json = other = seen = 0
+    def _reason_to_leave_out(self, name: str, fits: Callable[[Line], bool | None]) -> str:
+        """Say why a file is left out; empty if it is read, also if it holds no records at all."""
+        objects = others = count = 0
         self._refuse_binary(name)
         with ExitStack() as stack:
-            shard = self.open_shard(name, stack)
-            for line in shard.records():
-                verdict, seen = fits(line), seen + 1
-                if verdict:
-                    self._gathered = self._gathered or ("" if shard.rewritable else name)
+            file = self.open_file(name, stack)
+            for count, line in enumerate(file.records(), 1):
+                fitting = fits(line)
+                if fitting:
+                    self._not_rewritable = self._not_rewritable or ("" if file.rewritable else name)
                     return ""
-                json += verdict is False or line.raw.lstrip()[:1] == b"{"
-                other += verdict is False
-                if seen == _ENOUGH:
+                others += fitting is False
+                objects += fitting is False or _begins_object(line)
+                if count == _MAX_OTHER:
                     break
-        if other:
+        if others:
             return "holds no record of this format"
-        if json:
+        if objects:
             return f"{_DAMAGED}: none of its records is JSON"
-        return "is no JSON" if seen else ""
+        return "is no JSON" if count else ""
 
     def _refuse_binary(self, name: str) -> None:
-        """A checkpoint beside the dump must not be taken for one endless line."""
-        place = self.listing.at(name)
-        with place.open() as stream, readable(place.shown):
+        """Raise ForeignError for binary data, as in a checkpoint: it would be read as one endless line."""
+        location = self.listing.at(name)
+        with location.open() as stream, readable(location.shown):
             if stream.peek(4).startswith((PARQUET_MAGIC, ZIP_MAGIC)):
                 return
-            head = decompressed(place.shown, stream).read(_HEAD)
-            # behind records zeros are what a crash leaves of a file that was being written
+            head = decompressed(location.shown, stream).read(_HEAD)
+            # zeros behind records are left by a crash while the file was written
             if b"\0" in head and head.removeprefix(BOM).lstrip()[:1] not in (b"{", b"["):
-                raise ForeignError(f"{place.shown}: is no text")
+                raise ForeignError(f"{location.shown}: is no text")
 
-    def _damage(self, name: str, number: int, error: UsageError) -> None:
-        if self._told is None or (self._seen and name not in self._damaged):
-            raise error  # it could be read before
-        if self.in_place and name not in self._damaged:
-            way = "OUTPUT would keep only what can be read of it, and is INPUT: give another directory"
-            raise UsageError(f"{error}; {way}")
-        if name not in self._damaged:
-            self._damaged.add(name)
-            self._told(Problem(number, self._reason(name, error), b"", name))
+    def _report_damage(self, name: str, number: int, error: UsageError) -> None:
+        """Report a damaged file once; raise the error if an earlier pass could read the file."""
+        if self._on_problem is None or (self._scans and name not in self._damaged):
+            raise error
+        if name in self._damaged:
+            return
+        if self.in_place:
+            raise UsageError(
+                f"{error}; OUTPUT is INPUT and would keep only its readable part: give another directory"
+            )
+        self._damaged.add(name)
+        self._on_problem(Problem(number, self._without_name(name, error), b"", name))
 
-    def _reason(self, name: str, error: UsageError) -> str:
+    def _without_name(self, name: str, error: UsageError) -> str:
         return str(error).removeprefix(f"{self.listing.at(name).shown}: ")
 
 
-def _may_be_record(line: Line) -> bool:
+def _begins_object(line: Line) -> bool:
     return line.raw.lstrip()[:1] == b"{"
 
 
-class _Rewritten:
-    """Shard after shard, one open at a time."""
+class _DirectoryEncoder:
+    """Writes file after file, one open at a time."""
 
-    def __init__(self, shards: Shards, staged: StagedFiles) -> None:
-        self._shards, self._staged = shards, staged
-        self._names = iter(shards.shards)
+    def __init__(self, directory: Directory, staged: StagedFiles) -> None:
+        self._directory, self._staged = directory, staged
+        self._names = iter(directory.files)
         self._stack = ExitStack()
-        self._now: str | None = None
+        self._name: str | None = None
         self._encoder: Encoder | None = None
 
-    def put(self, number: int, body: bytes) -> None:
-        """A record of this shard, or of a later one."""
-        name, inner = self._shards.located(number)
-        while self._now != name:
-            self._next()
-        assert self._encoder is not None  # noqa: S101 - the shard of this name is open
-        self._encoder.put(inner, body)
+    def put(self, number: int, record: bytes) -> None:
+        """Append a record to its file, after the files before that are written to their ends."""
+        name, number_in_file = self._directory.located(number)
+        while self._name != name:
+            self._next_file()
+        assert self._encoder is not None  # noqa: S101 - the file of this name is open
+        self._encoder.put(number_in_file, record)
 
-    def end(self, *, whole: bool) -> None:
-        """The last shard read to its end; `whole`: those behind it and what was left out as well."""
-        if not whole:
-            self._close()
-            return
-        while self._next():
-            pass
-        read = set(self._shards.shards)
-        listing = self._shards.listing
-        for name in listing.names:
-            # what may not be read was told, and cannot be copied
-            if name in read or not self._shards.copies(name):
-                continue
-            if listing.base or os.access(listing.path(name), os.R_OK):
-                self._staged.copy(name, listing.at(name))
-
-    def _next(self) -> bool:
-        self._close()
-        self._now = next(self._names, None)
-        if self._now is None:
-            return False
-        shard = self._shards.open_shard(self._now, self._stack)
-        self._encoder = shard.encoder(self._staged.open(self._now))
-        return True
-
-    def _close(self) -> None:
+    def end(self) -> None:
+        """Write the rest of the file that is open."""
         encoder, self._encoder = self._encoder, None
         with self._stack:
             if encoder is not None:
                 encoder.end()
                 self._staged.close()
+
+    def write_other_files(self) -> None:
+        """Write the files behind the last record, and copy those that were left out."""
+        while self._next_file():
+            pass
+        files = set(self._directory.files)
+        listing, shard = self._directory.listing, self._directory.shard
+        for name in listing.names:
+            if name in files or (shard is not None and not shard.copies(name)):
+                continue
+            # a file that may not be read was reported, and cannot be copied
+            if listing.base or os.access(listing.path(name), os.R_OK):
+                self._staged.copy(name, listing.at(name))
+
+    def _next_file(self) -> bool:
+        """End the file that is open and open the next one; False if there is none."""
+        self.end()
+        self._name = next(self._names, None)
+        if self._name is None:
+            return False
+        file = self._directory.open_file(self._name, self._stack)
+        self._encoder = file.encoder(self._staged.open(self._name))
+        return True

@@ -1,11 +1,11 @@
-"""One JSON document as records, the items of its list or its objects; and if a text is one, or JSON lines.
+"""A JSON document as records, and the test that tells a document from JSON lines.
 
-(a) a list of objects, compact or pretty-printed; (b) one object that holds the records in a list
-member of a known name, or in that of an object in it; (c) objects over several lines, one or one after
-another (`jq .` prints so).
-What is no record, down to the indentation, is copied when records are written back. Each pass finds the
-records anew, so memory does not grow with their number: it holds a window, and the value that is looked at.
-Nothing here trusts the text: it may end anywhere or be no JSON at all.
+A document is (a) a list of objects, compact or pretty-printed; (b) one object that holds the records in
+a list member of a known name, or in that of an object in it; (c) objects over several lines, one or one
+after another (`jq .` prints so).
+A rewritten document keeps every byte that is no record, down to the indentation. Each pass searches the
+records anew, so memory does not grow with their number: it holds a window of text and the current value.
+The text is not trusted: it may end anywhere or be no JSON at all.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ HOLDERS = {
     "trajectory_groups": None, "simulations": None, "samples": "eval", "evalCaseResults": None,
     "eval_case_results": None, "eval_cases": None, "evalCases": None,
 }  # fmt: skip
-"""Members that hold the records of a document (ART, tau2-bench, Inspect, ADK), and what must stand before."""
+"""Members that hold the records (ART, tau2-bench, Inspect, ADK), and the member that must stand before."""
 NESTED = "results"
 """A member that holds an object which holds the records under the same name (promptfoo)."""
 
 _BLANK = b" \t\r\n"
 _WINDOW = 1 << 20
 _AHEAD = 20
-"""Lines behind a first one that does not end, of which one that is whole shows that lines are records."""
-_LARGEST = 64 << 20
-"""Bytes around the list of records beyond which nobody looks at them."""
+"""Lines read behind a torn first line: a whole record among them shows that the text is JSON lines."""
+_MAX_AROUND = 64 << 20
+"""Bytes around the list of records that are checked; more are not looked at."""
 
 
-class Text:
-    """A window that moves forward: `at` in every method is an offset into the whole text."""
+class _TextWindow:
+    """A window of the text that moves forward; `at` in every method is an offset into the whole text."""
 
     def __init__(self, read: Read, at: int = 0) -> None:
         """Begin at an offset."""
         self._read, self._base, self._buf = read, at, b""
 
     def skip(self, at: int) -> tuple[int, bytes]:
-        """The next byte that is no white space, and where it stands; no byte at the end."""
+        """Return the offset of the next byte that is no white space, and the byte; b"" at the end."""
         while True:
-            found = SPACE.match(self._buf, at - self._base)
-            at = max(at, self._base + found.end()) if found else at
+            space = SPACE.match(self._buf, at - self._base)
+            at = max(at, self._base + space.end()) if space else at
             if at - self._base < len(self._buf) or not self._more(at):
                 return at, self.slice(at, at + 1)
 
     def value_end(self, at: int) -> int | None:
-        """Just behind the value that starts here; None if the text ends first or none starts."""
+        """Return the offset behind the value that starts here; None if the text ends first or none starts."""
         while True:
             end = end_of(self._buf, at - self._base)
             ended = end is not None and (end < len(self._buf) or self._buf[end - 1 : end] in b'"]}')
@@ -70,21 +70,21 @@ class Text:
                 return None if end is None else self._base + end
 
     def slice(self, start: int, end: int) -> bytes:
-        """Bytes of the last value or line."""
+        """Return bytes of the last value or line."""
         return self._buf[start - self._base : end - self._base]
 
     def _more(self, keep: int) -> bool:
-        """Read on; what stands before `keep` is forgotten. False at the end."""
-        kept = self._buf[max(0, keep - self._base) :]
-        new = self._read(self._base + len(self._buf), max(_WINDOW, len(kept)))
-        self._base += len(self._buf) - len(kept)
-        self._buf = kept + new
+        """Read on, and forget the text before `keep`; False at the end."""
+        rest = self._buf[max(0, keep - self._base) :]
+        new = self._read(self._base + len(self._buf), max(_WINDOW, len(rest)))
+        self._base += len(self._buf) - len(rest)
+        self._buf = rest + new
         return bool(new)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How a document holds its records: the list, or the first object, begins at `start`.
+class DocumentShape:
+    """The part of a document that holds its records: the list, or the first object, begins at `start`.
 
     `listed` is false for objects one after another. `name` is the member that holds the list.
     """
@@ -94,8 +94,8 @@ class Shape:
     name: str = ""
 
 
-def shape_of(read: Read) -> Shape | None:
-    """How a text is a document; None if it is JSON lines, or nothing that can be told."""
+def shape_of(read: Read) -> DocumentShape | None:
+    """Return the shape of a document; None if the text is JSON lines, or no JSON."""
     head = read(0, _WINDOW)
     at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
     head = read(at, _WINDOW)
@@ -105,19 +105,19 @@ def shape_of(read: Read) -> Shape | None:
     if ended and rest.strip(_BLANK):
         return None
     if head[:1] == b"[":
-        return Shape(at) if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]' else None
+        return DocumentShape(at) if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]' else None
     if head[:1] != b"{" or not (ended or long or _opens(line)):
         return None
     # a torn line may seem to go on to the end of a large file
     whole = ended or long
     if not whole and not _goes_on(head):
         return None
-    found = _holder(lambda place, size: read(place, size) if place < at + _LARGEST else b"", at)
-    return found or (None if whole else Shape(at, listed=False))
+    inside = _holder(lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"", at)
+    return inside or (None if whole else DocumentShape(at, listed=False))
 
 
 def may_be_document(line: bytes) -> bool:
-    """Tell if a text whose first line that is not blank is this one could be a document."""
+    """Tell if a text could be a document, by its first line that is not blank."""
     line = line.removeprefix(BOM).strip()
     if line[:1] != b"{" or end_of(line, 0) is None:
         return line[:1] == b"[" or (line[:1] == b"{" and _opens(line))
@@ -125,31 +125,31 @@ def may_be_document(line: bytes) -> bool:
 
 
 def _opens(line: bytes) -> bool:
-    """Tell if an object that does not end on this line may go on below: no string is torn."""
+    """Tell if an object that does not end on this line may go on in the next: no string is torn."""
     return b'"' not in STRING.sub(b"", line) and line[1:].strip()[:1] in (b"", b'"')
 
 
 def _goes_on(head: bytes) -> bool:
-    """Tell if an object whose first line does not end goes on below, and no JSON lines behind a torn one."""
+    """Tell if an object goes on behind its first line; False if the line is torn and JSON lines follow."""
     end = end_of(head, 0)
     with contextlib.suppress(UnreadableError):
         if end is not None and parse(head[:end], exact=False):
             return True
     lines = [line for text in head.split(b"\n")[1:] if (line := text.strip(_BLANK))]
-    lines.append(b"{" if len(head) < _WINDOW else b"")  # the end of the text, or nobody knows
+    lines.append(b"{" if len(head) < _WINDOW else b"")  # the end of the text, or an unknown line
     return not any(
         line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] == b"{"
         for line, below in pairwise(lines[: _AHEAD + 1])
     )
 
 
-def _holder(read: Read, at: int, within: str = "") -> Shape | None:
-    """Where the list of records stands in the object that starts here; None if it holds none.
+def _holder(read: Read, at: int, within: str = "") -> DocumentShape | None:
+    """Find the list of records in the object that starts here; None if it holds none.
 
     `within` is the name of the member that holds this object.
     """
     keys: set[str] = set()
-    text = Text(read, at)
+    text = _TextWindow(read, at)
     at, byte = text.skip(at + 1)
     while byte == b'"':
         end = text.value_end(at)
@@ -160,7 +160,7 @@ def _holder(read: Read, at: int, within: str = "") -> Shape | None:
         at, byte = text.skip(at + 1)
         known = not within and key in HOLDERS and HOLDERS[key] in {None, *keys}
         if byte == b"[" and (known or key == within):
-            return Shape(at, name=key)
+            return DocumentShape(at, name=key)
         inner = _holder(read, at, NESTED) if byte == b"{" and key == NESTED and not within else None
         end = text.value_end(at) if inner is None else None
         if end is None:
@@ -184,36 +184,36 @@ class Document(Container):
 
     plain = True
 
-    def __init__(self, name: str, fd: int, shape: Shape) -> None:
+    def __init__(self, name: str, fd: int, shape: DocumentShape) -> None:
         """`fd` stays open."""
         super().__init__(name)
         self._fd, self._shape, self._checked = fd, shape, False
-        self.held = bool(shape.name)
+        self.in_member = bool(shape.name)
         self.unit = "item" if shape.listed else "object"
 
     def fileno(self) -> int:
-        """The file."""
+        """Return the descriptor of the file."""
         return self._fd
 
     @property
-    def task(self) -> str:  # type: ignore[override]  # read when it is asked for: few need it
+    def task(self) -> str:
         """The task that stands before the list of records."""
-        head = self.read(0, min(self._shape.start, _LARGEST)) if self.held else b""
+        head = self.read(0, min(self._shape.start, _MAX_AROUND)) if self.in_member else b""
         return task_of(head.removeprefix(BOM) + b"[]}")
 
     def read(self, at: int, size: int) -> bytes:
-        """Bytes of the document; UsageError if the system does not give them."""
+        """Read bytes of the document; UsageError if the system does not give them."""
         with readable(self.name):
             return os.pread(self._fd, size, at)
 
     def encoder(self, stream: BinaryIO) -> Encoder:
-        """Writes the document again, with other records."""
-        return _Rewritten(self, stream)
+        """Make an encoder that writes the document with other records."""
+        return _DocumentEncoder(self, stream)
 
     def records(self) -> Iterator[Line]:
-        """Every item; UsageError behind the last one if the text is damaged."""
+        """Yield every item; UsageError behind the last one if the text is damaged."""
         listed, number = self._shape.listed, 0
-        text = Text(self.read, self._shape.start)
+        text = _TextWindow(self.read, self._shape.start)
         at, byte = text.skip(self._shape.start + listed)
         while byte != (b"]" if listed else b""):
             end = None if byte in b"]},:" else text.value_end(at)
@@ -232,9 +232,9 @@ class Document(Container):
         self._checked = True
 
     def _check(self, end: int, number: int) -> None:
-        """Refuse what would be damaged without its records; `end` is just behind their list."""
+        """Raise UsageError if the text around the list of records is damaged; `end` is behind the list."""
         size = os.fstat(self._fd).st_size - end
-        if self._shape.start + size > _LARGEST:
+        if self._shape.start + size > _MAX_AROUND:
             return
         around = self.read(0, self._shape.start).removeprefix(BOM) + b"[]" + self.read(end, size)
         try:
@@ -243,41 +243,41 @@ class Document(Container):
             raise self._damaged(f"behind {self.unit} {number}") from None
 
     def _once(self, members: list[tuple[str, Any]]) -> None:
-        if self.held and sum(name == self._shape.name for name, _ in members) > 1:
+        if self.in_member and sum(name == self._shape.name for name, _ in members) > 1:
             raise UsageError(
                 f"{self.name}: holds `{self._shape.name}` twice, and readers see only the last; take one of "
                 "them out"
             )
 
-    def _damaged(self, where: str) -> UsageError:
+    def _damaged(self, position: str) -> UsageError:
         return UsageError(
-            f"{self.name}: is a JSON document that is damaged, or ends too soon, {where}; write it "
+            f"{self.name}: is a JSON document that is damaged, or ends too soon, {position}; write it "
             "anew, or mend it: `jq . FILE` names the line"
         )
 
 
-class _Rewritten:
-    """The document with other records; one that is left out takes its comma along."""
+class _DocumentEncoder:
+    """Writes the document with other records; the comma of one that is left out goes too."""
 
     def __init__(self, document: Document, stream: BinaryIO) -> None:
         self._document, self._stream, self._records = document, stream, document.records()
         self._number = self._first = self._before = self._start = self._end = 0
         self._empty = True
 
-    def put(self, number: int, body: bytes) -> None:
-        """What stands before this record, and its new bytes."""
+    def put(self, number: int, record: bytes) -> None:
+        """Copy the text before this record, and write its new bytes."""
         while self._number < number:
             self._step()
-        self._between()
-        self._stream.write(body)
+        self._copy_before()
+        self._stream.write(record)
 
     def end(self) -> None:
-        """What stands behind the last record, or all but the records where none was put."""
-        with contextlib.suppress(UsageError, StopIteration):  # what stands before the damage is copied
+        """Copy the text behind the last record; if none was put, all text but the records."""
+        with contextlib.suppress(UsageError, StopIteration):  # the text before the damage is copied
             while True:
                 self._step()
         if self._empty and self._number:
-            self._between()
+            self._copy_before()
         self._copy(self._end, os.fstat(self._document.fileno()).st_size)
 
     def _step(self) -> None:
@@ -286,8 +286,8 @@ class _Rewritten:
         self._start, self._end = line.offset, line.offset + len(line.raw)
         self._first = self._first if line.number > 1 else line.offset
 
-    def _between(self) -> None:
-        """Copy what stands in front of this record, or of the first one if none was put."""
+    def _copy_before(self) -> None:
+        """Copy the text between the last record and this one, or before the first one if none was put."""
         self._copy(*((0, self._first) if self._empty else (self._before, self._start)))
         self._empty = False
 

@@ -1,4 +1,4 @@
-"""Kinds of events that files are made of, each known by its keys: nothing here looks at what they say."""
+"""Kinds of events that files are made of, each known by its keys and never by its texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ruler_cli.reading.parse import dump, parse
 
 Event = Mapping[str, Any]
 
-_SAYS = frozenset(("content", "parts", "tool_calls", "function_call", "thinking", "reasoning_content"))
+_CONTENTS = frozenset(("content", "parts", "tool_calls", "function_call", "thinking", "reasoning_content"))
 _ITEMS = {
     "message": "role", "reasoning": "summary", "function_call": "call_id", "function_call_output": "call_id",
     "custom_tool_call": "call_id", "custom_tool_call_output": "call_id", "local_shell_call": "action",
@@ -37,8 +37,8 @@ _CONVERSATIONS = (
 
 _TRACES = ("trace_id", "traceId", "traceID", "context.trace_id")
 _IDS = frozenset(("span_id", "spanId", "spanID", "context.span_id", "context.trace_id"))
-_CALLED = frozenset(("parentObservationId", "parent_observation_id", "run_type", "op_name", "span_data"))
-"""Fields of a span whose own id has another name: Langfuse's, LangSmith's, Weave's, OpenAI's agents'."""
+_OTHER_IDS = frozenset(("parentObservationId", "parent_observation_id", "run_type", "op_name", "span_data"))
+"""Fields of spans whose own id has another name: Langfuse's, LangSmith's, Weave's, OpenAI's agents'."""
 
 _AUTOGEN = frozenset(
     ("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage",
@@ -58,40 +58,41 @@ LANGCHAIN = {
 
 
 def conversation_id(event: Event) -> str | None:
-    """The name of the conversation that a message says it is a part of."""
-    found = next((event[key] for key in _CONVERSATIONS if event.get(key) is not None), None)
-    return str(found) if isinstance(found, str | int) else None
+    """The id of the conversation that a message names; None if it names none."""
+    return _as_id(next((event[key] for key in _CONVERSATIONS if event.get(key) is not None), None))
 
 
 def trace_id(span: Event) -> str | None:
-    """The trace that a span is a part of."""
-    found = next((at[k] for at in _holders(span) for k in _TRACES if at.get(k)), None)
-    return str(found) if isinstance(found, str | int) else None
+    """The id of the trace that a span names; None if it names none."""
+    return _as_id(next((at[key] for at in _holders(span) for key in _TRACES if at.get(key)), None))
+
+
+def _as_id(value: Any) -> str | None:
+    return str(value) if isinstance(value, str | int) else None
 
 
 def is_span(event: Event) -> bool:
-    """A span of a tracer, with its trace and its own id; or many, as OTLP, Jaeger and APIs have them."""
+    """Tell if it is a span, with its trace and its own id, or an object of many (OTLP, Jaeger, APIs)."""
     if spans_in(event):
         return True
     if trace_id(event) is None or event.get("observations") or event.get("child_runs"):
         return False  # it holds its trace
-    return any(at.keys() & _IDS for at in _holders(event)) or bool(event.keys() & _CALLED)
+    return any(at.keys() & _IDS for at in _holders(event)) or bool(event.keys() & _OTHER_IDS)
 
 
 def spans_in(event: Event) -> list[Event]:
-    """The spans that an object holds beside those of other traces; none where it is a span itself."""
-    out: list[Event] = []
+    """The spans in an object of many; [] if it is a span itself."""
+    spans: list[Event] = []
     for batch in _listed(event, ("resourceSpans", "resource_spans", "batches")):
         for scope in _listed(batch, ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")):
-            out += _listed(scope, ("spans",))
+            spans += _listed(scope, ("spans",))
     for item in _listed(event, ("data", "runs")):
-        inside = _listed(item, ("spans",))
-        out += inside or [item]
-    return out if all(map(_is_one_span, out)) else []
+        spans += _listed(item, ("spans",)) or [item]
+    return spans if all(map(_is_one_span, spans)) else []
 
 
 def spans_apart(raw: bytes) -> list[bytes]:
-    """A span, or those that an object holds; one that cannot be taken apart stays whole, and is told."""
+    """The JSON of each span in an object; the object itself if it holds none, or cannot be read."""
     try:
         return [dump(span) for span in spans_in(parse(raw))] or [raw]
     except (UnreadableError, RecursionError):
@@ -103,9 +104,9 @@ def _is_one_span(event: Event) -> bool:
 
 
 def _listed(value: Event, keys: tuple[str, ...]) -> list[Event]:
-    """The objects of the first of these lists that is there."""
-    found = next((value[key] for key in keys if key in value), None)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    """The objects of the first of these members, if it is a list; else []."""
+    listed = next((value[key] for key in keys if key in value), None)
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def _holders(span: Event) -> tuple[Event, ...]:
@@ -114,27 +115,27 @@ def _holders(span: Event) -> tuple[Event, ...]:
 
 
 def is_message(event: Event) -> bool:
-    """A chat message, with its role, not one that a session wraps; Kimi CLI notes under roles as `_usage`."""
+    """Tell if it is a chat message with a role, not wrapped by a session; Kimi CLI's notes have `_` roles."""
     role = event.get("role")
     if not isinstance(role, str) or "message" in event:
         return False
-    return role.startswith("_") or bool(_SAYS & event.keys())
+    return role.startswith("_") or bool(_CONTENTS & event.keys())
 
 
-def is_spoken(event: Event) -> bool:
-    """A turn as ShareGPT has it."""
+def is_sharegpt(event: Event) -> bool:
+    """Tell if it is a turn of ShareGPT."""
     return isinstance(event.get("from"), str) and "value" in event
 
 
 def is_claude(event: Event) -> bool:
-    """A line of a session of Claude Code, or of what `claude --output-format stream-json` prints."""
+    """Tell if it is a line of a session of Claude Code, or of `claude --output-format stream-json`."""
     kind = event.get("type")
     if not isinstance(kind, str):
         return False
     if kind in ("user", "assistant"):
         message = event.get("message")
-        told = _CLAUDE_IDS & event.keys() or "session_id" in event or "timestamp" in event
-        return isinstance(message, dict) and "content" in message and bool(told)
+        known = _CLAUDE_IDS & event.keys() or "session_id" in event or "timestamp" in event
+        return isinstance(message, dict) and "content" in message and bool(known)
     if kind == "file-history-snapshot" or {"uuid", "parentUuid"} <= event.keys():
         return True
     if kind in _CLAUDE and _CLAUDE_IDS & event.keys():
@@ -143,21 +144,18 @@ def is_claude(event: Event) -> bool:
 
 
 def is_codex(event: Event) -> bool:
-    """A line of Codex's rollout file: an event with its payload, or as older ones have it, a bare item."""
+    """Tell if it is a line of Codex's rollout file: an event with its payload, or in older ones an item."""
     kind = event.get("type")
     if isinstance(kind, str):
         if kind == "message" and not isinstance(event.get("content"), list):
             return False
-        named = _ITEMS.get(kind)
-        return (kind in _CODEX and "payload" in event) or (named is not None and named in event)
+        member = _ITEMS.get(kind)
+        return (kind in _CODEX and "payload" in event) or (member is not None and member in event)
     return "record_type" in event or ({"id", "timestamp"} < event.keys() <= _CODEX_HEAD)
 
 
 def is_gemini(event: Event) -> bool:
-    """A line of a chat file of Gemini CLI: the session's head, a turn, or a change of what was there.
-
-    Or of what `gemini --output-format stream-json` prints.
-    """
+    """Tell if it is a line of a chat file of Gemini CLI (its head, a turn, a change), or of `stream-json`."""
     kind = event.get("type")
     if kind in ("tool_use", "tool_result"):
         return "tool_id" in event
@@ -175,7 +173,7 @@ def is_gemini(event: Event) -> bool:
 
 
 def is_pi(event: Event) -> bool:
-    """A line of a session of pi or of its kin: the session's head, or an entry with a message."""
+    """Tell if it is a line of a session of pi or of its kin: the session's head, or an entry."""
     kind = event.get("type")
     if kind in ("session", "session_start"):
         return "id" in event
@@ -185,14 +183,14 @@ def is_pi(event: Event) -> bool:
     return kind in _PI and "timestamp" in event
 
 
-def is_exported(event: Event) -> bool:
-    """A message as OpenCode exports it."""
+def is_opencode(event: Event) -> bool:
+    """Tell if it is a message that OpenCode exported."""
     info = event.get("info")
     return isinstance(info, dict) and "role" in info and isinstance(event.get("parts"), list)
 
 
 def is_openhands(event: Event) -> bool:
-    """An event of OpenHands: of its SDK, or of a `trajectory.json`."""
+    """Tell if it is an event of OpenHands: of its SDK, or of a `trajectory.json`."""
     kind = event.get("kind")
     if isinstance(kind, str) and kind.endswith(("Event", "Observation", "Condensation")):
         return {"id", "source", "timestamp"} <= event.keys()
@@ -202,14 +200,14 @@ def is_openhands(event: Event) -> bool:
 
 
 def is_autogen(event: Event) -> bool:
-    """A message of AutoGen: with a type of its own, and no role."""
+    """Tell if it is a message of AutoGen: with a type of its own, and no role."""
     kind = event.get("type")
     known = isinstance(kind, str) and (kind in _AUTOGEN or kind.startswith("StructuredMessage"))
     return known and "role" not in event
 
 
 def is_langchain(event: Event) -> bool:
-    """A message of LangChain: its type is who speaks; also below `data`, and as a constructor's `kwargs`."""
+    """Tell if it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
     kind, body = langchain_body(event)
     return kind in LANGCHAIN and "role" not in event and "content" in body
 

@@ -1,9 +1,9 @@
 """A Harbor job: a directory of trials, each with `result.json` and `agent/trajectory.json`.
 
-The record of a trial is `{"result": …, "trajectory": …, "reward_file": …}` of the bytes of its files;
-`reward_file` is `verifier/reward.json`, or `{"reward": …}` of `verifier/reward.txt`, and stands there
-only where the result holds no rewards itself. A directory as OUTPUT is the whole tree, with those of
-the two files anew that were changed; what else was written on the record goes to the result.
+The record of a trial is `{"result": …, "trajectory": …, "reward_file": …}` of the bytes of its files.
+`reward_file` is `verifier/reward.json`, or `{"reward": …}` of `verifier/reward.txt`; the record has it only
+if the result holds no rewards. A directory as OUTPUT is the whole tree, with the changed ones of the two
+files written anew; other members that were added to the record go to the result.
 """
 
 from __future__ import annotations
@@ -14,45 +14,48 @@ from pathlib import PurePath
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.reading.compression import readable
-from ruler_cli.reading.container import Many, StagedFiles, TreeEncoder
+from ruler_cli.reading.container import DirectoryEncoder, MultiFileContainer
 from ruler_cli.reading.location import Listing
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line, Problem
+from ruler_cli.writing.atomic import StagedFiles
 from ruler_cli.writing.splice import Patches, end_of, read_object
 
 _RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"
-_PARTS = {"result": _RESULT, "trajectory": _TRAJECTORY}
+_FILES = {"result": _RESULT, "trajectory": _TRAJECTORY}
+"""Member of a record → the file of the trial with its bytes."""
 _NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
-def trials(listing: Listing) -> list[str]:
-    """The trials among files, by the names of their directories; none where it is no Harbor job.
+def find_trials(listing: Listing) -> list[str]:
+    """Return the directories of the trials among files; none if this is no Harbor job.
 
-    One whose environment failed has no file of an agent: it is known by the trials beside it.
+    A trial whose environment failed has no file of an agent: the trials beside it show that it is one.
     """
     paths = [PurePath(name) for name in listing.names]
     agents = {str(parent.parent) for path in paths for parent in path.parents if parent.name == "agent"}
     results = [path.parent for path in paths if path.name == _RESULT]
     jobs = {folder.parent for folder in results if str(folder) in agents and folder.parts}
     beside = {folder for folder in results if folder.parts and folder.parent in jobs}
-    found = [str(folder) for folder in results if str(folder) in agents or folder in beside]
+    trials = [str(folder) for folder in results if str(folder) in agents or folder in beside]
     names = set(listing.names)
-    return found if any(_in(trial, _TRAJECTORY) in names for trial in found) else []
+    return trials if any(_path(trial, _TRAJECTORY) in names for trial in trials) else []
 
 
-class Harbor(Many):
+class HarborJob(MultiFileContainer):
     """The trials of a job, in the order of their names."""
 
     unit = "trial"
 
-    def __init__(self, name: str, listing: Listing, found: list[str]) -> None:
-        """`found` are the directories of the trials, relative to the listing."""
+    def __init__(self, name: str, listing: Listing, trials: list[str]) -> None:
+        """`trials` are directories, relative to the listing."""
         super().__init__(name)
-        self.listing = listing
-        self._trials = found
+        self.listing, self._trials = listing, trials
 
-    def settle(self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]) -> list[str]:
-        """Tell which trials cannot be read, and why."""
+    def check_files(
+        self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]
+    ) -> list[str]:
+        """Report the trials that cannot be read; no file is left out."""
         for number, trial in enumerate(self._trials, 1):
             try:
                 self._record(trial)
@@ -61,35 +64,36 @@ class Harbor(Many):
         return []
 
     def records(self) -> Iterator[Line]:
-        """Every trial that can be read."""
+        """Yield every trial that can be read."""
         for number, trial in enumerate(self._trials, 1):
             try:
                 yield Line(number, 0, self._record(trial), self.place(number))
             except UnreadableError:
-                continue  # `settle` has told it
+                continue  # `check_files` has reported it
 
     def place(self, number: int) -> str:
-        """The trial's directory."""
+        """Return the trial's directory, for sentences."""
         return f"trial {self.trial(number)}"
 
     def trial(self, number: int) -> str:
-        """The directory of a trial."""
+        """Return the directory of a trial."""
         return self._trials[number - 1]
 
-    def into(self, staged: StagedFiles) -> TreeEncoder:
-        """Writes the tree."""
-        return _Rewritten(self, staged)
+    def directory_encoder(self, staged: StagedFiles) -> DirectoryEncoder:
+        """Make an encoder that writes the whole tree."""
+        return _HarborEncoder(self, staged)
 
     def _record(self, trial: str) -> bytes:
-        parts = {part: self._part(trial, file) for part, file in _PARTS.items()}
-        result = parse(parts["result"]).get("verifier_result")
+        """Join the files of a trial; UnreadableError if one is missing or damaged."""
+        members = {key: self._object(trial, file) for key, file in _FILES.items()}
+        result = parse(members["result"]).get("verifier_result")
         if not (isinstance(result, dict) and isinstance(result.get("rewards"), dict)):
-            parts["reward_file"] = self._reward(trial)
-        pairs = [b'"%s": %s' % (key.encode(), value) for key, value in parts.items() if value]
+            members["reward_file"] = self._reward(trial)
+        pairs = [b'"%s": %s' % (key.encode(), value) for key, value in members.items() if value]
         return b"{" + b", ".join(pairs) + b"}"
 
-    def _part(self, trial: str, file: str) -> bytes:
-        """An object in a file, exactly one: anything else would spoil the record it is put into."""
+    def _object(self, trial: str, file: str) -> bytes:
+        """Read a file that holds exactly one object: any other content would spoil the record."""
         raw = self._bytes(trial, file)
         if raw is None:
             raise UnreadableError(f"has no {file}")
@@ -103,52 +107,55 @@ class Harbor(Many):
 
     def _reward(self, trial: str) -> bytes:
         try:
-            return self._part(trial, "verifier/reward.json")
+            return self._object(trial, "verifier/reward.json")
         except UnreadableError:
             text = self._bytes(trial, "verifier/reward.txt") or b""
             return b'{"reward": %s}' % text.strip() if _NUMBER.fullmatch(text) else b""
 
     def _bytes(self, trial: str, file: str) -> bytes | None:
-        path = self.listing.path(_in(trial, file))
+        path = self.listing.path(_path(trial, file))
         with readable(str(path)):
             return path.read_bytes().strip() if path.is_file() else None
 
 
-class _Rewritten:
-    """The tree with other results."""
+class _HarborEncoder:
+    """Writes the tree with other results."""
 
-    def __init__(self, job: Harbor, staged: StagedFiles) -> None:
+    def __init__(self, job: HarborJob, staged: StagedFiles) -> None:
         self._job, self._staged = job, staged
         self._written: set[str] = set()
 
-    def put(self, number: int, body: bytes) -> None:
-        """The files of one trial that were changed."""
-        trial, obj = self._job.trial(number), read_object(body)
-        more = {
-            key: body[value:end]
+    def put(self, number: int, record: bytes) -> None:
+        """Write the files of one trial that were changed."""
+        trial, obj = self._job.trial(number), read_object(record)
+        added = {
+            key: record[value:end]
             for key, (_, value, end) in obj.members.items()
-            if key not in {*_PARTS, "reward_file"}
+            if key not in {*_FILES, "reward_file"}
         }
-        for part, file in _PARTS.items():
-            _, value, end = obj.members[part]
-            new, name = body[value:end], _in(trial, file)
-            if part == "result" and more:
+        for key, file in _FILES.items():
+            _, value, end = obj.members[key]
+            new, name = record[value:end], _path(trial, file)
+            if key == "result" and added:
                 patches = Patches(new)
-                patches.put(read_object(new), dict(more))
+                patches.put(read_object(new), dict(added))
                 new = patches.apply()
-            old = self._job.listing.path(name).read_bytes()
-            kept = old.strip()
-            if new != kept:
-                start = old.index(kept)
-                self._staged.write(name, old[:start] + new + old[start + len(kept) :])
+            whole = self._job.listing.path(name).read_bytes()
+            old = whole.strip()
+            if new != old:
+                start = whole.index(old)
+                self._staged.write(name, whole[:start] + new + whole[start + len(old) :])
                 self._written.add(name)
 
-    def end(self, *, whole: bool) -> None:
-        """Every other file."""
-        for name in self._job.listing.names if whole else ():
+    def end(self) -> None:
+        """Do nothing: `put` writes whole files."""
+
+    def write_other_files(self) -> None:
+        """Copy every file that was not changed."""
+        for name in self._job.listing.names:
             if name not in self._written:
                 self._staged.copy(name, self._job.listing.at(name))
 
 
-def _in(trial: str, file: str) -> str:
+def _path(trial: str, file: str) -> str:
     return str(PurePath(trial) / file)

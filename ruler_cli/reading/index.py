@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.reading.scratch import room, tables
+from ruler_cli.reading.scratch import temporary_database, write_errors
 from ruler_cli.types import Record
 
 Place = tuple[int, int, int]
@@ -38,14 +38,14 @@ class Index:
         """An empty index."""
         self._lock = threading.Lock()
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
-        self._db = tables("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)
+        self._db = temporary_database("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)
         self._rows: list[tuple[int, int, int, bytes, int, bool, int | None, int]] = []
         self._sources: dict[str, int] = {}
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
         """One at a time; OutputError where there is no room on disk."""
-        with self._lock, room():
+        with self._lock, write_errors():
             yield
 
     def add(

@@ -15,7 +15,7 @@ from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import plain as plain_text
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import Words
-from ruler_cli.reading.container import Container, Many
+from ruler_cli.reading.container import Container, MultiFileContainer
 from ruler_cli.reading.grouping import (
     File,
     LineOf,
@@ -37,10 +37,10 @@ from ruler_cli.reading.grouping import (
 )
 from ruler_cli.reading.index import Index, place
 from ruler_cli.reading.location import Location
-from ruler_cli.reading.open import kept, open_container
+from ruler_cli.reading.open import open_container, spool_lines
 from ruler_cli.reading.openings import Openings
 from ruler_cli.reading.parse import parse
-from ruler_cli.reading.scratch import Scratch, placed, spooled
+from ruler_cli.reading.scratch import Scratch, spool_records, with_offsets
 from ruler_cli.types import Group, Line, Problem, Record, compared
 
 _SMALL = 1 << 20
@@ -157,7 +157,7 @@ def open_input(
     container = open_container(settings.source, stack)
     on_open(container)
     if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
-        container = kept(container.name, container.records(), stack)
+        container = spool_lines(container.name, container.records(), stack)
 
     def report(problem: Problem) -> None:
         if shard is None or shard.tells(problem.line):  # of all shards together each once
@@ -212,15 +212,19 @@ def _file(
     reader, notes = _detected(name, first, settings), list[str]()
     if once and _readable_once(container, reader, settings):
         return _read_once(container, reader, first, index, on_problem)
-    if isinstance(container, Many):
+    if isinstance(container, MultiFileContainer):
         container.shard = shard
-        notes += container.settle(_fits(reader), report)
+        notes += container.check_files(_fits(reader), report)
 
     def lines() -> Iterator[Line]:
-        return container.records() if container.plain else placed(container.records())
+        return container.records() if container.plain else with_offsets(container.records())
 
     found = survey(lines(), reader, settings.grouping, index, report, container.where, on_record, shard)
-    if isinstance(container, Many) and settings.group_by is None and reader.format.shape == "trajectory":
+    if (
+        isinstance(container, MultiFileContainer)
+        and settings.group_by is None
+        and reader.format.shape == "trajectory"
+    ):
         within = labelled(found.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
             index, how = _index(stack), settings.grouping
@@ -237,7 +241,7 @@ def _file(
     plain: File | None = container if container.plain else None
     if found.grouping == "scattered" and plain is None:
         with unchanged(f"{name}:"):
-            plain = spooled(own(surveyed(lines(), found), index), stack.enter_context(Scratch()))
+            plain = spool_records(own(surveyed(lines(), found), index), stack.enter_context(Scratch()))
 
     def again() -> Iterator[Group]:
         with unchanged(f"{name}:"):
@@ -253,12 +257,17 @@ def _file(
     )  # fmt: skip
 
 
+def _may_share_keys(reader: Reader, settings: InputSettings) -> bool:
+    """Tell if equal keys of several files may be those of different groups."""
+    return settings.group_by is None and reader.format.shape == "trajectory"
+
+
 def _readable_once(container: Container, reader: Reader, settings: InputSettings) -> bool:
     """Tell if a file is large, its records are groups, and no option needs the counts of all of them first.
 
     Words for rewards or outcomes need all of them: a word that is one label among others is no verdict.
     """
-    if not container.plain or container.unit != "line" or isinstance(container, Many):
+    if not container.plain or container.unit != "line" or isinstance(container, MultiFileContainer):
         return False
     if reader.format.shape != "group" or settings.shard is not None:
         return False

@@ -1,4 +1,4 @@
-"""A place that is read or written, as the user names it: a path, an address, a pattern, or `-`."""
+"""A place to read or write, as the user names it: a path, an address, a pattern, or `-`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruler_cli import suggestions
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.remote import KEPT, STORES, Store
-
-if TYPE_CHECKING:
-    from ruler_cli.writing.atomic import WholeFile
+from ruler_cli.reading.remote import BUCKET_SCHEMES, CACHED_BLOCKS, RemoteStore
 
 _BUFFER = 1 << 18
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
 _NUMBER = re.compile(r"(\d+)")
-_OURS = (".partial", ".failed.jsonl")
+_OWN_FILES = (".partial", ".failed.jsonl")
+"""Endings of files that ruler itself leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,54 +33,54 @@ class Location:
 
     @classmethod
     def of(cls, path: Path) -> Location:
-        """The location that was taken for a path: `Path` makes one slash of the two in an address."""
+        """Make the location of a path that may be an address: `Path` makes one slash of its two."""
         return cls(str(path) if path.parent.is_dir() else str(path).replace(":/", "://", 1))
 
     @property
     def stream(self) -> bool:
-        """Stdin or stdout."""
+        """Tell if it is stdin or stdout."""
         return self.name == "-"
 
     @property
     def remote(self) -> bool:
-        """An address, and no file of this machine; `C:/x` and `file:///x` are files."""
-        found = _SCHEME.match(self.name)
-        return found is not None and found[1].lower() != "file"
+        """Tell if it is an address, and no file of this machine; `C:/x` and `file:///x` are files."""
+        match = _SCHEME.match(self.name)
+        return match is not None and match[1].lower() != "file"
 
     @property
     def local(self) -> bool:
-        """On this machine's disk."""
+        """Tell if it is on this machine's disk."""
         return not self.stream and not self.remote
 
     @property
     def public(self) -> str:
-        """The name as a command may show it: without user, password and query of an address."""
-        found = _SCHEME.match(self.name)
-        if found is None:
+        """The name to print: without user, password and query of an address."""
+        match = _SCHEME.match(self.name)
+        if match is None:
             return self.name
-        scheme, rest = found[1].lower(), self.name[found.end() :]
+        scheme, rest = match[1].lower(), self.name[match.end() :]
         if scheme in ("http", "https") or "=" in rest.partition("?")[2]:  # elsewhere `?` may be a pattern
             rest = rest.partition("?")[0].partition("#")[0]
         host, slash, path = rest.partition("/")
         if "@" in path and "@" not in host and ":" in host and not host.rpartition(":")[2].isdecimal():
             return f"{scheme}://{rest.rpartition('@')[2]}"  # a password that holds slashes
-        if scheme in STORES and ":" in host:  # a secret key may hold slashes
+        if scheme in BUCKET_SCHEMES and ":" in host:  # a secret key may hold slashes
             return f"{scheme}://{rest.rpartition('@')[2]}"
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
     @property
     def shown(self) -> str:
-        """The name of an input as a sentence shows it."""
+        """The name of an input in sentences."""
         return "stdin" if self.stream else self.public
 
     @property
     def unpacked(self) -> str:
-        """The public name without the ending that asks for compression."""
+        """The public name without its ending .gz or .zst."""
         return self.public.removesuffix(".gz").removesuffix(".zst")
 
     @property
     def as_lines(self) -> bool:
-        """Tell if an OUTPUT of this name is JSON lines whatever INPUT is."""
+        """Tell if an OUTPUT of this name is JSON lines, for any kind of INPUT."""
         return self.stream or self.unpacked.endswith((".jsonl", ".ndjson"))
 
     @property
@@ -90,68 +88,48 @@ class Location:
         """The path on this machine, without links."""
         return Path(os.path.realpath(self.name))
 
-    def store(self) -> Store:
-        """The storage of an address; UsageError where nothing opens it."""
-        return Store(self.name, self.public)
+    def store(self) -> RemoteStore:
+        """Return the storage of an address; UsageError if no package opens it."""
+        return RemoteStore(self.name, self.public)
 
     def same(self, other: str) -> bool:
-        """Tell if another name leads to the same file, by whatever link, or to the same address."""
-        there = Location(other)
-        if self.remote or there.remote:
-            return self.public.rstrip("/") == there.public.rstrip("/")
+        """Tell if another name is the same file, also by a link, or the same address."""
+        location = Location(other)
+        if self.remote or location.remote:
+            return self.public.rstrip("/") == location.public.rstrip("/")
         try:
-            return self.real.samefile(there.real)
-        except OSError:  # one of them is not there yet
-            return self.real == there.real
+            return self.real.samefile(location.real)
+        except OSError:  # one of them does not exist yet
+            return self.real == location.real
 
     @contextmanager
-    def open(self, kept: int = KEPT) -> Iterator[io.BufferedReader[Any]]:
-        """Open it for reading bytes as they are; UsageError where it cannot be.
+    def open(self, cached_blocks: int = CACHED_BLOCKS) -> Iterator[io.BufferedReader[Any]]:
+        """Open it for reading bytes as they are; UsageError if it cannot be read.
 
-        Of an object `kept` blocks stay in memory.
+        Of a remote object `cached_blocks` blocks stay in memory.
         """
         name = self.name
         if self.remote:
-            with self.store().open(kept) as found:
-                yield found
+            with self.store().open(cached_blocks) as stream:
+                yield stream
             return
         try:
             raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
-            stream = io.BufferedReader(raw, _BUFFER)
+            reader = io.BufferedReader(raw, _BUFFER)
         except IsADirectoryError:
             raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
         except FileNotFoundError:
-            meant = suggestions.file(name)
-            way = f"did you mean {meant}?" if meant else "check the path, or give `-` for stdin"
-            raise UsageError(f"{name}: no such file; {way}") from None
+            other = suggestions.suggest_file(name)
+            advice = f"did you mean {other}?" if other else "check the path, or give `-` for stdin"
+            raise UsageError(f"{name}: no such file; {advice}") from None
         except OSError as error:
             raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
-            yield stream
-
-    def create(self) -> WholeFile:
-        """Open it for writing; UsageError where it cannot be written."""
-        from ruler_cli.writing.atomic import LocalFile, Passing, RemoteFile  # few commands write
-
-        if self.remote:
-            return RemoteFile(self.store())
-        name = self.name
-        try:
-            given = Path(name)
-            if self.stream:
-                return Passing(name)
-            if given.is_dir():
-                raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
-            return Passing(name) if given.exists() and not given.is_file() else LocalFile(name)
-        except FileNotFoundError:
-            way = f"create it with: mkdir -p {self.real.parent}"
-            raise UsageError(f"{name}: its directory does not exist; {way}") from None
-        except OSError as error:
-            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
+            yield reader
 
     @property
     def many(self) -> bool:
-        """Tell if it is a directory or a pattern, and not one file; of an address the storage is asked."""
+        """Tell if it is a directory or a pattern, and not one file; for an address this asks the storage."""
         if self.remote:
             return self._expanded() != [self.name]
         if self.stream or os.path.exists(self.name):  # noqa: PTH110 - no error where the name is too long
@@ -159,31 +137,31 @@ class Location:
         return bool(_PATTERN.search(self.name))
 
     def listed(self) -> Listing:
-        """Every file of a directory, at any depth, or that a pattern matches; UsageError where there is none.
+        """List the files of a directory, at any depth, or of a pattern; UsageError if there are none.
 
-        Hidden files and what ruler itself leaves (`*.partial`, `*.failed.jsonl`) are passed over, and what
-        is no regular file. Numbers in names count as numbers: part-2 comes before part-10.
+        Ignores hidden files, files that ruler itself leaves (`*.partial`, `*.failed.jsonl`), and what is no
+        regular file. Numbers in names count as numbers: part-2 comes before part-10.
         """
         root, base = Path(), ""
         if self.remote:
-            found = self._expanded()
-            folders = zip(*(name.split("/")[:-1] for name in found), strict=False)
+            addresses = self._expanded()
+            folders = zip(*(address.split("/")[:-1] for address in addresses), strict=False)
             same = itertools.takewhile(lambda parts: len(set(parts)) == 1, folders)
             base = "/".join(parts[0] for parts in same) + "/"
-            names = {name.removeprefix(base) for name in found}
+            every = {address.removeprefix(base) for address in addresses}
         else:
             root, paths = _matches(self.name)
-            names = {str(path.relative_to(root)) for path in paths}
-        kept = sorted((name for name in names if not passed_over(name)), key=natural)
-        if not kept:
-            held = base or root == Path(self.name)
-            what = "holds no file to read" if held else "no file matches this pattern"
-            raise UsageError(f"{self.public}: {what}; check the {'address' if base else 'path'}")
-        whole = base == self.name.rstrip("/") + "/" if base else root == Path(self.name)
-        return Listing(root, tuple(kept), base, whole)
+            every = {str(path.relative_to(root)) for path in paths}
+        names = sorted((name for name in every if not is_ignored(name)), key=natural_sort_key)
+        directory = root == Path(self.name)
+        if not names:
+            reason = "holds no file to read" if base or directory else "no file matches this pattern"
+            raise UsageError(f"{self.public}: {reason}; check the {'address' if base else 'path'}")
+        whole = base == self.name.rstrip("/") + "/" if base else directory
+        return Listing(root, tuple(names), base, whole)
 
     def _expanded(self) -> list[str]:
-        """The objects that an address stands for."""
+        """Return the addresses of the objects that an address stands for."""
         if self.name.lower().startswith(("http://", "https://")):  # servers list nothing; `?` begins a query
             return [self.name]
         return self.store().expand()
@@ -193,8 +171,8 @@ class Location:
 class Listing:
     """Files below a directory: their names relative to it.
 
-    `base` is what stands in front of the names of an address, and empty on this machine. `whole`: it is
-    all of a directory, and not what a pattern matches.
+    `root` is the directory on this machine, `base` the address of a remote one, which ends in `/`; else it is
+    empty. `whole`: these are all files of the directory, and not the matches of a pattern.
     """
 
     root: Path
@@ -203,34 +181,32 @@ class Listing:
     whole: bool = False
 
     def path(self, name: str) -> Path:
-        """The path of a file of this machine."""
+        """Return the path of a file of this machine."""
         return self.root / name
 
-    def would_hold(self, place: Location) -> bool:
-        """Tell if a file would be one of these, or one more: as far as the text of an address tells."""
-        if self.base or place.remote:
-            beside = self.whole and place.public.rpartition("/")[0] + "/" == self.base
-            return (beside and place.as_lines) or place.public in {
-                self.at(name).public for name in self.names
-            }
+    def would_hold(self, file: Location) -> bool:
+        """Tell if a file is one of these, or would be one more; an address is only compared as text."""
+        if self.base or file.remote:
+            beside = self.whole and file.public.rpartition("/")[0] + "/" == self.base
+            return (beside and file.as_lines) or file.public in {self.at(name).public for name in self.names}
         root = Location(str(self.root)).real
-        below = self.whole and root in place.real.parents
-        if below and not passed_over(str(place.real.relative_to(root))):
+        below = self.whole and root in file.real.parents
+        if below and not is_ignored(str(file.real.relative_to(root))):
             return True
-        return place.real in {self.at(name).real for name in self.names}
+        return file.real in {self.at(name).real for name in self.names}
 
     def at(self, name: str) -> Location:
-        """The location of a file."""
+        """Return the location of a file."""
         return Location(self.base + name if self.base else str(self.path(name)))
 
 
-def passed_over(name: str) -> bool:
+def is_ignored(name: str) -> bool:
     """Tell if a file, by its relative name, is no part of a dump."""
-    return name.endswith(_OURS) or any(part.startswith(".") for part in Path(name).parts)
+    return name.endswith(_OWN_FILES) or any(part.startswith(".") for part in Path(name).parts)
 
 
-def natural(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...], str]:
-    """A key that sorts names as people do, folder by folder."""
+def natural_sort_key(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...], str]:
+    """Make a key that sorts names as people do, folder by folder, with numbers as numbers."""
 
     def part(text: str) -> tuple[int, str]:
         return (int(text), "") if text.isascii() and text.isdigit() and len(text) < 1000 else (-1, text)
@@ -240,29 +216,30 @@ def natural(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...], str]:
 
 
 def _matches(source: str) -> tuple[Path, list[Path]]:
-    """The directory that all files of a directory or a pattern lie in, and these."""
+    """Return the directory that holds all files of a directory or a pattern, and the files."""
     if os.path.isdir(source):  # noqa: PTH112 - no error where the name is too long
-        return Path(source), _below(Path(source))
+        return Path(source), _files_below(Path(source))
     parts = Path(source).parts
     fixed = next(i for i, part in enumerate(parts) if _PATTERN.search(part))
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in map(Path, glob.glob(source, recursive=True)):  # noqa: PTH207 - a pattern may be absolute
-        found += _below(path) if path.is_dir() else [path] if path.is_file() else []
-    return Path(*parts[:fixed]), found
+        paths += _files_below(path) if path.is_dir() else [path] if path.is_file() else []
+    return Path(*parts[:fixed]), paths
 
 
-def _below(folder: Path) -> list[Path]:
-    found = []
+def _files_below(folder: Path) -> list[Path]:
+    """Return the regular files of a directory, at any depth; UsageError if a directory may not be read."""
+    paths = []
     try:
-        for place, folders, files in os.walk(folder, onerror=_raised):
+        for parent, folders, files in os.walk(folder, onerror=_raise):
             folders[:] = [name for name in folders if not name.startswith(".")]
-            found += [path for name in files if (path := Path(place) / name).is_file()]
+            paths += [path for name in files if (path := Path(parent) / name).is_file()]
     except OSError as error:
-        way = "give what may be read, or a pattern"
-        raise UsageError(f"{error.filename}: cannot be read: {error.strerror}; {way}") from None
-    return found
+        advice = "give what may be read, or a pattern"
+        raise UsageError(f"{error.filename}: cannot be read: {error.strerror}; {advice}") from None
+    return paths
 
 
-def _raised(error: OSError) -> None:
-    """What stands in a directory that may not be read would be left out without a word."""
+def _raise(error: OSError) -> None:
+    """Raise the error: `os.walk` would leave out the files of a directory that may not be read."""
     raise error

@@ -1,4 +1,4 @@
-"""INPUT → the container that it is, told by its first bytes, never by its name."""
+"""INPUT → the container that it is, known by its first bytes, never by its name."""
 
 from __future__ import annotations
 
@@ -23,63 +23,65 @@ from ruler_cli.reading.compression import (
     readable,
 )
 from ruler_cli.reading.container import Container
-from ruler_cli.reading.directory import Shards
+from ruler_cli.reading.directory import Directory
 from ruler_cli.reading.document import Document, may_be_document, shape_of
-from ruler_cli.reading.gathered import gathered, may_be_event
+from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parquet import Parquet
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Line
 
-_FIRST = 1 << 23
-"""Bytes of a first line beyond which a stream is kept on disk before it is told what it is."""
+_MAX_FIRST_LINE = 1 << 23
+"""Bytes of a first line beyond which a stream is spooled before its kind is decided."""
 
-
-Opened = Callable[[], AbstractContextManager[Iterable[bytes]]]
+OpenLines = Callable[[], AbstractContextManager[Iterable[bytes]]]
 
 
 class JsonLines(Container):
-    """JSON lines, in a file that can be read as often as wanted, or `once`, as they come through a pipe."""
+    """JSON lines, in a file that can be read repeatedly, or `once`, from a pipe."""
 
-    def __init__(self, name: str, opened: Opened, fd: int | None = None, *, once: bool = False) -> None:
-        """`opened` gives the lines with their LF, from the first on; `fd` is a file that holds just these."""
+    def __init__(
+        self, name: str, open_lines: OpenLines, fd: int | None = None, *, once: bool = False
+    ) -> None:
+        """`open_lines` gives the lines with their LF, from the first on; `fd` is a file of only these."""
         super().__init__(name)
-        self._opened, self._fd, self.plain, self.once = opened, fd, fd is not None, once
+        self._open_lines, self._fd, self.plain, self.once = open_lines, fd, fd is not None, once
 
     def fileno(self) -> int:
-        """The file."""
+        """Return the descriptor of the file."""
         return super().fileno() if self._fd is None else self._fd
 
     def records(self) -> Iterator[Line]:
-        """Every line that is not blank."""
-        with self._opened() as texts:
+        """Yield every line that is not blank."""
+        with self._open_lines() as texts:
             yield from lines(self.name, texts)
 
 
 def open_container(name: str, stack: ExitStack, file: str | None = None) -> Container:
     """Open INPUT, `-` for stdin, until `stack` ends; UsageError says what is wrong and the way out.
 
-    `file` is how the records of a rollout's own file name it: relative to INPUT, or its last name.
+    `file` is the name for records of a rollout's own file: relative to INPUT; by default the last part of
+    `name`.
     """
-    place = Location(name)
-    if place.many:
-        return _many(place)
-    found = _one(place, stack)
-    events = isinstance(found, JsonLines) or (isinstance(found, Document) and not found.held)
-    if found.once or not events:
-        return found
-    own = "" if place.stream else place.public.rpartition("/")[2]
-    made = gathered(found, own if file is None else file, stack)
-    once = place.stream or not (place.remote or Path(name).is_file())
-    if not once or made is found:
-        return made
-    lasting = kept(made.name, made.records(), stack)
-    lasting.rewritable = False
-    return lasting
+    location = Location(name)
+    if location.many:
+        return _open_directory(location)
+    container = _open_one(location, stack)
+    events = isinstance(container, JsonLines) or (isinstance(container, Document) and not container.in_member)
+    if container.once or not events:
+        return container
+    own_name = "" if location.stream else location.public.rpartition("/")[2]
+    rollouts = assemble_rollouts(container, own_name if file is None else file, stack)
+    once = location.stream or not (location.remote or Path(name).is_file())
+    if not once or rollouts is container:
+        return rollouts
+    spooled = spool_lines(rollouts.name, rollouts.records(), stack)
+    spooled.rewritable = False
+    return spooled
 
 
-def kept(name: str, records: Iterable[Line], stack: ExitStack) -> Container:
-    """Records of a stream as lines of a file with the same numbers: it may be read again, by others too."""
+def spool_lines(name: str, records: Iterable[Line], stack: ExitStack) -> Container:
+    """Write the records of a stream to a temporary file of JSON lines with the same numbers, and open it."""
     spool, number = stack.enter_context(Scratch()), 0
     for line in records:
         spool.write(b"\n" * (line.number - number - 1) + line.raw.replace(b"\n", b" ") + b"\n")
@@ -87,46 +89,45 @@ def kept(name: str, records: Iterable[Line], stack: ExitStack) -> Container:
     return JsonLines(name, partial(from_file, spool.fileno()), spool.fileno())
 
 
-def _one(place: Location, stack: ExitStack) -> Container:
-    """One file, or a stream, by its bytes."""
-    stream = stack.enter_context(place.open())
-    name, remote = place.shown, place.remote
+def _open_one(location: Location, stack: ExitStack) -> Container:
+    """Open one file, or a stream, by its first bytes."""
+    stream = stack.enter_context(location.open())
+    name, remote = location.shown, location.remote
     with readable(name):
-        regular = place.local and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        regular = location.local and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
     if head.startswith(PARQUET_MAGIC):
-        return Parquet(name, stream if regular or remote else _spooled(name, stream, stack))
+        return Parquet(name, stream if regular or remote else _spool(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
-        from ruler_cli.reading.archive import open_zip  # few runs need it
+        from ruler_cli.reading.archive import Archive  # few runs need it
 
-        return open_zip(name, stream if regular else _spooled(name, stream, stack), stack)
-    # from end to end: no block of an object is wanted twice
-    source = partial(from_file, stream.fileno()) if regular else partial(place.open, 2)
+        return Archive(name, stream if regular else _spool(name, stream, stack), stack)
+    # two cached blocks: the text is read from end to end, and no block twice
+    reopen = partial(from_file, stream.fileno()) if regular else partial(location.open, 2)
 
     @contextmanager
-    def again() -> Iterator[BinaryIO]:
-        with source() as raw:
+    def reread() -> Iterator[BinaryIO]:
+        with reopen() as raw:
             yield decompressed(name, raw)
 
-    if regular and not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
-        decompressed(name, from_file(stream.fileno()))  # which refuses what is no text
-        return _file(name, stream.fileno())
     text = decompressed(name, from_file(stream.fileno()) if regular else stream)
-    return _stream(name, text, stack, again if regular or remote else None)
+    if regular and not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        return _open_text_file(name, stream.fileno())
+    return _open_text_stream(name, text, stack, reread if regular or remote else None)
 
 
-def _many(place: Location) -> Container:
-    from ruler_cli.reading.harbor import Harbor, trials  # few runs need it
+def _open_directory(location: Location) -> Container:
+    from ruler_cli.reading.harbor import HarborJob, find_trials  # few runs need it
 
-    listing = place.listed()
-    found = [] if listing.base else trials(listing)
-    if found:
-        return Harbor(place.name, listing, found)
-    return Shards(place.public, listing, open_container)
+    listing = location.listed()
+    trials = [] if listing.base else find_trials(listing)
+    if trials:
+        return HarborJob(location.name, listing, trials)
+    return Directory(location.public, listing, open_container)
 
 
-def _file(name: str, fd: int) -> Container:
-    """A regular file that holds text."""
+def _open_text_file(name: str, fd: int) -> Container:
+    """Open a regular file that holds text: a document or JSON lines."""
 
     def read(at: int, size: int) -> bytes:
         with readable(name):
@@ -138,32 +139,32 @@ def _file(name: str, fd: int) -> Container:
     return Document(name, fd, shape)
 
 
-def _stream(name: str, stream: BinaryIO, stack: ExitStack, again: Opened | None) -> Container:
-    """Text that is no file: JSON lines stay where they are, a document is brought to one.
+def _open_text_stream(name: str, stream: BinaryIO, stack: ExitStack, reread: OpenLines | None) -> Container:
+    """Open text that is no plain file: JSON lines stay a stream, a document is spooled.
 
-    `again` reads it anew; None: it comes once. So events are brought there too: a rollout is known when the
-    last of them is.
+    `reread` opens it again; None: it comes once. Then events are spooled too: a rollout is complete with the
+    last event.
     """
     first: list[bytes] = []
     with readable(name):
-        while line := stream.readline(_FIRST):
+        while line := stream.readline(_MAX_FIRST_LINE):
             first.append(line)
             if not line.isspace():
                 break
     last = first[-1] if first else b""
-    events = again is None and may_be_event(last.removeprefix(BOM))
-    if len(last) < _FIRST and not events and not may_be_document(last):
+    events = reread is None and may_be_event(last.removeprefix(BOM))
+    if len(last) < _MAX_FIRST_LINE and not events and not may_be_document(last):
         rest = itertools.chain(first, stream)
-        return JsonLines(name, again or (lambda: nullcontext(rest)), once=again is None)
-    return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno())
+        return JsonLines(name, reread or (lambda: nullcontext(rest)), once=reread is None)
+    return _open_text_file(name, _spool(name, stream, stack, b"".join(first)).fileno())
 
 
-def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -> BinaryIO:
-    """What a stream still holds, in a temporary file."""
+def _spool(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -> BinaryIO:
+    """Write `head` and the rest of a stream to a temporary file."""
     spool = stack.enter_context(Scratch())
     spool.write(head)
     with readable(name):
         while piece := stream.read(1 << 20):
             spool.write(piece)
-    spool.fileno()  # it is read by its descriptor
+    spool.fileno()  # flushes: the file is read by its descriptor
     return spool.file

@@ -2,11 +2,11 @@
 
 Rows come in small batches, so memory depends on the size of rows and pages, and not on that of row groups.
 
-A file needs its schema before its first row, and the last row may show that a score does not fit its
-column. So `put` only keeps the columns that changed, on disk, and `end` writes the file. Columns that did
-not change are the source's own, in its row groups, with their types and metadata. New values have the type
-that pyarrow infers; `ruler` and new objects are JSON text. A column of several types gets one that holds
-them all, or becomes JSON text as a whole.
+A file needs its schema before its first row, and the last row may hold a score that does not fit its
+column. So `put` spools the columns that changed, and `end` writes the file. Columns that did not change are
+the source's own, in its row groups, with their types and metadata. New values have the type that pyarrow
+infers; `ruler` and new objects are JSON text. A column of several types gets one that holds them all, or
+becomes JSON text as a whole.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from typing import Any, BinaryIO
 import orjson
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.arrow import cells, conformed, merged, parsed, wider
+from ruler_cli.reading.arrow import cells, merge_values, widened, wider
 from ruler_cli.reading.container import Container, Encoder
+from ruler_cli.reading.parse import parse_value
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Line
 from ruler_cli.writing.splice import read_object
 
 _BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
-_ROWS = 256
-"""The most rows at once: a dictionary makes a column look much smaller in the file than its rows are."""
-_PAGES = 1 << 20
+_MAX_ROWS = 256
+"""Most rows decoded at once: a column with a dictionary is much smaller in the file than in memory."""
+_READ_AHEAD = 1 << 20
 """Bytes that are read ahead in each column."""
 _GROUP = 64 << 20
 """Bytes of Arrow data that one row group is made of at most."""
@@ -45,7 +46,7 @@ class Parquet(Container):
     unit = "row"
 
     def __init__(self, name: str, stream: BinaryIO) -> None:
-        """`stream` can be searched, stays open, and must not be used by anybody else meanwhile.
+        """`stream` is seekable, stays open, and has no other reader meanwhile.
 
         Raises UsageError if it is no Parquet file, or pyarrow is missing.
         """
@@ -57,17 +58,17 @@ class Parquet(Container):
             raise UsageError(
                 f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
             ) from None
-        # One handle for every reader: it takes care that two of them do not move each other.
+        # One handle for every reader: it keeps an offset for each of them.
         self._file = pa.PythonFile(stream, mode="r")
         with _damage(name):
             self.metadata = pq.read_metadata(self._file)
             self.schema = self.metadata.schema.to_arrow_schema()
         names = self.schema.names
-        if twice := next((column for column in names if names.count(column) > 1), ""):
-            raise UsageError(f"{name}: two columns are named `{twice}`; rename one of them")
+        if duplicate := next((column for column in names if names.count(column) > 1), ""):
+            raise UsageError(f"{name}: two columns are named `{duplicate}`; rename one of them")
 
     def records(self) -> Iterator[Line]:
-        """Every row as the JSON text of one object, its keys in the order of the columns."""
+        """Yield every row as the JSON text of one object, its keys in the order of the columns."""
         keys = [orjson.dumps(name) + b":" for name in self.schema.names]
         number = 0
         for _, batch in self.batches():
@@ -79,40 +80,42 @@ class Parquet(Container):
                 yield Line(number, number - 1, raw, f"row {number}")
 
     def batches(self) -> Iterator[tuple[int, Any]]:
-        """The rows as Arrow record batches, each with the number of its row group."""
+        """Yield the rows as Arrow record batches, each with the number of its row group."""
         import pyarrow.parquet as pq
 
         with _damage(self.name):
-            # `pre_buffer` would hold a whole row group in memory, threads would hold a batch each.
-            file = pq.ParquetFile(self._file, metadata=self.metadata, pre_buffer=False, buffer_size=_PAGES)
+            # `pre_buffer` would hold a whole row group in memory, threads would hold a batch each
+            file = pq.ParquetFile(
+                self._file, metadata=self.metadata, pre_buffer=False, buffer_size=_READ_AHEAD
+            )
             for number in range(self.metadata.num_row_groups):
                 group = self.metadata.row_group(number)
-                rows = max(1, min(_ROWS, _BATCH * group.num_rows // max(1, group.total_byte_size)))
+                rows = max(1, min(_MAX_ROWS, _BATCH * group.num_rows // max(1, group.total_byte_size)))
                 for batch in file.iter_batches(rows, [number], use_threads=False):
                     yield number, batch
 
     def encoder(self, stream: BinaryIO) -> Encoder:
-        """Writes annotated rows as a Parquet file with this one's schema and what is new."""
-        return _Rewritten(self, stream)
+        """Make an encoder that writes annotated rows in this file's schema, with new columns behind."""
+        return _ParquetEncoder(self, stream)
 
 
-class _Rewritten:
-    """The table with other rows; nothing reaches the stream before `end`."""
+class _ParquetEncoder:
+    """Writes the table with other rows; nothing reaches the stream before `end`."""
 
     def __init__(self, source: Parquet, stream: BinaryIO) -> None:
         self._source, self._stream = source, stream
         self._batches, self._end = source.batches(), 0
         self._batch: Any = None
         self._rows: dict[int, bytes] = {}
-        """The place in the batch of each row that was put, and its record."""
-        self._kinds: dict[str, list[Any]] = {name: [] for name in source.schema.names}
-        """The types of each column's values in all batches."""
+        """Index in the batch of each row that was put → its record."""
+        self._types: dict[str, list[Any]] = {name: [] for name in source.schema.names}
+        """Column → the types of its values in all batches."""
         self._changed: set[str] = set()
         self._spool = Scratch()
         weakref.finalize(self, self._spool.close)
 
-    def put(self, number: int, body: bytes) -> None:
-        """Take the annotated row with this number."""
+    def put(self, number: int, record: bytes) -> None:
+        """Take the annotated row with this number; UsageError if the source ends before it."""
         while number > self._end:
             self._flush()
             _, self._batch = next(self._batches, (0, None))
@@ -121,7 +124,7 @@ class _Rewritten:
                     f"{self._source.name}: changed while it was read; run again when it is whole"
                 )
             self._end += len(self._batch)
-        self._rows[number - 1 - self._end + len(self._batch)] = body
+        self._rows[number - 1 - self._end + len(self._batch)] = record
 
     def end(self) -> None:
         """Write the file: every row that was put, in a schema that holds all of them."""
@@ -131,66 +134,68 @@ class _Rewritten:
         self._flush()
         schema, metadata = self._schema(), self._source.metadata
         codec = metadata.row_group(0).column(0).compression if metadata.num_rows else "SNAPPY"
-        how = {"compression": codec.replace("UNCOMPRESSED", "NONE")}
+        compression = codec.replace("UNCOMPRESSED", "NONE")
         try:
-            with pq.ParquetWriter(pa.PythonFile(self._stream, "w"), schema, **how) as writer:
-                for table in _row_groups(self._written(schema)):
+            with pq.ParquetWriter(
+                pa.PythonFile(self._stream, "w"), schema, compression=compression
+            ) as writer:
+                for table in _row_groups(self._output_batches(schema)):
                     writer.write_table(table, len(table))
         except pa.ArrowException as error:  # a type that this version reads and does not write
             raise OutputError(
-                f"{self._source.name}: this version of pyarrow cannot write it again ({_said(error)}); "
-                "update pyarrow, or leave out the column that is meant"
+                f"{self._source.name}: this version of pyarrow cannot write it again ({_message(error)}); "
+                "update pyarrow, or leave out the column that it names"
             ) from None
         self._spool.close()
 
     def _flush(self) -> None:
-        """Spool the columns that have other values now, for the rows of this batch that were put."""
+        """Spool the changed columns, for the rows of this batch that were put."""
         if self._batch is None:
             return
         rows, self._rows = self._rows, {}
         changed = {}
         if rows:
             with _damage(self._source.name):
-                changed = self._new_columns(_picked(self._batch, list(rows)), list(rows.values()))
+                changed = self._changed_columns(_select(self._batch, list(rows)), list(rows.values()))
         self._spool.put((list(rows), changed))
 
-    def _new_columns(self, batch: Any, bodies: list[bytes]) -> dict[str, Any]:
-        """The columns of a batch that the records changed or brought."""
+    def _changed_columns(self, batch: Any, records: list[bytes]) -> dict[str, Any]:
+        """Return the columns of a batch that the records changed or added."""
         import pyarrow as pa
 
         columns, changed = _columns(batch), {}
-        found = [read_object(body).members for body in bodies]
-        for name in dict.fromkeys([*self._kinds, *(key for members in found for key in members)]):
-            array = columns.get(name, pa.nulls(len(bodies)))
-            was, new = cells(array, name), []
-            for body, members in zip(bodies, found, strict=True):
-                new.append(body[slice(*members[name][1:])] if name in members else b"null")
-            if new != was or name not in self._kinds:
-                array = merged(array, list(map(parsed, was)), list(map(parsed, new)), name)
+        members = [read_object(record).members for record in records]
+        for name in dict.fromkeys([*self._types, *(key for keys in members for key in keys)]):
+            array = columns.get(name, pa.nulls(len(records)))
+            old, new = cells(array, name), []
+            for record, spans in zip(records, members, strict=True):
+                new.append(record[slice(*spans[name][1:])] if name in spans else b"null")
+            if new != old or name not in self._types:
+                array = merge_values(array, list(map(parse_value, old)), list(map(parse_value, new)), name)
                 changed[name] = array
-            kinds = self._kinds.setdefault(name, [])
-            if array.null_count < len(array) and array.type not in kinds:
-                kinds.append(array.type)
+            types = self._types.setdefault(name, [])
+            if array.null_count < len(array) and array.type not in types:
+                types.append(array.type)
         self._changed |= changed.keys()
         return changed
 
     def _schema(self) -> Any:
-        """The source's, with types that hold what is new, new columns behind, and metadata that agrees."""
+        """Return the source's schema with types for the new values, new columns behind, and its metadata."""
         import pyarrow as pa
 
         fields = {field.name: field for field in self._source.schema}
-        for name in [name for name in self._kinds if name in self._changed]:
+        for name in [name for name in self._types if name in self._changed]:
             field = fields.get(name, pa.field(name, pa.float64()))
-            kind = reduce(wider, self._kinds[name] or [field.type])
+            kind = reduce(wider, self._types[name] or [field.type])
             fields[name] = field.with_type(kind).with_nullable(True)
-            if len(self._kinds[name]) > 1 and not self._holds(fields[name]):
-                kind = reduce(partial(wider, text=True), self._kinds[name])
+            if len(self._types[name]) > 1 and not self._holds(fields[name]):
+                kind = reduce(partial(wider, text=True), self._types[name])
                 fields[name] = fields[name].with_type(kind)
         metadata = dict(self._source.schema.metadata or {})
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
-            notes = json.loads(metadata[b"pandas"])  # not of columns that have another type now
-            notes["columns"] = [x for x in notes["columns"] if x["field_name"] not in self._changed]
-            metadata[b"pandas"] = json.dumps(notes).encode()
+            pandas = json.loads(metadata[b"pandas"])  # without columns of another type
+            pandas["columns"] = [x for x in pandas["columns"] if x["field_name"] not in self._changed]
+            metadata[b"pandas"] = json.dumps(pandas).encode()
         return pa.schema(fields.values(), metadata or None)
 
     def _holds(self, field: Any) -> bool:
@@ -198,51 +203,53 @@ class _Rewritten:
         import pyarrow as pa
 
         with contextlib.suppress(pa.ArrowException):
-            return all(len(batch) for _, batch in self._written(pa.schema([field])))
+            return all(len(batch) for _, batch in self._output_batches(pa.schema([field])))
         return False
 
-    def _written(self, schema: Any) -> Iterator[tuple[int, Any]]:
-        """The rows that were put, as they are written, in batches with their row group's number."""
+    def _output_batches(self, schema: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the rows that were put, as batches in the schema, each with its row group's number."""
         import pyarrow as pa
 
         for (group, batch), (rows, changed) in zip(self._source.batches(), self._spool.all(), strict=False):
             if rows:
-                columns = _columns(_picked(batch, rows)) | changed
-                found = (columns.get(name, pa.nulls(len(rows))) for name in schema.names)
-                arrays = list(map(conformed, found, schema.types))
-                yield group, pa.RecordBatch.from_arrays(arrays, schema=schema)
+                columns = _columns(_select(batch, rows)) | changed
+                arrays = (columns.get(name, pa.nulls(len(rows))) for name in schema.names)
+                yield (
+                    group,
+                    pa.RecordBatch.from_arrays(list(map(widened, arrays, schema.types)), schema=schema),
+                )
 
 
 def _columns(batch: Any) -> dict[str, Any]:
     return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-def _picked(batch: Any, rows: list[int]) -> Any:
-    """Some rows of a batch, slice by slice, because `take` does not know every type."""
+def _select(batch: Any, rows: list[int]) -> Any:
+    """Return some rows of a batch, slice by slice, because `take` does not know every type."""
     import pyarrow as pa
 
     return batch if len(rows) == len(batch) else pa.concat_batches([batch.slice(at, 1) for at in rows])
 
 
 def _row_groups(batches: Iterator[tuple[int, Any]]) -> Iterator[Any]:
-    """Batches of one row group of the source as one table, or as several where it is large."""
+    """Join the batches of each row group of the source into one table, or several if it is large."""
     import pyarrow as pa
 
-    held: list[Any] = []
-    now = size = 0
+    pending: list[Any] = []
+    current = size = 0
     for group, batch in batches:
-        if held and (group != now or size > _GROUP):
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
-        held.append(batch)
-        size, now = size + batch.nbytes, group
-    if held:
-        yield pa.Table.from_batches(held)
+        if pending and (group != current or size > _GROUP):
+            yield pa.Table.from_batches(pending)
+            pending, size = [], 0
+        pending.append(batch)
+        size, current = size + batch.nbytes, group
+    if pending:
+        yield pa.Table.from_batches(pending)
 
 
 @contextmanager
 def _damage(name: str) -> Iterator[None]:
-    """Turn what pyarrow cannot read into a sentence."""
+    """Turn pyarrow's errors of reading into a UsageError."""
     import pyarrow as pa
 
     try:
@@ -251,11 +258,12 @@ def _damage(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno:
             raise UsageError(f"{name}: cannot be read: {os.strerror(error.errno)}") from None
         raise UsageError(
-            f"{name}: is damaged, or no whole Parquet file ({_said(error)}); write it anew, or copy it again"
+            f"{name}: is damaged, or no whole Parquet file ({_message(error)}); write it anew, or copy it "
+            "again"
         ) from None
 
 
-def _said(error: BaseException) -> str:
-    """The library's own words as far as they are safe to print."""
+def _message(error: BaseException) -> str:
+    """Return the first line of the library's own message, in characters that are safe to print."""
     first = (str(error).splitlines() or [""])[0]
     return "".join(c if c.isprintable() and c.isascii() else "?" for c in first)[:150].rstrip(". ")

@@ -1,9 +1,8 @@
-"""Line bytes → value, also where JSON libraries disagree.
+"""Line bytes → value, for all the JSON that dumps hold.
 
-orjson reads what is strict; Python's own reader takes the rest (NaN, Infinity, integers beyond 64
-bits, which orjson would round, lone surrogates), because dumps written by Python hold them. The
-value is only looked at: what is written back is the line's own bytes (see `splice`), so nothing is
-rounded on the way.
+orjson reads strict JSON. Python's own reader takes the rest, which dumps written by Python hold: NaN,
+Infinity, lone surrogates, and integers beyond 64 bits, which orjson would round. The value is only read:
+a record is written back as its own bytes (see `splice`), so nothing is rounded.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ import orjson
 
 from ruler_cli.errors import UnreadableError
 
-_TURNS = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])")
-"""DEL, C1 controls, line separators and marks of direction, as UTF-8; JSON escapes the C0 controls itself."""
+_CONTROLS = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])")
+"""DEL, C1 controls, line separators and direction marks, as UTF-8; JSON escapes the C0 controls itself."""
 
 
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
     """Read one line as a JSON object; UnreadableError says why it is none.
 
-    Where it need not be `exact`, an integer beyond 64 bits may come as the float next to it: to look
-    for such integers takes half as long as to parse.
+    With `exact` off, an integer beyond 64 bits may become the float next to it: the search for such
+    integers takes half as long as parsing.
     """
-    value = _read(raw, exact=exact)
+    value = parse_value(raw, exact=exact)
     if not isinstance(value, dict):
         raise UnreadableError(
             f"is JSON but no object (it is {_NAMES.get(type(value), 'another value')}); "
@@ -35,31 +34,32 @@ def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
     return value
 
 
-def parse_text(text: str) -> Any:
-    """Read JSON that stands as text inside a record; UnreadableError says why it is none."""
-    return _read(text.encode("utf-8", "surrogatepass"), exact=True)
-
-
-def dump(value: Any) -> bytes:
-    """A value of ours as JSON; it may hold lone surrogates or huge integers of the dump or a reply."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return json.dumps(value).encode()
-
-
-def dump_shown(value: Any) -> bytes:
-    """The same for text that a judge wrote: what turns a terminal that shows the file is escaped."""
-    return _TURNS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), dump(value))
-
-
-def _read(raw: bytes, *, exact: bool) -> Any:
+def parse_value(raw: bytes, *, exact: bool = True) -> Any:
+    """Read any JSON value; UnreadableError says why it is none."""
     if exact and _beyond_64_bits(raw):
         return _tolerant(raw)
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as strict:
         return _tolerant(raw, str(strict).split(":")[0])
+
+
+def parse_text(text: str) -> Any:
+    """Read JSON that stands as text inside a record; UnreadableError says why it is none."""
+    return parse_value(text.encode("utf-8", "surrogatepass"))
+
+
+def dump(value: Any) -> bytes:
+    """Encode a value as JSON; it may hold lone surrogates and integers beyond 64 bits."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value).encode()
+
+
+def dump_escaped(value: Any) -> bytes:
+    """Encode a value that holds a judge's text, with the characters escaped that disturb a terminal."""
+    return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), dump(value))
 
 
 def _tolerant(raw: bytes, complaint: str = "") -> Any:
@@ -76,7 +76,7 @@ def _tolerant(raw: bytes, complaint: str = "") -> Any:
 
 
 def _beyond_64_bits(raw: bytes) -> bool:
-    """Tell if an integer may be one that orjson would round: 19 digits or more outside a fraction."""
+    """Tell if orjson may round an integer: one of 19 digits or more outside a fraction."""
     zeros, at = raw.translate(_DIGITS), -1
     while (at := zeros.find(_LONG, at + 1)) >= 0:
         if at == 0 or raw[at - 1] in b" \t\r\n:,[-":
@@ -86,7 +86,7 @@ def _beyond_64_bits(raw: bytes) -> bool:
 
 
 def _integer(digits: str) -> int | float:
-    """Any integer: Python refuses to convert more than 4,300 digits, a dump may hold them."""
+    """Convert any integer: Python refuses more than 4,300 digits, and a dump may hold them."""
     return int(digits) if len(digits) < 4000 else float(digits)
 
 

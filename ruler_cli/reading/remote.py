@@ -1,6 +1,6 @@
-"""s3://, gs://, hf:// and whatever else fsspec opens: read in blocks, listed, and told in sentences.
+"""s3://, gs://, hf:// and every other address that fsspec opens: objects are read in blocks, and listed.
 
-Nothing is downloaded whole. The words of the storage's own libraries are not repeated: they quote the
+No object is downloaded whole. Errors are sentences of our own: those of the storage's libraries quote the
 address, with user, password and query.
 """
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 BLOCK = 2 << 20
 """Bytes of one request."""
-KEPT = 32
-"""Blocks of one file that stay in memory: a Parquet file is read at as many places as it has columns."""
-STORES = frozenset({"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss", "adl"})
+CACHED_BLOCKS = 32
+"""Blocks of one file that stay in memory: a Parquet file is read at as many offsets as it has columns."""
+BUCKET_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss", "adl"})
 """Schemes whose addresses hold a bucket where others hold a host."""
 _GLOB = re.compile(r"[*?[]")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub",
@@ -29,102 +29,100 @@ _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "
 _EXTRA = frozenset({"s3fs", "gcsfs", "huggingface_hub", "aiohttp", "fsspec"})
 
 
-class Store:
+class RemoteStore:
     """The file system of fsspec that an address names, and the path in it."""
 
-    def __init__(self, address: str, shown: str) -> None:
-        """`shown` is the address as a sentence may show it; UsageError where no package opens it."""
-        self.shown, self._address = shown, address
+    def __init__(self, address: str, public: str) -> None:
+        """Open the file system; UsageError if no package opens it. `public` is the address to print."""
+        self.public, self._address = public, address
         scheme, _, rest = address.partition("://")
         scheme, host = scheme.lower(), rest.partition("/")[0]
-        if scheme in STORES and (":" in host or ("@" in host and scheme.startswith(("s3", "g")))):
+        if scheme in BUCKET_SCHEMES and (":" in host or ("@" in host and scheme.startswith(("s3", "g")))):
             raise UsageError(
-                f"{shown}: holds a key, which other users of this machine can see; give it in the "
+                f"{public}: holds a key, which other users of this machine can see; give it in the "
                 "environment or the provider's own configuration"
             )
-        try:
-            from fsspec.core import url_to_fs
+        with _errors(public):
+            try:
+                from fsspec.core import url_to_fs
 
-            self.system, self.path = url_to_fs(address)
-        except ImportError:
-            package = _PACKAGES.get(scheme, "fsspec")
-            needs = "ruler-cli[remote]" if package in _EXTRA else package
-            raise UsageError(
-                f"{shown}: {scheme}:// needs the package {package}; install it with: pip install '{needs}'"
-            ) from None
-        except ValueError:
-            raise UsageError(f"{shown}: {scheme}:// is no kind of address that fsspec knows") from None
-        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise UsageError(f"{shown}: {reason(error)}") from None
+                self.system, self.path = url_to_fs(address)
+            except ImportError:
+                package = _PACKAGES.get(scheme, "fsspec")
+                target = "ruler-cli[remote]" if package in _EXTRA else package
+                advice = f"install it with: pip install '{target}'"
+                raise UsageError(f"{public}: {scheme}:// needs the package {package}; {advice}") from None
+            except ValueError:
+                raise UsageError(f"{public}: {scheme}:// is no kind of address that fsspec knows") from None
 
-    def open(self, kept: int = KEPT) -> io.BufferedReader[Any]:
-        """The object for reading, seekable, in blocks that are fetched when they are wanted; `kept` stay.
+    def open(self, cached_blocks: int = CACHED_BLOCKS) -> io.BufferedReader[Any]:
+        """Open the object for reading, seekable; it fetches blocks on demand and caches `cached_blocks`.
 
-        UsageError where it is not there or cannot be read; later too, from `read`.
+        UsageError if it does not exist or cannot be read; later `read` may raise it too.
         """
-        cache: dict[str, Any] = {"cache_type": "blockcache", "cache_options": {"maxblocks": kept}}
-        with _sentence(self.shown):
+        cache: dict[str, Any] = {"cache_type": "blockcache", "cache_options": {"maxblocks": cached_blocks}}
+        with _errors(self.public):
             if self.system.info(self.path).get("type") == "directory":
-                raise UsageError(f"{self.shown}: is a directory")
+                raise UsageError(f"{self.public}: is a directory")
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
         if not file.seekable():
             file.close()
-            raise UsageError(f"{self.shown}: cannot be read in parts; download it and give the file")
-        return io.BufferedReader(_Reading(self.shown, file), 1 << 20)
+            raise UsageError(f"{self.public}: cannot be read in parts; download it and give the file")
+        return io.BufferedReader(_RemoteReader(self.public, file), 1 << 20)
 
     def expand(self) -> list[str]:
-        """The addresses that a pattern or a directory stands for, in order; a plain object for itself.
+        """Return the addresses that a pattern or a directory stands for, in order; an object is one address.
 
-        A directory stands for the files directly in it, but for those whose names begin with `.` or `_`,
-        which are notes of programs (`_SUCCESS`).
+        A directory stands for the files directly in it. Files with names that begin with `.` or `_` are left
+        out: programs leave them as notes (`_SUCCESS`).
         """
-        with _sentence(self.shown):
+        with _errors(self.public):
             try:
                 if _GLOB.search(self.path):
-                    found = self.system.glob(self.path, detail=True).values()
+                    entries = self.system.glob(self.path, detail=True).values()
                 elif self._is_directory():
-                    found = self.system.ls(self.path, detail=True)
+                    entries = self.system.ls(self.path, detail=True)
                 else:
                     return [self._address]
-                names = [str(entry["name"]) for entry in found if entry["type"] == "file"]
+                names = [str(entry["name"]) for entry in entries if entry["type"] == "file"]
             except ValueError:
-                raise UsageError(f"{self.shown}: is no pattern; `**` stands alone between slashes") from None
+                raise UsageError(f"{self.public}: is no pattern; `**` stands alone between slashes") from None
             listed = sorted(name for name in names if not name.rpartition("/")[2].startswith((".", "_")))
             whole, path = self._address.rstrip("/"), self.path.rstrip("/")
-            if whole.endswith(path):  # what stands before the path may name a host
+            if whole.endswith(path):  # a host may stand before the path
                 listed = [whole.removesuffix(path) + name for name in listed]
             else:
                 listed = [self.system.unstrip_protocol(name) for name in listed]
         if not listed:
-            raise UsageError(f"{self.shown}: there is no file; check the address")
+            raise UsageError(f"{self.public}: there is no file; check the address")
         return listed
 
     def _is_directory(self) -> bool:
-        """Who may read an object need not be allowed to list what is beside it."""
+        """Tell if the path is a directory; False if this user may not list it, but perhaps read an object."""
         try:
             return bool(self.system.isdir(self.path))
         except Exception as error:
-            if refused(error):
+            if access_denied(error):
                 return False
             raise
 
 
 @contextmanager
-def _sentence(shown: str) -> Iterator[None]:
-    """Turn what a storage raises into a UsageError."""
+def _errors(public: str) -> Iterator[None]:
+    """Turn any error of a storage into a UsageError."""
     try:
         yield
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-        raise UsageError(f"{shown}: {reason(error)}") from None
+        raise UsageError(f"{public}: {describe_error(error)}") from None
 
 
-class _Reading(io.RawIOBase):
-    """A file of fsspec whose errors are sentences."""
+class _RemoteReader(io.RawIOBase):
+    """A file of fsspec that raises UsageError."""
 
-    def __init__(self, shown: str, file: Any) -> None:
-        self._shown, self._file = shown, file
+    def __init__(self, public: str, file: Any) -> None:
+        self._public, self._file = public, file
 
     def readable(self) -> bool:
         return True
@@ -138,9 +136,9 @@ class _Reading(io.RawIOBase):
     def seek(self, at: int, whence: int = io.SEEK_SET, /) -> int:
         return int(self._file.seek(at, whence))
 
-    def readinto(self, room: WriteableBuffer, /) -> int:
-        view = memoryview(room).cast("B")
-        with _sentence(self._shown):
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        with _errors(self._public):
             data = self._file.read(len(view))
         view[: len(data)] = data
         return len(data)
@@ -151,14 +149,14 @@ class _Reading(io.RawIOBase):
         super().close()
 
 
-def reason(error: BaseException) -> str:
-    """What happened, in words of ours: those of the storage's libraries quote addresses and keys."""
+def describe_error(error: BaseException) -> str:
+    """Say what happened in a clause, without the library's own message, which may quote a key."""
     chain = list(_chain(error))
     kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
     status = next(filter(None, map(_status, chain)), 0)
     if kinds & _NO_KEY:
         return "no credentials were found; log in with the provider's own tool, or set its variables"
-    if refused(error):
+    if access_denied(error):
         return "access is refused; check the credentials and what they allow"
     if status == 404:
         return "there is no such object; check the address"
@@ -170,12 +168,12 @@ def reason(error: BaseException) -> str:
         return "there is no such object; check the address"
     if "NotImplementedError" in kinds:
         return "nothing can be written there"
-    said = error.strerror if isinstance(error, OSError) and error.errno and error.strerror else ""
-    return f"failed ({said or type(error).__name__}); try again, or copy the file to this machine"
+    message = error.strerror if isinstance(error, OSError) and error.errno and error.strerror else ""
+    return f"failed ({message or type(error).__name__}); try again, or copy the file to this machine"
 
 
-def refused(error: BaseException) -> bool:
-    """Tell if the storage says that this user may not do it."""
+def access_denied(error: BaseException) -> bool:
+    """Tell if the storage refuses the user's access."""
     return any(isinstance(link, PermissionError) or _status(link) in (401, 403) for link in _chain(error))
 
 
@@ -190,7 +188,7 @@ _UNREACHABLE = {
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what caused it: a file system may call a lost connection a missing file."""
+    """Yield an error and its causes: a file system may report a lost connection as a missing file."""
     for _ in range(8):
         if error is None:
             return
@@ -199,7 +197,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int:
-    """The HTTP status that an error carries, wherever its library keeps it; 0 for none."""
+    """Return the HTTP status of an error, under any of the names that libraries use; 0 for none."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)

@@ -1,4 +1,4 @@
-"""Temporary files of a run, which have no name and end with it: bytes by their place, and SQLite's tables."""
+"""Temporary files of a run, which have no name and end with it: bytes by offset, and SQLite's tables."""
 
 from __future__ import annotations
 
@@ -15,67 +15,67 @@ from ruler_cli.types import Line
 
 
 class Scratch(AbstractContextManager["Scratch"]):
-    """Bytes on disk, each piece by its place; OutputError where there is no room for them."""
+    """An unnamed temporary file. Writing raises OutputError if the disk is full."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
-        with room():
+        """Create the file, empty."""
+        with write_errors():
             self.file = cast(BinaryIO, tempfile.TemporaryFile(buffering=1 << 16))  # noqa: SIM115 - see `close`
         self.size = 0
 
     def write(self, data: bytes) -> int:
-        """Append bytes; their place."""
-        at = self.size
-        with room():
+        """Append bytes and return their offset."""
+        offset = self.size
+        with write_errors():
             self.size += self.file.write(data)
-        return at
+        return offset
 
     def put(self, value: object) -> None:
-        """Append a value, for `all`."""
-        # pickle: the file has no name, is written and read by this process alone, and never kept
-        with room():
+        """Append a value, which `all` reads."""
+        # pickle: the file has no name and only this process writes and reads it
+        with write_errors():
             pickle.dump(value, self.file, pickle.HIGHEST_PROTOCOL)
 
     def all(self) -> Iterator[Any]:
-        """Every value that was put, in order, once all are."""
-        with room():
+        """Yield every value that was put, in order; call it after the last `put`."""
+        with write_errors():
             self.file.seek(0)
         while True:
             try:
-                with room():
-                    value = pickle.load(self.file)  # noqa: S301 - our own file, see above
+                with write_errors():
+                    value = pickle.load(self.file)  # noqa: S301 - our own file, see `put`
             except EOFError:
                 return
             yield value
 
     def skip(self, to: int) -> None:
-        """Leave a hole up to a place, which takes no room."""
+        """Leave a hole up to an offset, which takes no space on disk."""
         if to != self.size:
-            with room():
+            with write_errors():
                 self.size = self.file.seek(to)
 
     def read(self, size: int, at: int) -> bytes:
-        """The bytes at a place."""
+        """Read `size` bytes from the offset `at`."""
         return os.pread(self.fileno(), size, at)
 
     def fileno(self) -> int:
-        """The descriptor of the file, which holds all that was written."""
-        with room():
+        """Flush the file and return its descriptor."""
+        with write_errors():
             self.file.flush()
         return self.file.fileno()
 
     def close(self) -> None:
-        """Give the disk back."""
-        with suppress(OSError):  # what it still wanted to write: that there is no room was told already
+        """Close the file, which frees the disk."""
+        with suppress(OSError):  # of bytes still buffered; a full disk was reported already
             self.file.close()
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the file."""
         self.close()
 
 
-def tables(*statements: str, cache: int) -> sqlite3.Connection:
-    """Tables in a temporary file that SQLite keeps and deletes, with `cache` kilobytes of it in memory."""
+def temporary_database(*statements: str, cache: int) -> sqlite3.Connection:
+    """Open a temporary SQLite database and run the statements; it keeps `cache` kilobytes in memory."""
     db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
     for statement in ("PRAGMA journal_mode = OFF", f"PRAGMA cache_size = -{cache}", "BEGIN", *statements):
         db.execute(statement).fetchall()
@@ -83,38 +83,38 @@ def tables(*statements: str, cache: int) -> sqlite3.Connection:
 
 
 @contextmanager
-def room() -> Iterator[None]:
-    """Turn what keeps a temporary file from being written into one sentence."""
+def write_errors() -> Iterator[None]:
+    """Turn an error of writing a temporary file into an OutputError."""
     try:
         yield
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
             raise
-        raise _no_room(str(error)) from None
+        raise _write_error(str(error)) from None
     except OSError as error:
-        raise _no_room(error.strerror or str(error)) from None
+        raise _write_error(error.strerror or str(error)) from None
 
 
-def _no_room(why: str) -> OutputError:
-    where = "no directory for temporary files"
+def _write_error(reason: str) -> OutputError:
+    directory = "no directory for temporary files"
     with suppress(OSError):
-        where = tempfile.gettempdir()
+        directory = tempfile.gettempdir()
     return OutputError(
-        f"{where}: a temporary file cannot be written: {why}; make room, or name another directory with "
-        "TMPDIR"
+        f"{directory}: a temporary file cannot be written: {reason}; make room, or name another directory "
+        "with TMPDIR"
     )
 
 
-def placed(lines: Iterator[Line]) -> Iterator[Line]:
-    """Records as they stand one after another, without what is between them."""
-    at = 0
+def with_offsets(lines: Iterator[Line]) -> Iterator[Line]:
+    """Give records the offsets that they have if they are written one after another without a separator."""
+    offset = 0
     for line in lines:
-        yield Line(line.number, at, line.raw, line.place, line.source)
-        at += len(line.raw)
+        yield Line(line.number, offset, line.raw, line.place, line.source)
+        offset += len(line.raw)
 
 
-def spooled(lines: Iterator[Line], scratch: Scratch) -> Scratch:
-    """Each record at its offset, in `scratch`."""
+def spool_records(lines: Iterator[Line], scratch: Scratch) -> Scratch:
+    """Write each record at its offset into `scratch`, and return that."""
     for line in lines:
         scratch.skip(line.offset)
         scratch.write(line.raw)

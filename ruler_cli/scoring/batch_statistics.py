@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from ruler_cli.config import CombineSettings
 from ruler_cli.formats.rewards import PASSING
-from ruler_cli.observer import BatchFigures, Odd, Pair
+from ruler_cli.observer import BatchFigures, Contradiction, Pair
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.reliability import Anova, Noise, Prior
 from ruler_cli.scoring.sums import LengthSums, Moments, PairSums, SlotCurve, quantile
@@ -266,14 +266,14 @@ class _Listing:
     def __init__(self, *, lowest: bool) -> None:
         self.number = 0
         self._sign = 1 if lowest else -1
-        self._kept: list[Odd] = []
+        self._kept: list[Contradiction] = []
 
     def add(self, key: str, rollout: int, score: float) -> None:
         self.number += 1
         shown = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # it stands in reports
-        self._kept.append(Odd(shown + "…" * (len(key) > _KEY), rollout, score))
+        self._kept.append(Contradiction(shown + "…" * (len(key) > _KEY), rollout, score))
         if len(self._kept) > 2 * _LISTED:
             self._kept = list(self.listed())
 
-    def listed(self) -> tuple[Odd, ...]:
+    def listed(self) -> tuple[Contradiction, ...]:
         return tuple(sorted(self._kept, key=lambda odd: self._sign * odd.score)[:_LISTED])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 from math import fsum, log2, sqrt
 
-from ruler_cli.observer import Bin, Length
+from ruler_cli.observer import Length, PositionBin
 
 _FLAT = 1e-9
 """Values of a group that differ by less are the same: what rounding leaves of them is no signal."""
@@ -327,11 +327,11 @@ class SlotCurve:
         """Whether there are groups enough to correct by the curve."""
         return self.groups >= ENOUGH
 
-    def curve(self) -> tuple[Bin, ...]:
+    def curve(self) -> tuple[PositionBin, ...]:
         """The bins that any score fell into, from the first slot to the last."""
         edges = [0.0, *(i / _STRETCHES for i in range(_STRETCHES + 1)), 1.0]
         return tuple(
-            Bin(
+            PositionBin(
                 edges[i],
                 edges[i + 1],
                 bin_.mean,

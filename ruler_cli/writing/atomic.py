@@ -1,7 +1,7 @@
 """Files that appear whole or not at all: on this machine by rename, at an address by an upload's end.
 
 Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible when its upload is
-completed, so that waits for `commit`. Any other file system gets NAME.partial, renamed by `commit`.
+completed, so that waits for `commit`. Any other file system gets NAME.partial, which `commit` renames.
 A process that is killed leaves at most parts of an upload, which the store's own rules remove.
 """
 
@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import io
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -19,100 +20,102 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import compressed
-from ruler_cli.reading.remote import Store, reason, refused
+from ruler_cli.reading.location import Location
+from ruler_cli.reading.remote import RemoteStore, access_denied, describe_error
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _BUFFER = 1 << 16
-"""Bytes collected before a write: a mebibyte, which no cache holds, made a record take four times as long."""
-_HELD = frozenset({"s3", "s3a", "gs", "gcs"})
-"""Stores whose uploads can be held back, or be given up, once everything is sent."""
+"""Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
+_HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Stores whose uploads can be completed or given up after all bytes are sent."""
 _PART = 32 << 20
 """Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
 
 
-class Passing:
-    """Stdout, a pipe or a device: everything is passed on at once, and nothing can be taken back."""
+class PassThrough:
+    """Stdout, a pipe or a device: bytes are passed on at once, and nothing can be taken back."""
 
-    through = True
+    unbuffered = True
+    """Tells if each record is passed on as soon as it is written."""
 
     def __init__(self, name: str) -> None:
-        """Open it; UsageError where stdout is closed, OSError where it cannot be written."""
+        """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
         if name == "-" and sys.stdout is None:
             raise UsageError("-: stdout is closed; give a file name")
-        self.waits = name == "-"
-        self._file = cast(BinaryIO, sys.stdout.buffer if self.waits else Path(name).open("wb"))  # noqa: SIM115 - `keep`
-        self.stream = self._file if self.waits else compressed(name, self._file)
+        self.may_block = name == "-"
+        self._file = cast(BinaryIO, sys.stdout.buffer if self.may_block else Path(name).open("wb"))  # noqa: SIM115 - `close`
+        self.stream = self._file if self.may_block else compressed(name, self._file)
 
     @property
-    def packed(self) -> bool:
-        """Tell if what is written goes on as it is."""
+    def plain(self) -> bool:
+        """Tell if bytes are written as they are, without compression."""
         return self.stream is self._file
 
     def end(self, *, durable: bool = True) -> None:
-        """Write the rest."""
-        if not self.packed:
+        """Write what is still buffered."""
+        if not self.plain:
             self.stream.close()
         self._file.flush()
 
     def commit(self) -> None:
         """Close it; it is there already."""
-        self.keep()
+        self.close()
 
-    def keep(self) -> None:
-        """Close it, but for stdout, with what is written so far."""
-        if self.waits:
+    def close(self) -> None:
+        """Close it with what is written so far; stdout stays open."""
+        if self.may_block:
             return
         try:
-            if not self.packed and not self.stream.closed:
+            if not self.plain and not self.stream.closed:
                 self.stream.close()
         finally:
             self._file.close()
 
     def discard(self) -> None:
         """Close it."""
-        self.keep()
+        self.close()
 
 
-class LocalFile(Passing):
-    """A file of this machine; until `commit` it is NAME.partial, which its writer alone has open."""
+class LocalFile(PassThrough):
+    """A file of this machine; until `commit` it is NAME.partial."""
 
-    through = waits = False
+    unbuffered = may_block = False
 
-    def __init__(self, name: str, *, packed: bool = False, alone: bool = True) -> None:
-        """Open it; UsageError where another run writes it, OSError where it cannot be written.
+    def __init__(self, name: str, *, compress: bool = True, lock: bool = True) -> None:
+        """Open it; UsageError if another run writes it, OSError if it cannot be written.
 
-        `packed`: the bytes are compressed already. `alone` off: its directory is locked instead, and the
-        file is closed when it ends; there a link is no way to a file elsewhere, and is replaced.
+        With `compress`, the name's ending decides; off, the bytes are written as they are. With `lock` off,
+        the caller has locked the directory: `end` closes the file, and a link is replaced, not followed.
         """
-        self._target = Path(os.path.realpath(name)) if alone else Path(name)
+        self._target = Path(os.path.realpath(name)) if lock else Path(name)
         self.partial = self._target.with_name(self._target.name + ".partial")
-        self._alone = alone
-        self._file = locked(self.partial) if alone else self.partial.open("wb", _BUFFER)
-        if self._target.exists():  # who may read it stays as it was
+        self._lock = lock
+        self._file = locked(self.partial) if lock else self.partial.open("wb", _BUFFER)
+        if self._target.exists():  # its permissions stay
             os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
-        self.stream = self._file if packed else compressed(name, self._file)
+        self.stream = compressed(name, self._file) if compress else self._file
 
     def end(self, *, durable: bool = True) -> None:
-        """Write the rest; `durable`: it outlives a power cut."""
+        """Write what is still buffered; with `durable` it survives a power cut."""
         try:
             super().end()
             if durable:
                 os.fsync(self._file.fileno())
         finally:
-            if not self._alone:
+            if not self._lock:
                 self._file.close()
 
     def commit(self) -> None:
-        """Let the file appear, after `end`."""
+        """Rename the file to its name; call it after `end`."""
         self.partial.replace(self._target)
         self._file.close()
 
     def discard(self) -> None:
         """Remove what was written."""
         try:
-            self.keep()
+            self.close()
         finally:
             self.partial.unlink(missing_ok=True)
 
@@ -120,75 +123,76 @@ class LocalFile(Passing):
 class RemoteFile(io.RawIOBase):
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    through, waits = False, True
+    unbuffered, may_block = False, True
 
-    def __init__(self, store: Store, *, packed: bool = False) -> None:
-        """UsageError where the address cannot be written, as far as that shows beforehand.
+    def __init__(self, store: RemoteStore, *, compress: bool = True) -> None:
+        """Open it; UsageError if the address cannot be written, as far as that shows beforehand.
 
-        `packed`: the bytes are compressed already.
+        With `compress`, the name's ending decides; off, the bytes are written as they are.
         """
         self._done = True  # until there is something to discard
-        self._shown, self._system, self._path = store.shown, store.system, store.path
-        if self._shown.endswith("/"):
-            raise UsageError(f"{self._shown}: is a directory; give the address of a file, or `-` for stdout")
+        self._public, self._system, self._path = store.public, store.system, store.path
+        if self._public.endswith("/"):
+            raise UsageError(f"{self._public}: is a directory; give the address of a file, or `-` for stdout")
         self._staged = self._path
-        kinds = self._system.protocol
-        kinds = {kinds} if isinstance(kinds, str) else set(kinds)
-        self._held, self._on_close = bool(kinds & _HELD), "hf" in kinds
+        protocols = self._system.protocol
+        protocols = {protocols} if isinstance(protocols, str) else set(protocols)
+        self._held_back, self._on_close = bool(protocols & _HELD_BACK), "hf" in protocols
         try:
-            if self._held:
-                _look(self._system, self._path)
+            if self._held_back:
+                _probe(self._system, self._path)
             self._file = self._open()
         except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise UsageError(f"{self._shown}: cannot be written: {reason(error)}") from None
+            raise UsageError(f"{self._public}: cannot be written: {describe_error(error)}") from None
         self._done = False
         self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
-        self.stream = self._buffer if packed else compressed(self._shown, self._buffer)
+        self.stream = compressed(self._public, self._buffer) if compress else self._buffer
 
     def _open(self) -> Any:
-        if self._held:
+        if self._held_back:
             return self._system.open(self._path, "wb", block_size=_PART, autocommit=False)
         if not self._on_close:
             self._staged = self._path + ".partial"
         return self._system.open(self._staged, "wb", block_size=_PART)
 
     @contextlib.contextmanager
-    def _sentence(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
+        """Turn any error of the storage into an OutputError."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
             raise OutputError(
-                f"{self._shown}: cannot be written: {reason(error)}; what was paid for is kept, run the same "
-                "command again"
+                f"{self._public}: cannot be written: {describe_error(error)}; what was paid for is kept, run "
+                "the same command again"
             ) from None
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Take all bytes, sent on when a part is full; OutputError where the storage does not."""
-        with self._sentence():
+        """Take all bytes, and send them if a part is full; OutputError if the storage refuses."""
+        with self._errors():
             self._file.write(data)
         return memoryview(data).nbytes
 
     def end(self, *, durable: bool = True) -> None:
-        """Send the rest, where that does not make the object appear: nothing of it stays in memory."""
+        """Send what is still in memory, if that does not make the object appear."""
         if self.stream is not self._buffer:
             self.stream.close()
         self._buffer.flush()
         if not self._done and not self._on_close:
-            with self._sentence():
+            with self._errors():
                 self._file.close()
 
     def commit(self) -> None:
-        """Send the rest and make the object appear; OutputError where it did not."""
+        """Send the rest and make the object appear; OutputError if it does not."""
         if self._done:
             return
         try:
-            with self._sentence():
+            with self._errors():
                 self._file.close()
-                if self._held:
+                if self._held_back:
                     self._file.commit()
                 elif self._staged != self._path:
                     self._system.mv(self._staged, self._path)
@@ -199,7 +203,7 @@ class RemoteFile(io.RawIOBase):
         super().close()
 
     def discard(self) -> None:
-        """Forget what was sent, as far as the storage lets; nothing appears, and nothing is raised."""
+        """Give up what was sent, as far as the storage allows; never raises."""
         if self._done:
             return
         self._done = True
@@ -213,7 +217,7 @@ class RemoteFile(io.RawIOBase):
             file.closed = True  # its own `close` would upload
             file.temp_file.close()
             Path(file.temp_file.name).unlink(missing_ok=True)
-        elif self._held:
+        elif self._held_back:
             file.closed = True
             file.discard()
         else:
@@ -226,23 +230,42 @@ class RemoteFile(io.RawIOBase):
         super().close()
 
 
-def _look(system: Any, path: str) -> None:
+def _probe(system: Any, path: str) -> None:
     """Raise what would stop the run at its end: no bucket, no credentials, no network.
 
-    A bucket that may not be looked at may be written all the same.
+    A user who may not look at a bucket may be allowed to write to it, so a refusal is no error here.
     """
     try:
         system.info(path.partition("/")[0])
     except Exception as error:
-        if not refused(error):
+        if not access_denied(error):
             raise
 
 
-WholeFile = Passing | RemoteFile
+WritableFile = PassThrough | RemoteFile
+
+
+def create_file(location: Location) -> WritableFile:
+    """Open a location for writing; UsageError if it cannot be written."""
+    if location.remote:
+        return RemoteFile(location.store())
+    name = location.name
+    try:
+        path = Path(name)
+        if location.stream:
+            return PassThrough(name)
+        if path.is_dir():
+            raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
+        return PassThrough(name) if path.exists() and not path.is_file() else LocalFile(name)
+    except FileNotFoundError:
+        advice = f"create it with: mkdir -p {location.real.parent}"
+        raise UsageError(f"{name}: its directory does not exist; {advice}") from None
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
 
 
 def locked(partial: Path) -> BinaryIO:
-    """Open NAME.partial for this process alone, empty."""
+    """Open NAME.partial for this process alone, empty; UsageError if another run has it open."""
     while True:
         file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb", _BUFFER)
         try:
@@ -254,6 +277,73 @@ def locked(partial: Path) -> BinaryIO:
             raise UsageError(
                 f"{partial}: another run is writing it; wait for that run or give another OUTPUT"
             ) from None
-        file.close()  # another run ended just now: what was opened is its OUTPUT already
+        file.close()  # another run ended just now: this file is its OUTPUT already
     file.truncate(0)
     return file
+
+
+class StagedFiles:
+    """The files of a directory OUTPUT that are written so far, one of them open."""
+
+    def __init__(self, folder: Location) -> None:
+        """`folder` is the directory in which they will appear."""
+        self._folder = folder
+        self._files: list[LocalFile | RemoteFile] = []
+        self._open: LocalFile | RemoteFile | None = None
+        self._new_folders: list[Path] = []
+
+    def open(self, name: str) -> BinaryIO:
+        """Begin a file; its name decides the compression."""
+        self._open = self._begin(name)
+        return self._open.stream
+
+    def close(self) -> None:
+        """End the file that is open, and bring it to disk or send it."""
+        file, self._open = self._open, None
+        if file is not None:
+            file.end()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a whole small file."""
+        file = self._begin(name, compress=False)
+        file.stream.write(content)
+        file.end(durable=False)
+
+    def copy(self, name: str, source: Location) -> None:
+        """Copy a file as it is, unless INPUT is OUTPUT."""
+        if source.same(self._target(name)):
+            return
+        file = self._begin(name, compress=False)
+        with source.open() as stream:
+            shutil.copyfileobj(stream, file.stream, 1 << 20)
+        file.end(durable=False)
+        if isinstance(file, LocalFile) and not source.remote:
+            shutil.copymode(source.name, file.partial)
+
+    def publish(self) -> None:
+        """Make every file appear."""
+        for file in self._files:
+            file.commit()
+
+    def discard(self) -> None:
+        """Remove every file and directory that was made."""
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.discard()
+        for folder in reversed(self._new_folders):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _begin(self, name: str, *, compress: bool = True) -> LocalFile | RemoteFile:
+        target = self._target(name)
+        if self._folder.remote:
+            self._files.append(RemoteFile(Location(target).store(), compress=compress))
+        else:
+            for folder in reversed([p for p in Path(target).parents if not p.exists()]):
+                folder.mkdir()
+                self._new_folders.append(folder)
+            self._files.append(LocalFile(target, compress=compress, lock=False))
+        return self._files[-1]
+
+    def _target(self, name: str) -> str:
+        return f"{self._folder.name}/{name}"

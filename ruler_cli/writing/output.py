@@ -9,27 +9,27 @@ from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.index import Index
 from ruler_cli.reading.location import Location
-from ruler_cli.writing.files import AnyOutput, Output, OutputTree
+from ruler_cli.writing.files import Output, OutputDirectory, OutputFile
 
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
 
 
-def open_output(source: str, output: str) -> AnyOutput:
+def open_output(source: str, output: str) -> Output:
     """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines."""
     out = Location(output)
     if not Location(source).many or out.as_lines:
-        return Output(output)
+        return OutputFile(output)
     if out.unpacked.endswith(_FILES) and not Path(output).is_dir():
         what = "the address of a directory, or one" if out.remote else "a directory, or a name"
         raise UsageError(f"{out.public}: INPUT is many files; give {what} that ends in .jsonl")
-    return OutputTree(output)
+    return OutputDirectory(output)
 
 
 class Writer:
     """Puts records into OUTPUT in input order; an empty body is a record that is left out."""
 
-    def __init__(self, output: AnyOutput, index: Index | None = None) -> None:
+    def __init__(self, output: Output, index: Index | None = None) -> None:
         """`index` knows the order of all records, where those of a group lie apart, and keeps what waits."""
         self._output, self._index = output, index
         self._order: Iterator[tuple[int, int, int]] = iter(()) if index is None else index.lines()
@@ -102,9 +102,9 @@ def refuse_shard(settings: ScoreSettings) -> None:
         raise UsageError(f"--shard: OUTPUT {output.public} is INPUT, of which only {shard} would be left")
     if listing is None or listing.base or output.as_lines:
         return
-    from ruler_cli.reading.harbor import trials  # which few runs need
+    from ruler_cli.reading.harbor import find_trials  # which few runs need
 
-    if trials(listing):
+    if find_trials(listing):
         raise UsageError(
             "--shard: a Harbor job as OUTPUT would hold trials of other shards, not scored; name it .jsonl"
         )

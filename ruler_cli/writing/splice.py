@@ -1,10 +1,11 @@
-r"""Exact edits of JSON text: every byte that is not ours is copied, never re-serialised.
+r"""Exact edits of JSON text: bytes that are not edited are copied, never re-serialised.
 
 A scored record must keep numbers, escapes, field order and white space as they came, and no JSON
-library does (1.0 or 1e0, \u00e9 or é, NaN, 20-digit integers, duplicate keys). So ruler looks up
-where a value stands in the record's bytes and replaces just that.
+library does (1.0 or 1e0, \u00e9 or é, NaN, 20-digit integers, duplicate keys). So ruler finds the span
+of a value in the record's bytes and replaces only that.
 
-The text must be valid JSON (or Python's superset): the caller has parsed it before.
+The text must be valid JSON (or Python's superset): the caller has parsed it before. Spans are (start, end)
+in bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ruler_cli.reading.parse import dump
 
 
 def _many(pattern: bytes) -> bytes:
-    """Any number of a pattern, without a way back."""
+    """Match any number of a pattern, without backtracking."""
     # before Python 3.11.5 a possessive quantifier of a group matched too little (gh-106052)
     return b"(?:%s)*+" % pattern if sys.version_info >= (3, 11, 5) else b"(?>(?:%s)*)" % pattern
 
@@ -34,13 +35,13 @@ SPACE = re.compile(rb"[ \t\r\n]*")
 _NEXT_BRACKET = re.compile(_BARE + _many(_TEXT + _BARE) + rb"([\[\]{}])", re.DOTALL)
 STRING = re.compile(_TEXT, re.DOTALL)
 _QUOTED = rb'"[^"]*+' + _many(rb'(?<=[^\\]\\)"[^"]*+') + rb'(?<!\\)"'
-"""A string by its quotes alone, in half the time of `_TEXT`: a quote behind a backslash is text. Where
-one stands behind two backslashes or more this matches nothing, and `_TEXT` is asked."""
+"""A string, found by its quotes alone in half the time of `_TEXT`: a quote behind a backslash is text. If
+a quote stands behind two backslashes or more, this matches nothing, and `_TEXT` is tried."""
 
 
 @cache  # compiled when the first record is written: the first request does not wait for it
 def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
-    """Any value but a container that is nested deeper, in one match: an inner loop in C."""
+    """Match any value that is nested at most `depth` deep, in one match: an inner loop in C."""
     text = _BARE + _many(string + _BARE)
     container = rb"[\[{]" + text + rb"[\]}]"
     for _ in range(depth - 1):
@@ -49,12 +50,12 @@ def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
 
 
 Span = tuple[int, int]
-Tree = Mapping[str, "Tree | bytes | None"]
-"""New members of an object, and of objects inside it."""
+NewMembers = Mapping[str, "NewMembers | bytes | None"]
+"""New members of an object, and of objects inside it; None removes a member."""
 
 
-class Object(NamedTuple):
-    """Where an object's members stand: key → (start of member, start of value, end of value).
+class ObjectSpans(NamedTuple):
+    """Spans of an object's members: key → (start of member, start of value, end of value).
 
     `every` holds the key and span of each member in the order of the text, equal keys too.
     """
@@ -65,47 +66,47 @@ class Object(NamedTuple):
     every: list[tuple[str, Span]]
 
 
-Items = list[Object | Span]
-"""What stands in a list: its objects with their members, the span of anything else."""
+ListItems = list[ObjectSpans | Span]
+"""Items of a list: objects with the spans of their members, the span of anything else."""
 
 
 @dataclass(slots=True)
 class Patches:
-    """Replacements of byte ranges of one text, collected first and applied at once."""
+    """Replacements of spans of one text, collected first and applied together."""
 
     raw: bytes
     edits: list[tuple[int, int, bytes]] = field(default_factory=list)
 
     def replace(self, start: int, end: int, new: bytes) -> None:
-        """Put `new` where start:end stands."""
+        """Replace the bytes start:end."""
         self.edits.append((start, end, new))
 
-    def put(self, obj: Object, values: Tree) -> None:
+    def put(self, obj: ObjectSpans, values: NewMembers) -> None:
         """Set members of an object; None removes. New members come last, in the order given.
 
-        A tree sets members of the object that stands there, or makes one.
+        A mapping sets members of the object that is the member's value, or makes one.
         """
-        fresh, gone = {}, set()
+        added, removed = {}, set()
         for key, value in values.items():
             member = obj.members.get(key)
             if member is None:
                 if value is not None:
-                    fresh[key] = written(value)
+                    added[key] = _encode_value(value)
             elif value is None:
-                gone.add(key)
+                removed.add(key)
             elif not isinstance(value, bytes):
-                self._into(member[1:], value)
+                self._put_inside(member[1:], value)
             else:
                 self.replace(member[1], member[2], value)
-        if gone:
-            self.drop([span for _, span in obj.every], [key in gone for key, _ in obj.every])
-        if fresh:
+        if removed:
+            self.drop([span for _, span in obj.every], [key in removed for key, _ in obj.every])
+        if added:
             last = obj.every[-1][1][1] if obj.every else obj.start + 1
-            alone = all(key in gone for key, _ in obj.every)
-            self.replace(last, last, (b"" if alone else b", ") + members(fresh))
+            alone = all(key in removed for key, _ in obj.every)
+            self.replace(last, last, (b"" if alone else b", ") + _encode_members(added))
 
-    def _into(self, span: Span, values: Tree) -> None:
-        """Set members of the object, or items of the list, that stands at a span."""
+    def _put_inside(self, span: Span, values: NewMembers) -> None:
+        """Set members of the object, or items of the list, at a span."""
         opens = self.raw[span[0]]
         if opens == ord("{"):
             self.put(read_object(self.raw, span[0]), values)
@@ -117,23 +118,23 @@ class Patches:
                 if isinstance(value, bytes):
                     self.replace(*items[int(key)], value)
                 else:
-                    self._into(items[int(key)], value)
+                    self._put_inside(items[int(key)], value)
         else:
-            self.replace(*span, written(values))
+            self.replace(*span, _encode_value(values))
 
-    def drop(self, spans: list[Span], lost: list[bool]) -> None:
-        """Remove some of the items that commas part, each with one comma while another is left."""
-        kept = False
+    def drop(self, spans: list[Span], dropped: list[bool]) -> None:
+        """Remove some of the items between commas, each with one comma as long as another item is left."""
+        any_left = False
         for i, (start, end) in enumerate(spans):
-            if not lost[i]:
-                kept = True
-            elif kept:
+            if not dropped[i]:
+                any_left = True
+            elif any_left:
                 self.replace(spans[i - 1][1], end, b"")
             else:
                 self.replace(start, spans[i + 1][0] if i + 1 < len(spans) else end, b"")
 
     def apply(self) -> bytes:
-        """The text with every replacement in place."""
+        """Return the text with every replacement."""
         out, at = [], 0
         for start, end, new in sorted(self.edits, key=lambda e: e[:2]):
             out += [self.raw[at:start], new]
@@ -142,15 +143,15 @@ class Patches:
         return b"".join(out)
 
 
-def written(value: Tree | bytes) -> bytes:
-    """A value, or a tree of members as the object it stands for."""
+def _encode_value(value: NewMembers | bytes) -> bytes:
+    """Return a value that is JSON already, or an object of new members."""
     if isinstance(value, bytes):
         return value
-    return b"{" + members({key: written(v) for key, v in value.items() if v is not None}) + b"}"
+    return b"{" + _encode_members({key: _encode_value(v) for key, v in value.items() if v is not None}) + b"}"
 
 
-def at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
-    """Where the value at a path stands, from the value that begins at `start`; None where absent."""
+def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
+    """Find the value at a path from the value that begins at `start`; None if it is absent."""
     start = _skip(raw, start)
     span: Span = (start, -1)
     for part in path:
@@ -167,27 +168,27 @@ def at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
             span = items[part]
         else:
             return None
-    return span if span[1] >= 0 else (start, value_end(raw, start))
+    return span if span[1] >= 0 else (start, _value_end(raw, start))
 
 
-def members(values: Mapping[str, bytes]) -> bytes:
-    """Members as they stand between braces; the values are JSON already."""
+def _encode_members(values: Mapping[str, bytes]) -> bytes:
+    """Write members as they stand between braces; the values are JSON already."""
     return b", ".join([dump(key) + b": " + value for key, value in values.items()])
 
 
-def value_end(raw: bytes, at: int) -> int:
-    """The index just behind the value that starts at `at`."""
-    if found := _value(_QUOTED).match(raw, at):
-        return found.end()
+def _value_end(raw: bytes, at: int) -> int:
+    """Return the index behind the value that starts at `at`."""
+    if match := _value(_QUOTED).match(raw, at):
+        return match.end()
     end = end_of(raw, at)
     assert end is not None  # noqa: S101 - text is valid JSON, so brackets balance
     return end
 
 
 def end_of(raw: bytes, at: int) -> int | None:
-    """The same for any text; None where it ends first, or no value starts there."""
-    if found := _value(_QUOTED).match(raw, at) or _value(_TEXT).match(raw, at):
-        return found.end()
+    """Return the index behind the value that starts at `at`; None if the text ends first or none starts."""
+    if match := _value(_QUOTED).match(raw, at) or _value(_TEXT).match(raw, at):
+        return match.end()
     if raw[at : at + 1] not in (b"{", b"["):
         return None
     depth = 0  # it is nested deeply, or does not end
@@ -199,10 +200,10 @@ def end_of(raw: bytes, at: int) -> int | None:
     return None
 
 
-def read_object(raw: bytes, at: int = 0, lists: dict[str, Items] | None = None) -> Object:
+def read_object(raw: bytes, at: int = 0, lists: dict[str, ListItems] | None = None) -> ObjectSpans:
     """Find the members of the object that starts at `at`; of equal keys the last wins.
 
-    `lists` names members whose items are wanted too: they are filled in, in the same pass.
+    The keys of `lists` are members whose items are found in the same pass; they become its values.
     """
     start = _skip(raw, at)
     members: dict[str, tuple[int, int, int]] = {}
@@ -213,18 +214,18 @@ def read_object(raw: bytes, at: int = 0, lists: dict[str, Items] | None = None) 
         if lists is not None and key in lists and raw[value] == ord("["):
             lists[key], end = _read_items(raw, value)
         else:
-            end = value_end(raw, value)
+            end = _value_end(raw, value)
         members[key] = (begin, value, end)
         every.append((key, (begin, end)))
-    return Object(start, _skip(raw, end) + 1, members, every)
+    return ObjectSpans(start, _skip(raw, end) + 1, members, every)
 
 
-def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[Items, int]:
-    """The items of the array that starts at `at`, objects with their members, and the array's end.
+def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[ListItems, int]:
+    """Find the items of the array that starts at `at`, objects with their members, and the array's end.
 
-    `inside` off: objects, too, are spans alone.
+    With `inside` off, objects are spans only.
     """
-    items: Items = []
+    items: ListItems = []
     at = _skip(raw, at + 1)
     while raw[at] != ord("]"):
         if inside and raw[at] == ord("{"):
@@ -232,7 +233,7 @@ def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[Items, int
             items.append(item)
             end = item.end
         else:
-            end = value_end(raw, at)
+            end = _value_end(raw, at)
             items.append((at, end))
         at = _skip(raw, end)
         if raw[at] == ord(","):
@@ -241,7 +242,7 @@ def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[Items, int
 
 
 def read_array(raw: bytes, at: int) -> list[Span]:
-    """Spans of the items of the array that starts at `at`."""
+    """Find the items of the array that starts at `at`."""
     return cast(list[Span], _read_items(raw, at, inside=False)[0])
 
 

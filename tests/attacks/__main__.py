@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
-from ruler_cli.prompting.injection import suspect
+from ruler_cli.prompting.injection import is_suspect
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from tests.attacks import FAMILIES, INNOCENT, PLACES
 from tests.attacks.real import bodies_of, real_dumps
@@ -40,7 +40,7 @@ def main() -> None:
         f"each in up to {len(PLACES)} places, of which the judge sees {sum(p.own for p in PLACES)} as its own"
     )
     print(f"innocent texts: {len(INNOCENT)}, flagged {sum(map(_flagged, INNOCENT))}")
-    real = {dump: [suspect(body) for body in bodies_of(dump)] for dump in real_dumps()}
+    real = {dump: [is_suspect(body) for body in bodies_of(dump)] for dump in real_dumps()}
     read = {dump: flags for dump, flags in real.items() if flags}
     rollouts, flagged = sum(map(len, read.values())), sum(map(sum, read.values()))
     print(f"real dumps and examples: {len(read)} files, {rollouts} distinct rollouts, flagged {flagged}")

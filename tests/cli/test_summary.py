@@ -6,22 +6,26 @@ from dataclasses import fields, replace
 
 from ruler_cli.cli.messages import safe
 from ruler_cli.cli.summary import closing, figure_lines
-from ruler_cli.observer import BatchFigures, Bin, Length, Odd, Pair, Summary
+from ruler_cli.observer import BatchFigures, Contradiction, Length, Pair, PositionBin, Summary
 
 FULL = BatchFigures(
     groups=50,
     tie_rate=0.5,
     degraded=2,
-    slot_curve=(Bin(0, 0, 0.031, 0.004, 50), Bin(0, 1, 0.0, 0.002, 300), Bin(1, 1, -0.031, 0.004, 50)),
+    slot_curve=(
+        PositionBin(0, 0, 0.031, 0.004, 50),
+        PositionBin(0, 1, 0.0, 0.002, 300),
+        PositionBin(1, 1, -0.031, 0.004, 50),
+    ),
     slot_groups=50,
     length=Length(0.02, 0.004, 0.2, 50),
     judges=(Pair(("a", "b"), 0.61, 400, 0.33, 400), Pair(("a", "c"), 0.5, 400, None, 0)),
     reliability=(1, 0, 0, 0, 2, 0, 0, 7, 20, 20),
     reliability_median=0.87,
     flawed=5,
-    flawed_listed=tuple(Odd(f"task {i}", i + 1, 0.1 * i) for i in range(5)),
+    flawed_listed=tuple(Contradiction(f"task {i}", i + 1, 0.1 * i) for i in range(5)),
     near_misses=1,
-    near_misses_listed=(Odd("task 9", 2, 0.9),),
+    near_misses_listed=(Contradiction("task 9", 2, 0.9),),
     without_outcome=3,
 )
 
@@ -60,7 +64,7 @@ def test_a_curve_of_few_groups_is_not_told() -> None:
 
 def test_a_hostile_key_is_shown_short_and_on_one_line() -> None:
     """A group's key, which is foreign text, is cut short and can move no cursor once it is said."""
-    odd = Odd("\x1b[2J\n\u202e" * 50, 1, 0.1)
+    odd = Contradiction("\x1b[2J\n\u202e" * 50, 1, 0.1)
     (line,) = figure_lines(BatchFigures(flawed=1, flawed_listed=(odd,)))
     assert len(line) < 200
     assert not set(safe(line).replace("\n", "")) & {"\x1b", "\u202e"}

@@ -33,8 +33,8 @@ def adk(*parts: Any, **more: Any) -> dict[str, Any]:
 
 def adk_case(invocation: dict[str, Any]) -> dict[str, Any]:
     """An ADK evaluation with one invocation."""
-    told = [{"actualInvocation": invocation}]
-    return {"evalId": "x", "overallEvalMetricResults": [], "evalMetricResultPerInvocation": told}
+    metrics = [{"actualInvocation": invocation}]
+    return {"evalId": "x", "overallEvalMetricResults": [], "evalMetricResultPerInvocation": metrics}
 
 
 CALL = {"id": "c", "name": "find", "arguments": "{}"}
@@ -72,7 +72,7 @@ SHOWN: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 def test_shown(subtests: pytest.Subtests) -> None:
-    """All that the agent said and did is shown, as its own."""
+    """Each of the agent's texts, calls and results is shown, as its own."""
     for law, record, lines in SHOWN:
         with subtests.test(law=law):
             assert render(read(record)[0].rollouts[0].messages) == lines
@@ -81,8 +81,8 @@ def test_shown(subtests: pytest.Subtests) -> None:
 def test_adk_outcomes() -> None:
     """A status is an outcome in both spellings, and a case that was not evaluated has none."""
     case = sample("adk_evaluations")[0]
-    told = [{**case, "finalEvalStatus": status} for status in (1, 2, 3, "passed", "failed")]
-    assert [read(record)[0].rollouts[0].outcome for record in told] == [True, False, None, True, False]
+    cases = [{**case, "finalEvalStatus": status} for status in (1, 2, 3, "passed", "failed")]
+    assert [read(record)[0].rollouts[0].outcome for record in cases] == [True, False, None, True, False]
 
 
 STRANGE: list[Any] = ["text", None, 3, []]
@@ -102,14 +102,14 @@ REFUSED: list[tuple[type[Exception], str, Any]] = [
 
 
 def test_refused(subtests: pytest.Subtests) -> None:
-    """What holds no conversation is refused with the reason, and no strange message is passed over."""
+    """A record without a conversation is refused with the reason, and no strange message is passed over."""
     for error, reason, record in REFUSED:
         with subtests.test(reason=reason), pytest.raises(error, match=reason):
             read(record)
 
 
 def test_old_autogen_without_names() -> None:
-    """Where there are no names, who spoke first has asked."""
+    """Without names, the first speaker is the user."""
     record = sample("autogen_old")[0]
     for message in record["chat_history"]:
         del message["name"]

@@ -1,4 +1,4 @@
-"""Runs of an evaluation: Inspect AI's samples, and eval-protocol's recordings, a line for each step."""
+"""Runs of evaluation tools: Inspect AI's samples, promptfoo's results, eval-protocol's recordings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import Group, compared
-from tests.formats.changes import LOST, SCORED, changed, same_twice, written
+from tests.formats.changes import LOST, SCORED, changed, keyed, same_twice, sample, written
 from tests.values import read, reader, talk
 
 
@@ -21,7 +21,7 @@ def one(**more: Any) -> dict[str, Any]:
 
 
 def scores(value: Any) -> dict[str, Any]:
-    """One scorer's verdict."""
+    """The score of one scorer."""
     return {"match": {"value": value, "history": []}}
 
 
@@ -62,7 +62,7 @@ def test_parts() -> None:
 
 
 def test_tool_error() -> None:
-    """What a tool failed with is part of its result."""
+    """The error of a tool is part of its result."""
     failed = {"role": "tool", "content": "", "error": {"type": "timeout", "message": "too slow"}}
     assert (
         read(one(messages=[*talk("x"), failed]))[0].rollouts[0].messages[-1]["content"] == "error: too slow"
@@ -113,16 +113,18 @@ def test_failed_sample() -> None:
 
 
 def test_blocked(subtests: pytest.Subtests) -> None:
-    """What stands where an object should is never overwritten."""
+    """A value in the place of an object is never overwritten."""
     cases: list[Any] = [{"metadata": "x"}, {"scores": 7}, {"metadata": []}]
     for blocked in cases:
         with subtests.test(blocked=str(blocked)), pytest.raises(UnreadableError, match="no object at"):
             read(one(**blocked))
 
 
-def answer(said: Any, **more: Any) -> dict[str, Any]:
+def answer(content: Any, **more: Any) -> dict[str, Any]:
     """An `output` with one choice."""
-    return {"choices": [{"message": {"role": "assistant", "content": said, **more}, "stop_reason": "stop"}]}
+    return {
+        "choices": [{"message": {"role": "assistant", "content": content, **more}, "stop_reason": "stop"}]
+    }
 
 
 def turns(**more: Any) -> list[tuple[Any, Any]]:
@@ -131,7 +133,7 @@ def turns(**more: Any) -> list[tuple[Any, Any]]:
 
 
 def test_answer_in_output_alone() -> None:
-    """An answer that only `output` has is the last turn; one that is a message already is not said twice."""
+    """An answer in `output` alone is the last turn; one that is a message already is not shown twice."""
     asked = talk("4")[:1]
     assert turns(messages=asked, output=answer("5"))[1:] == [("assistant", "5")]
     assert turns(messages=talk("4"), output=answer("4"))[1:] == [("assistant", "4")]
@@ -143,7 +145,7 @@ def test_answer_in_output_alone() -> None:
 
 
 def test_input_and_output(subtests: pytest.Subtests) -> None:
-    """Without messages, `input` and `output` are what was said."""
+    """Without messages, `input` and `output` are the conversation."""
     for asked in ["What is 2+2?", talk("4")[:1]]:
         with subtests.test(asked=str(asked)):
             assert turns(messages=[], input=asked, output=answer("5")) == [
@@ -168,12 +170,70 @@ def test_labels() -> None:
     same_twice(records[1])
 
 
+def test_promptfoo_variables() -> None:
+    """A session's id is no part of a test; the prompt tells a test without variables."""
+    one, _, other, _ = sample("promptfoo")
+    one["vars"], other["vars"] = ({**r["vars"], "sessionId": str(i)} for i, r in enumerate((one, other)))
+    assert len(keyed(one, other)) == 1
+    bare = [{**r, "vars": {}, "testCase": {"vars": {}}} for r in sample("promptfoo")]
+    assert len(keyed(*bare)) == 2
+
+
+def test_promptfoo_without_prompt() -> None:
+    """If a provider takes the variables, they are the task; tests of another name are others."""
+    bare = [{**r, "prompt": {"raw": "", "label": "{{q}}"}} for r in sample("promptfoo")]
+    first, _ = keyed(*bare).values()
+    assert first[0].messages[0]["content"] == {"q": "Which gate does the night train to Tromsø leave from?"}
+    bare[0]["testCase"] = {**bare[0]["testCase"], "description": "asked politely"}
+    assert len(keyed(*bare)) == 3
+
+
+def test_promptfoo_stripped() -> None:
+    """A stripped text is neither a task nor an answer."""
+    record = sample("promptfoo")[0]
+    prompt = {"raw": "[prompt stripped]"}
+    assert "Tromsø" in str(read({**record, "prompt": prompt})[0].rollouts[0].messages[0])
+    with pytest.raises(UnreadableError, match="no `vars`"):
+        read({**record, "prompt": prompt, "vars": None, "testCase": {}})
+    with pytest.raises(UnreadableError, match="STRIP_RESPONSE_OUTPUT"):
+        read({**record, "response": {"output": "[output stripped]"}})
+
+
+def test_promptfoo_answers() -> None:
+    """Calls are calls, an object is shown as it is, and an error is no answer."""
+    record = sample("promptfoo")[0]
+    call = {"id": "c", "type": "function", "function": {"name": "book", "arguments": "{}"}}
+    (found,) = read({**record, "response": {"output": [call]}})
+    assert found.rollouts[0].messages[-1]["tool_calls"] == [call]
+    (found,) = read({**record, "response": {"output": {"gate": 4}}})
+    assert found.rollouts[0].messages[-1]["content"] == {"gate": 4}
+    with pytest.raises(UnreadableError, match="API error: 429"):
+        read({**record, "response": None, "error": "API error: 429"})
+
+
+def test_promptfoo_prompt_of_text(subtests: pytest.Subtests) -> None:
+    """A prompt that only looks like messages is a text."""
+    for raw in ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"]:
+        with subtests.test(raw=str(raw)):
+            (found,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
+            assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
+
+
+def test_old_promptfoo() -> None:
+    """Results without indexes, as promptfoo wrote them at first, are read as others are."""
+    result = {"prompt": {"raw": "2+2?"}, "vars": {"n": 2}, "response": {"output": "4"}, "gradingResult": {}}
+    (record,) = read({**result, "success": True, "score": 1})
+    assert record.rollouts[0].messages == talk("4", "2+2?")
+    assert (record.rollouts[0].reward, record.rollouts[0].outcome) == (1, True)
+
+
 def steps(*answers: str, env: int = 0, **more: Any) -> list[dict[str, Any]]:
     """The lines of one environment, one for each answer."""
-    said = [{"role": "assistant", "content": text} for text in answers]
+    turns = [{"role": "assistant", "content": text} for text in answers]
     asked = talk("")[:1]
     return [
-        {"env_index": env, "step": i, "messages": [*asked, *said[: i + 1]], **more} for i in range(len(said))
+        {"env_index": env, "step": i, "messages": [*asked, *turns[: i + 1]], **more}
+        for i in range(len(turns))
     ]
 
 
@@ -203,7 +263,7 @@ def test_next_run() -> None:
 
 
 def test_episodes() -> None:
-    """What tells two rollouts of an environment apart is not merged, however they begin."""
+    """Rollouts of an environment with different episodes are not merged, however they begin."""
     records = [*steps("a", "b", episode=0), *steps("a", "c", episode=1), *steps("a", "c", epoch=2)]
     assert compared([rollout for record in read(*records) for rollout in record.rollouts]) == 3
 

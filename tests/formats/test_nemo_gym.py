@@ -66,17 +66,17 @@ def test_key() -> None:
 
 
 def test_no_index() -> None:
-    """Without an index, equal input is a group: all of it, also what stands behind an assistant's turn."""
+    """Without an index, equal input is a group: all of it, also the messages after an assistant's turn."""
     turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     more = [*turns, {"role": "user", "content": "r"}]
-    one, same, other, told = read(
+    one, same, other, instructed = read(
         rollout(MESSAGE, asked={"input": turns}),
         rollout(THOUGHT, MESSAGE, asked={"input": turns, "temperature": 1}),
         rollout(MESSAGE, asked={"input": more}),
         rollout(MESSAGE, asked={"input": turns, "instructions": "Be brief."}),
     )
     assert one.key == same.key
-    assert len({one.key, other.key, told.key}) == 3
+    assert len({one.key, other.key, instructed.key}) == 3
 
 
 def test_environments() -> None:
@@ -91,20 +91,20 @@ def test_environments() -> None:
 @pytest.mark.parametrize("empty", [[], "", None])
 def test_task_in_metadata(empty: Any) -> None:
     """An empty input has its task in the metadata; the solution that stands there too is never shown."""
-    told = {"problem_statement": "Fix it.", "instance_dict": '{"patch": "solved"}', "patch": "solved"}
-    record = rollout(MESSAGE, asked={"input": empty, "metadata": told}, model_patch="mine")
+    metadata = {"problem_statement": "Fix it.", "instance_dict": '{"patch": "solved"}', "patch": "solved"}
+    record = rollout(MESSAGE, asked={"input": empty, "metadata": metadata}, model_patch="mine")
     assert shown(record) == ['user: "Fix it."', 'assistant: "72"', 'submission: "mine"']
     other = rollout(MESSAGE, asked={"input": empty, "metadata": {"problem_statement": "Fix that."}})
     assert len({r.key for r in read(record, other)}) == 2
-    given = rollout(MESSAGE, asked={"input": "q", "metadata": told})
+    given = rollout(MESSAGE, asked={"input": "q", "metadata": metadata})
     assert shown(given) == ['user: "q"', 'assistant: "72"']
 
 
 def test_task_in_output() -> None:
     """An output that begins with the task has it already; different ones are different groups."""
     task = {"type": "message", "role": "user", "content": "Count."}
-    told = {"input": [], "metadata": {"problem_statement": "Count well."}}
-    assert shown(rollout(task, MESSAGE, asked=told)) == ['user: "Count."', 'assistant: "72"']
+    given = {"input": [], "metadata": {"problem_statement": "Count well."}}
+    assert shown(rollout(task, MESSAGE, asked=given)) == ['user: "Count."', 'assistant: "72"']
     other = {**task, "content": "Count on."}
     lines = [rollout(first, MESSAGE, asked={"input": []}) for first in (task, other)]
     assert len({r.key for r in read(*lines)}) == 2
@@ -113,7 +113,7 @@ def test_task_in_output() -> None:
 
 
 def test_transitions() -> None:
-    """An output of lists is what was said up to each step: the last, and what it does not continue."""
+    """An output of lists repeats the messages so far at each step: shown are those that none continues."""
     task = {"type": "message", "role": "user", "content": "Count."}
     steps: Any = [[task, CALL], [task, CALL, RESULT, MESSAGE]]
     assert shown(rollout(*steps, asked={"input": []}))[1:] == [

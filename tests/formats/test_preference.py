@@ -13,7 +13,7 @@ from tests.values import read, reader, talk
 
 
 def test_prompt_twice() -> None:
-    """A prompt that the conversation says itself is not said again."""
+    """A prompt that the conversation holds is not shown again."""
     asked, answer = talk("4")
     whole = {"prompt": asked["content"], "chosen": [asked, answer], "rejected": talk("5")}
     assert read(whole)[0].rollouts[0].messages == [asked, answer]
@@ -21,7 +21,7 @@ def test_prompt_twice() -> None:
 
 
 def test_one_is_missing() -> None:
-    """A side that is null is at fault alone."""
+    """A side that is null is an error of that side alone."""
     assert [r.error is None for r in read({"chosen": "a", "rejected": None})[0].rollouts] == [True, False]
 
 
@@ -82,8 +82,8 @@ def test_numbered() -> None:
     assert said(list(rollouts)) == ["0", "1", "2", "3"]
 
 
-def test_verdict_on_a_turn() -> None:
-    """A verdict on the first of two turns is no outcome of both."""
+def test_judgment_of_a_turn() -> None:
+    """A judgment of the first of two turns is no outcome of both."""
     battle = sample("preference_sides")[1]
     longer = {**battle, "conversation_b": battle["conversation_b"] * 2}
     assert [r.outcome for r in read(longer)[0].rollouts] == [False, None]
@@ -112,7 +112,7 @@ def test_no_pairs(subtests: pytest.Subtests) -> None:
 
 
 def test_uneven_turns() -> None:
-    """A battle whose lists are of unequal length is at fault, and not paired by chance."""
+    """A battle whose lists have unequal lengths is an error, and not paired by chance."""
     table = sample("preference_sides")[-1]
     rollouts = read({**table, "response_a": '["x"]'})[0].rollouts
     assert [r.error is None for r in rollouts] == [False, True]
@@ -175,6 +175,6 @@ def test_whole_messages() -> None:
 
 
 def test_names_with_a_space() -> None:
-    """Auto-J's answers are numbered behind a space."""
+    """Auto-J's answers are numbered after a space."""
     found = read({"prompt": "q", "response 1": "a", "response 2": "b"})[0].rollouts
     assert [r.messages[-1]["content"] for r in found] == ["a", "b"]

@@ -12,8 +12,7 @@ import pytest
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.detect import detect, formats
-from ruler_cli.formats.session_files import Session
-from ruler_cli.formats.sessions import gemini
+from ruler_cli.formats.sessions import Session, read_gemini
 from ruler_cli.prompting.render import render
 from ruler_cli.reading.open import open_container
 from ruler_cli.reading.parse import parse
@@ -85,7 +84,7 @@ def test_a_file_each(name: str, tmp_path: Path) -> None:
 
 
 def test_nothing_of_the_run(subtests: pytest.Subtests) -> None:
-    """Nothing that differs from run to run is shown in front of the agent's first turn."""
+    """Nothing that differs from run to run is shown before the agent's first turn."""
     for name in NAMES:
         with subtests.test(name=str(name)):
             for raw in raws(SAMPLES / f"{name}.jsonl"):
@@ -100,7 +99,7 @@ def test_nothing_of_the_run(subtests: pytest.Subtests) -> None:
 
 
 def typed(*operations: str, content: str = "more") -> list[Event]:
-    """What was typed while the agent worked, as operations of a queue."""
+    """A text typed while the agent worked, as operations of a queue."""
     return [
         {"type": "queue-operation", "operation": one, "content": content, "sessionId": "s"}
         for one in operations
@@ -195,7 +194,7 @@ SHOWN: list[tuple[str, str, list[Any], list[str]]] = [
      ['user: "q"', 'call apply_patch: "*** Begin"', 'tool apply_patch: "ok"',
       'call local_shell_call: {"command":["ls"]}', 'call web_search_call: {"query":"x"}',
       'system: "so far"', 'assistant: ' + json.dumps('{"type":"of_a_later_version","what":"new"}')]),
-    ("files of older versions are bare items behind a head with the instructions", "codex",
+    ("files of older versions are bare items after a head with the instructions", "codex",
      [{"id": "x", "timestamp": "t", "instructions": "Be brief.", "git": {}}, {"record_type": "state"},
       spoken("user", "q")["payload"], spoken("assistant", "a")["payload"]],
      ['developer: "Be brief."', 'user: "q"', 'assistant: "a"']),
@@ -222,7 +221,7 @@ TAKEN_BACK: list[tuple[str, str, list[Any], list[str], list[str]]] = [
      [asked("q"), said("which?"), asked("this", "x", "a"), said("so", "y", "x"),
       asked("rather that", "z", "a"), said("well", "w", "z"), asked("more", "v", "w"), said("end", "e", "v")],
      ["q", "which?", "rather that", "well", "more", "end"], ["this", "so"]),
-    ("`/clear`, behind which another conversation begins", "claude-code",
+    ("`/clear`, after which another conversation begins", "claude-code",
      [asked("q"), said("one"), CLEAR, asked("p", "x", "c"), said("two", "y", "x")],
      ["p", "two"], ["q", "one"]),
     ("turns that were rolled back", "codex",
@@ -234,7 +233,7 @@ TAKEN_BACK: list[tuple[str, str, list[Any], list[str], list[str]]] = [
 
 
 def test_taken_back(subtests: pytest.Subtests) -> None:
-    """What was taken back is no part of the conversation, and is shown apart."""
+    """A turn that was taken back is no part of the conversation, and is shown apart."""
     for law, family, events, kept, gone in TAKEN_BACK:
         with subtests.test(law=law):
             rollout = one(family, {"events": events})
@@ -243,7 +242,7 @@ def test_taken_back(subtests: pytest.Subtests) -> None:
 
 
 def test_printed() -> None:
-    """What `--output-format stream-json` prints is read where it holds the prompt, and refused where not."""
+    """The events of `--output-format stream-json` are read if they hold the prompt, and refused if not."""
     user = {"type": "user", "session_id": "s", "message": {"role": "user", "content": "q"}}
     agent = {"type": "assistant", "session_id": "s", "message": {"role": "assistant", "content": "a"}}
     start = {"type": "system", "subtype": "init", "session_id": "s"}
@@ -394,5 +393,5 @@ def test_gemini_without_ids() -> None:
     ]
     for listed in ([head, *events], [head, {"$set": {"messages": events}}]):
         session = Session()
-        gemini({"events": listed}, session)
+        read_gemini({"events": listed}, session)
         assert [turn["content"] for turn in session.turns] == ["q", "a", "b"]

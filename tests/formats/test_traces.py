@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.conversations import _above
+from ruler_cli.formats.conversations import _around
 from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.prompting.render import render
 from ruler_cli.reading.open import open_container
@@ -67,7 +67,7 @@ def rollout(record: Any) -> Rollout:
 
 
 def shown(record: Any) -> list[str]:
-    """What the judge sees of its first conversation."""
+    """The lines of the first conversation, as the judge sees them."""
     return "\n".join(render(rollout(record).messages)).split("\n")
 
 
@@ -285,7 +285,7 @@ WAYS: list[tuple[str, Any, list[str], list[str]]] = [
 
 
 def test_ways(subtests: pytest.Subtests) -> None:
-    """Of a trace all that was asked and said is shown, once where it can be told, and in its order."""
+    """All questions and answers of a trace are shown, in their order, and repeated ones once."""
     for law, record, lines, ends in WAYS:
         with subtests.test(law=law):
             found = rollout(record)
@@ -340,7 +340,7 @@ FORGERIES: list[Any] = [
 
 
 def test_forged(subtests: pytest.Subtests) -> None:
-    """What a model said is its own turn: JSON in it makes no turn of a user."""
+    """A model's output is its own turn: JSON in it makes no turn of a user."""
     for record in FORGERIES:
         with subtests.test(record=str(record)):
             users = [m for m in rollout(record).messages if m.get("role") == "user"]
@@ -359,7 +359,7 @@ def test_forged(subtests: pytest.Subtests) -> None:
 )
 @pytest.mark.parametrize("kind", ["GENERATION", "AGENT"])
 def test_forged_result(output: Any, kind: str) -> None:
-    """What a model said holds no result of a tool."""
+    """A model's output holds no result of a tool."""
     lines = shown(trace({"id": "1", "traceId": "t", "type": kind, "input": "q", "output": output}))
     assert lines[0] == 'user: "q"'
     assert all(line.startswith("assistant: ") for line in lines[1:])
@@ -371,7 +371,7 @@ def test_deep_trace() -> None:
     inner = [span(n, n - 1, **tool) for n in range(2, 4000)]
     spans = [span(1, None), *inner, call(4000, [ASKED], [SAID], 3999)]
     known = {str(one.identity): one for one in spans_of(spans)}
-    assert len(list(_above(known, known["0x4000"]))) == 200
+    assert len(list(_around(known, known["0x4000"]))) == 200
 
 
 def test_item_of_a_span() -> None:

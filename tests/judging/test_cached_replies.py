@@ -16,9 +16,9 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, Gate
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request
-from tests.ledger.test_reply_cache import MARK, reply
-from tests.pool.test_calls import BROKEN, GONE, OK, Script
-from tests.virtual import ASKED, virtually
+from tests.ledger.test_reply_cache import FAILED, reply
+from tests.pool.test_calls import ASKED, BROKEN, GONE, OK, Script
+from tests.virtual import virtually
 
 T = TypeVar("T")
 
@@ -46,8 +46,8 @@ def test_cached_only(tmp_path: Path) -> None:
             await cache.keep(cache.key(ONE), reply())
             found = replace(reply(), cached=True)
             assert (await asked(ONE, OTHER), missing) == ([found, UNANSWERED], ["other"])
-            await cache.keep(cache.key(OTHER), MARK)
-            failed = replace(MARK, cached=True)
+            await cache.keep(cache.key(OTHER), FAILED)
+            failed = replace(FAILED, cached=True)
             assert (await asked(ONE, OTHER), missing) == ([found, failed], [])
             assert (await asked(ONE, OTHER, again=True), missing) == ([found, UNANSWERED], ["other"])
             assert judge.unanswered == 2

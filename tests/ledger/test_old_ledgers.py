@@ -1,4 +1,4 @@
-"""Ledgers that were written before: their keys, their rows and their replies still answer."""
+"""Ledgers of earlier versions: their keys, rows and replies still work."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ VERSION_1 = (
 
 def request_keys(folder: Path) -> dict[str, str]:
     """Return, by sample, a digest of the keys of all requests that two passes over it take."""
-    found = {}
+    digests = {}
     for sample in sorted([*SAMPLES.glob("*.jsonl"), *(SAMPLES / "formats").iterdir()]):
         if ".scored." in sample.name:
             continue
         ask = ("-m", "openai/gpt-4o-mini", "--passes", "2", "--ledger", "none")
         done = run_here(["render", str(sample), "-", *ask], "", folder, {})
         keys = [json.loads(line)["custom_id"] for line in done.stdout.splitlines()]
-        found[sample.name] = blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
-    return found
+        digests[sample.name] = blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
+    return digests
 
 
 def test_the_keys_of_requests(tmp_path: Path) -> None:
     """No sample's requests have another key than before: else their replies would be paid for again.
 
-    Where a format is to read a dump otherwise, `python -m tests.ledger.test_old_ledgers` writes them anew.
+    If a format has to read a dump in another way, `python -m tests.ledger.test_old_ledgers` writes them anew.
     """
     assert request_keys(tmp_path) == json.loads(KEYS.read_text())
 
 
 def test_a_ledger_of_the_first_version(ruler: Ruler, tmp_path: Path) -> None:
-    """Replies and marks of failed calls that the first version kept score their groups without a call."""
+    """Replies and failed calls in a ledger of the first version score their groups without a call."""
     with sqlite3.connect(tmp_path / "old.sqlite") as file:
         for statement in VERSION_1:
             file.execute(statement)
         for row in read(DATA / "ledger_version_1.jsonl"):
             row |= {"key": bytes.fromhex(row["key"]), "body": row["body"].encode()}
-            marks = ", ".join(f":{name}" for name in row)
-            file.execute(f"INSERT INTO replies ({', '.join(row)}) VALUES ({marks})", row)
+            fields = ", ".join(f":{name}" for name in row)
+            file.execute(f"INSERT INTO replies ({', '.join(row)}) VALUES ({fields})", row)
     file.close()
     cached = ("--cached-only", "--ledger", "old.sqlite")
     done = ruler(

@@ -1,4 +1,4 @@
-"""The ledger: what is kept is found, whatever happens to the process, and only by its owner."""
+"""The ledger: stored answers are there, whatever happens to the process, and only for its owner."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from ruler_cli.answer import reply_of
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.ledger import database
 from ruler_cli.ledger import reply_cache as module
-from ruler_cli.ledger.database import default_path, located
+from ruler_cli.ledger.database import default_path, ledger_path
 from ruler_cli.ledger.reply_cache import Ledger, LedgerStats, key_of
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT
 from tests.values import texts, values
 
 ASK = Request("system", "user", ("a",), max_output_tokens=100, pass_index=0)
-MARK = CallError("refused", "the judge answered 400: no", "group")
+FAILED = CallError("refused", "the judge answered 400: no", "group")
 ODD = CallError("transport", "no chat completion", "call", body=b"<html>busy</html>")
 
 
 def reply(text: str = "fine", finish: str = "stop", **message: Any) -> Reply:
-    """A reply as it comes from the wire."""
+    """Return a reply as an endpoint sends it."""
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
     choice = {"message": {"content": text, **message}, "finish_reason": finish}
-    found = reply_of(json.dumps({"choices": [choice], "usage": usage}).encode())
-    assert isinstance(found, Reply)
-    return found
+    answer = reply_of(json.dumps({"choices": [choice], "usage": usage}).encode())
+    assert isinstance(answer, Reply)
+    return answer
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a ledger shall be."""
+    """The path of a ledger to be created."""
     return tmp_path / "new" / "ledger.sqlite"
 
 
@@ -78,7 +78,7 @@ def size(path: Path) -> int:
 
 
 def raw(path: Path, query: str) -> list[Any]:
-    """Ask or change the file behind the ledger's back."""
+    """Read or change the file beside the ledger."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         return connection.execute(query).fetchall()
@@ -86,28 +86,28 @@ def raw(path: Path, query: str) -> list[Any]:
         connection.close()
 
 
-# what is kept
+# what is stored
 
 
 @given(text=texts, key=st.binary(max_size=32), model=texts)
 def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
-    """Whatever the judge said is found as it was read from the wire, under its own key."""
+    """Any reply is found under its own key, as it was parsed at first."""
     read = reply_of(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
     shared.keep(key, model, read, 1.5)
-    found = shared.find(key)
+    answer = shared.find(key)
     if isinstance(read, CallError):  # lone surrogates are no JSON for the reader of today
-        assert found is None
+        assert answer is None
     else:
-        assert isinstance(found, Reply)
-        assert (found, found.body, found.seconds, found.cached) == (read, read.body, 1.5, True)
+        assert isinstance(answer, Reply)
+        assert (answer, answer.body, answer.seconds, answer.cached) == (read, read.body, 1.5, True)
 
 
 def test_order_of_import(ledger: Ledger) -> None:
-    """In whatever order answers are taken in, a reply stands over a mark, and a mark over what is neither.
+    """In any order of import a reply stands over a failed call, and that over an unreadable body.
 
-    Of two replies the first stays, and each is told the status of its request before it.
+    Of two replies the first stays, and each comes back with the earlier status of its key.
     """
-    ranks: list[tuple[Reply | CallError, int]] = [(reply("one"), 3), (reply("two"), 3), (MARK, 2), (ODD, 1)]
+    ranks: list[tuple[Reply | CallError, int]] = [(reply("one"), 3), (reply("two"), 3), (FAILED, 2), (ODD, 1)]
     statuses = [None, "odd", "fault", "answer"]
     for number, order in enumerate(itertools.permutations(ranks)):
         key = bytes([number])
@@ -122,7 +122,7 @@ def test_order_of_import(ledger: Ledger) -> None:
 
 
 def test_many_or_none(ledger: Ledger) -> None:
-    """Where one of many cannot be kept, none of them is, and the ledger can be written on."""
+    """If one of many answers cannot be stored, none is, and the ledger stays writable."""
     again = CallError("transport", "busy", "call")
     with pytest.raises(ValueError, match="not a call that failed for good"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "m", again)])
@@ -136,13 +136,13 @@ def test_many_or_none(ledger: Ledger) -> None:
 
 
 def test_status(ledger: Ledger) -> None:
-    """Each row says what it is, and replies that are no answers are told apart when found."""
+    """Each row has a status, and the answers of each status differ."""
     answers: list[tuple[Reply | CallError, str]] = [
         (reply(), "answer"),
         (reply(finish="length"), "truncated"),
         (reply("", refusal="I will not"), "refusal"),
         (ODD, "odd"),
-        (MARK, "fault"),
+        (FAILED, "fault"),
     ]
     for answer, status in answers:
         key = status.encode()
@@ -153,7 +153,7 @@ def test_status(ledger: Ledger) -> None:
 
 
 def test_newest_wins(ledger: Ledger, path: Path) -> None:
-    """The newest answer holds, and the older ones are still there."""
+    """The newest answer counts, and the older ones are still there."""
     for text in "abc":
         ledger.keep(b"k", "m", reply(text))
     assert ledger.find(b"k") == reply("c")
@@ -161,25 +161,25 @@ def test_newest_wins(ledger: Ledger, path: Path) -> None:
 
 
 def test_better_reader(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body that no reader understood is a reply once one does."""
+    """A body that no parser understood is a reply once one does."""
     ledger.keep(b"k", "m", ODD)
     monkeypatch.setattr(module, "reply_of", lambda body: Reply(body.decode(), body=body))
     assert ledger.find(b"k") == Reply("<html>busy</html>")
 
 
-def test_unreadable_mark(ledger: Ledger, path: Path) -> None:
-    """A mark that says nothing does not keep a request from being asked."""
-    ledger.keep(b"k", "m", MARK)
+def test_unreadable_failed_call(ledger: Ledger, path: Path) -> None:
+    """A failed call that cannot be parsed does not stop a request from being asked."""
+    ledger.keep(b"k", "m", FAILED)
     for body in ("x", "[]", "{}", '{"kind": "odd", "reason": "", "context": null}'):
         raw(path, f"UPDATE replies SET body = '{body}'")
         assert ledger.find(b"k") is None
 
 
-def test_no_mark(ledger: Ledger) -> None:
-    """What the next run has to ask anew leaves no row."""
+def test_not_stored(ledger: Ledger) -> None:
+    """A request that the next run has to ask again leaves no row."""
     answers: list[Reply | CallError] = [
-        *(replace(MARK, scope="run"), replace(MARK, scope="call"), replace(MARK, sent=False)),
-        *(replace(MARK, kind="budget"), replace(MARK, kind="interrupted"), replace(ODD, scope="run")),
+        *(replace(FAILED, scope="run"), replace(FAILED, scope="call"), replace(FAILED, sent=False)),
+        *(replace(FAILED, kind="budget"), replace(FAILED, kind="interrupted"), replace(ODD, scope="run")),
         Reply("embedded"),
     ]
     for answer in answers:
@@ -189,27 +189,27 @@ def test_no_mark(ledger: Ledger) -> None:
 
 
 def test_stats(ledger: Ledger, path: Path) -> None:
-    """Rows and tokens are counted by model; a mark is no call that was answered."""
+    """Rows and tokens are counted by model; a failed call counts as no answered call."""
     assert ledger.stats() == LedgerStats(size=ledger.stats().size)
-    answers: list[Reply | CallError] = [reply(), reply(), reply(finish="length"), MARK, ODD]
+    answers: list[Reply | CallError] = [reply(), reply(), reply(finish="length"), FAILED, ODD]
     for number, answer in enumerate(answers):
         ledger.keep(bytes([number]), "m", answer)
-    ledger.keep(b"k", "other", MARK)
-    found = ledger.stats()
-    assert found.rows == {"answer": 2, "truncated": 1, "refusal": 0, "odd": 1, "fault": 2}
-    assert [(t.model, t.usage) for t in found.models] == [("m", Usage(30, 6, 12, 4)), ("other", Usage())]
-    assert found.models[0].rows == {"answer": 2, "truncated": 1, "odd": 1, "fault": 1}
-    assert found.first is not None
-    assert found.last is not None
-    assert found.first <= found.last
-    assert found.size == sum(file.stat().st_size for file in path.parent.iterdir())
+    ledger.keep(b"k", "other", FAILED)
+    stats = ledger.stats()
+    assert stats.rows == {"answer": 2, "truncated": 1, "refusal": 0, "odd": 1, "fault": 2}
+    assert [(t.model, t.usage) for t in stats.models] == [("m", Usage(30, 6, 12, 4)), ("other", Usage())]
+    assert stats.models[0].rows == {"answer": 2, "truncated": 1, "odd": 1, "fault": 1}
+    assert stats.first is not None
+    assert stats.last is not None
+    assert stats.first <= stats.last
+    assert stats.size == sum(file.stat().st_size for file in path.parent.iterdir())
 
 
 # keys
 
 
 def test_key_canary() -> None:
-    """The key of a request is the same in every version, or every ledger out there is worthless."""
+    """The key of a request is the same in every version, or every ledger of a user is worthless."""
     params = {"temperature": 0.2, "stop": ["é\ud800", None], "nan": math.nan, "deep": {"b": 1, "a": -0.0}}
     request = Request("sys\0tem", "user \udfff 😀", ("x", "y"), max_output_tokens=4096, pass_index=1)
     assert key_of("openai/o3", params, request).hex() == "0586f43374b2de422212db7bab4e75b2"
@@ -231,7 +231,7 @@ parts = st.tuples(
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(one=parts, other=parts, chosen=st.lists(st.booleans(), min_size=6, max_size=6))
 def test_keys_differ(one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[bool]) -> None:
-    """Two requests share a key only where every part that the judge is asked is the same."""
+    """Two requests share a key only if every part of them is the same."""
     mixed = tuple(b if take else a for a, b, take in zip(one, other, chosen, strict=True))
     keys = [key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (one, mixed)]
     looks = [json.dumps(p, sort_keys=True, ensure_ascii=False) for p in (one, mixed)]
@@ -239,7 +239,7 @@ def test_keys_differ(one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[
 
 
 def test_parameter_without_content() -> None:
-    """A parameter that is no JSON value cannot be kept by content, and the sentence says so."""
+    """A parameter that is no JSON value has no key, and the sentence says so."""
     with pytest.raises(UsageError, match="--ledger none"):
         key_of("m", {"client": object()}, ASK)
 
@@ -256,11 +256,16 @@ def test_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", ignored)
         assert default_path() == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert located(None) == located("") == default_path() == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
-    assert located("none") is None
-    assert located("~/x") == tmp_path / "x"
+    assert (
+        ledger_path(None)
+        == ledger_path("")
+        == default_path()
+        == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
+    )
+    assert ledger_path("none") is None
+    assert ledger_path("~/x") == tmp_path / "x"
     with pytest.raises(UsageError, match="begins with /"):
-        located("~nobody-of-this-name/x")
+        ledger_path("~nobody-of-this-name/x")
 
 
 def test_owner_only(tmp_path: Path) -> None:
@@ -281,11 +286,11 @@ def test_owner_only(tmp_path: Path) -> None:
         "    look('', ())\n"
         "    print(sorted(p.name for p in Path(sys.argv[1]).parent.iterdir()), seen)\n"
     )
-    where = tmp_path / "a" / "b" / "ledger.sqlite"
-    said = subprocess.run([sys.executable, "-c", code, where], cwd=ROOT, check=True, capture_output=True)
+    place = tmp_path / "a" / "b" / "ledger.sqlite"
+    done = subprocess.run([sys.executable, "-c", code, place], cwd=ROOT, check=True, capture_output=True)
     names = [f"ledger.sqlite{end}" for end in ("", "-shm", "-wal")]
-    assert said.stdout.decode().strip() == f"{names} {{'0o600'}}"
-    assert [stat.S_IMODE(p.stat().st_mode) for p in (where.parent, where.parent.parent)] == [0o700] * 2
+    assert done.stdout.decode().strip() == f"{names} {{'0o600'}}"
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (place.parent, place.parent.parent)] == [0o700] * 2
 
 
 def test_another_users(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +304,7 @@ def test_another_users(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_planted_log(path: Path, tmp_path: Path) -> None:
-    """A write-ahead log that is a link to somewhere is not written through."""
+    """A write-ahead log that is a link is not written."""
     Ledger(path).close()
     path.with_name("ledger.sqlite-wal").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="no regular file"):
@@ -336,7 +341,7 @@ def test_wrong_file(tmp_path: Path) -> None:
 
 
 def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place where nothing can be written is refused in a sentence."""
+    """A path that cannot be written is refused in a sentence."""
     (tmp_path / "file").touch()
     for place in (tmp_path / "file" / "ledger", tmp_path / "nul\0", tmp_path / ("long" * 99)):
         with pytest.raises(UsageError, match="--ledger none"):
@@ -347,7 +352,7 @@ def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_full_disk(ledger: Ledger) -> None:
-    """A reply that cannot be kept is an error with the address, never silence."""
+    """A reply that cannot be stored is an error with the address, never silence."""
     (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
     for connection in (ledger._own.quick, ledger._own.patient):
         connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -358,7 +363,7 @@ def test_full_disk(ledger: Ledger) -> None:
 
 
 def test_damage(path: Path) -> None:
-    """A ledger that breaks while it is used says so, in every way it is used."""
+    """A ledger that breaks while it is open is an error in each of its methods."""
     with Ledger(path) as ledger:
         raw(path, "DROP TABLE replies")
         says = r"ledger\.sqlite.*no such table"
@@ -380,7 +385,7 @@ import sys
 from pathlib import Path
 import anyio
 from tests.ledger.test_reply_cache import Ledger, module, reply
-module._SETTLE = 1 << 18
+module._CHECKPOINT = 1 << 18
 async def main(path, name, number):
     with Ledger(path) as ledger:
         for at in range(number):
@@ -392,7 +397,7 @@ anyio.run(main, Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
 
 
 def storing(path: Path, name: str, number: int) -> subprocess.Popen[str]:
-    """A process that stores, and tells each key once it is stored."""
+    """Start a process that prints each key once its reply is stored."""
     command = [sys.executable, "-c", STORE, str(path), name, str(number)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -401,27 +406,27 @@ def storing(path: Path, name: str, number: int) -> subprocess.Popen[str]:
 
 
 def test_killed(path: Path) -> None:
-    """After kill -9 at any moment every reply that `store` returned for is there, and the file whole."""
+    """After kill -9 at any moment every reply whose `store` returned is there, and the file is whole."""
     chance = random.Random(1)
-    told: list[str] = []
+    stored: list[str] = []
     for run in range(3):
         with storing(path, f"run{run}", 10**6) as process:
             assert process.stdout is not None
-            told.append(process.stdout.readline().strip())
+            stored.append(process.stdout.readline().strip())
             time.sleep(chance.random() * 0.3)
             process.kill()
             rest = process.stdout.read()
-            told += rest[: rest.rfind("\n") + 1].split()
-    assert len(told) > 3
+            stored += rest[: rest.rfind("\n") + 1].split()
+    assert len(stored) > 3
     with Ledger(path) as ledger:
-        assert [key for key in told if ledger.find(key.encode()) is None] == []
-        assert sum(ledger.stats().rows.values()) - len(told) in range(4)
+        assert [key for key in stored if ledger.find(key.encode()) is None] == []
+        assert sum(ledger.stats().rows.values()) - len(stored) in range(4)
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
 
 
 @pytest.mark.long
 def test_several_processes(path: Path) -> None:
-    """Processes that start and store at once share one ledger: no row is lost, none has to try again."""
+    """Processes that start and store at once share one ledger: no row is lost, no one has to try again."""
     processes = [storing(path, f"p{n}", 300) for n in range(4)]
     for process in processes:
         out, errors = process.communicate(timeout=120)
@@ -433,7 +438,7 @@ def test_several_processes(path: Path) -> None:
 
 @pytest.mark.long
 def test_made_at_once(tmp_path: Path) -> None:
-    """However many make a ledger at the same moment, each of them gets it."""
+    """If several threads create a ledger at the same moment, each of them gets it."""
     start = threading.Barrier(8)
 
     def opening(path: Path) -> Ledger:
@@ -447,9 +452,9 @@ def test_made_at_once(tmp_path: Path) -> None:
 
 
 def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While SQLite mends a ledger after another process was killed, a reply is waited for, not missed."""
+    """While SQLite recovers a ledger after a kill, `find` waits and misses no reply."""
 
-    class Mending:
+    class Recovering:
         """A connection that finds the ledger locked."""
 
         def execute(self, *_: object) -> None:
@@ -459,14 +464,14 @@ def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
 
     ledger.keep(b"k", "m", reply())
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "_files", [replace(ledger._own, quick=Mending())])  # type: ignore[arg-type]
+        patch.setattr(ledger, "_files", [replace(ledger._own, quick=Recovering())])  # type: ignore[arg-type]
         assert ledger.find(b"k") is not None
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
-    """While another process writes, a reply waits in a thread; it is kept even if the run is stopped then."""
+    """While another process writes, a reply waits in a thread; it is stored even if the run stops."""
     assert ledger._own.quick.execute("PRAGMA busy_timeout").fetchone() == (0,)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -484,7 +489,7 @@ async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
 
 
 def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that never lets go of the ledger is told of in the end."""
+    """Another process that locks the ledger for ever is an error in the end."""
     monkeypatch.setattr(database, "WAIT", 0.1)
     with Ledger(path) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
@@ -499,8 +504,8 @@ def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.anyio
 async def test_log_stays_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored moves into the file on the way; the write-ahead log does not grow with the run."""
-    monkeypatch.setattr(module, "_SETTLE", 1 << 18)
+    """Replies move into the file during a run; the write-ahead log does not grow with it."""
+    monkeypatch.setattr(module, "_CHECKPOINT", 1 << 18)
     log = path.with_name("ledger.sqlite-wal")
     with Ledger(path) as ledger:
         for number in range(200):
@@ -511,7 +516,7 @@ async def test_log_stays_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.anyio
 async def test_clear_beside_a_run(ledger: Ledger, path: Path) -> None:
-    """A ledger that is cleared by one process goes on serving another."""
+    """A ledger that one process clears goes on serving another."""
     for number in range(50):
         await ledger.store(str(number).encode(), "m", reply("x" * 9999))
     big = ledger.stats().size
@@ -524,7 +529,7 @@ async def test_clear_beside_a_run(ledger: Ledger, path: Path) -> None:
 
 
 def test_clear_older(ledger: Ledger, path: Path) -> None:
-    """Only what is older than asked is removed."""
+    """Only rows older than asked are removed."""
     for key in (b"old", b"new"):
         ledger.keep(key, "m", reply())
     raw(path, "UPDATE replies SET at = at - 1000 WHERE id = 1")
@@ -538,7 +543,7 @@ def test_clear_older(ledger: Ledger, path: Path) -> None:
 
 
 def made(path: Path, **rows: Reply | CallError) -> Path:
-    """A ledger with these answers."""
+    """Create a ledger with these answers."""
     with Ledger(path) as ledger:
         for key, answer in rows.items():
             ledger.keep(key.encode(), "m", answer)
@@ -546,11 +551,11 @@ def made(path: Path, **rows: Reply | CallError) -> Path:
 
 
 def text(ledger: Ledger, key: str) -> str | None:
-    """What a reply says, or why a call failed."""
-    found = ledger.find(key.encode())
-    if found is None:
+    """Return the text of a reply, or the reason of a failed call."""
+    answer = ledger.find(key.encode())
+    if answer is None:
         return None
-    return found.text if isinstance(found, Reply) else found.reason
+    return answer.text if isinstance(answer, Reply) else answer.reason
 
 
 answers = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), max_size=4)
@@ -559,72 +564,72 @@ answers = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", "y", No
 @settings(max_examples=10)
 @given(st.lists(answers, min_size=1, max_size=4))
 def test_order(rows: list[dict[str, str | None]]) -> None:
-    """A key's answer is the first reply in the order given, else a mark, else none."""
+    """A key's answer is the first reply in the order given, else a failed call, else none."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [
-            made(Path(folder) / str(i), **{k: MARK if v is None else reply(v) for k, v in each.items()})
+            made(Path(folder) / str(i), **{k: FAILED if v is None else reply(v) for k, v in each.items()})
             for i, each in enumerate(rows)
         ]
-        with Ledger(paths[0], paths[1:]) as found:
+        with Ledger(paths[0], paths[1:]) as ledger:
             for key in "abcd":
                 held = [each[key] for each in rows if key in each]
-                wanted = next((value for value in held if value), MARK.reason if held else None)
-                assert text(found, key) == wanted
+                wanted = next((value for value in held if value), FAILED.reason if held else None)
+                assert text(ledger, key) == wanted
 
 
 def test_written(tmp_path: Path) -> None:
-    """What is asked for is kept in the first alone; a ledger that is read stays as it was to the byte."""
+    """New answers are stored in the first alone; the bytes of the others stay as they were."""
     other = made(tmp_path / "other", a=reply("x"))
     before = other.read_bytes()
-    with Ledger(tmp_path / "new" / "first", [other]) as found:
-        assert text(found, "a") == "x"
-        found.keep(b"b", "m", reply("y"))
-        assert text(found, "b") == "y"
+    with Ledger(tmp_path / "new" / "first", [other]) as ledger:
+        assert text(ledger, "a") == "x"
+        ledger.keep(b"b", "m", reply("y"))
+        assert text(ledger, "b") == "y"
     assert other.read_bytes() == before
-    with Ledger(tmp_path / "new" / "first") as found:
-        assert (text(found, "a"), text(found, "b")) == (None, "y")
+    with Ledger(tmp_path / "new" / "first") as ledger:
+        assert (text(ledger, "a"), text(ledger, "b")) == (None, "y")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "other"]
 
 
 def test_absent(tmp_path: Path) -> None:
-    """Another ledger that is not there is bad usage, told before the first is made."""
+    """Another ledger that is missing is bad usage, reported before the first is created."""
     with pytest.raises(UsageError, match="misspelt: no such file; of several ledgers only the first"):
         Ledger(tmp_path / "first", [tmp_path / "misspelt"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_not_made(tmp_path: Path) -> None:
-    """Where nothing is to be made, a first ledger that is not there holds nothing and is not made."""
+def test_not_created(tmp_path: Path) -> None:
+    """Without `make`, a first ledger that is missing is empty and is not created."""
     other = made(tmp_path / "other", a=reply("x"))
-    with Ledger(tmp_path / "first", [other], make=False) as found:
-        assert text(found, "a") == "x"
+    with Ledger(tmp_path / "first", [other], make=False) as ledger:
+        assert text(ledger, "a") == "x"
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 def test_empty(tmp_path: Path) -> None:
-    """A file of no bytes, which a killed process leaves, holds nothing; only the first becomes a ledger."""
+    """An empty file, as a killed process leaves it, holds nothing; only the first becomes a ledger."""
     (tmp_path / "other").touch()
     (tmp_path / "first").touch()
-    with Ledger(tmp_path / "first", [tmp_path / "other"]) as found:
-        assert text(found, "a") is None
+    with Ledger(tmp_path / "first", [tmp_path / "other"]) as ledger:
+        assert text(ledger, "a") is None
     assert [(tmp_path / name).stat().st_size > 0 for name in ("first", "other")] == [True, False]
 
 
 def test_named_twice(tmp_path: Path) -> None:
-    """A ledger named twice, by whatever name, is opened once."""
+    """A ledger named twice, also by another name, is opened once."""
     first, other = made(tmp_path / "first", a=reply("x")), made(tmp_path / "other", b=reply("y"))
     (tmp_path / "link").symlink_to(other)
-    with Ledger(first, [first, other, tmp_path / "link", other]) as found:
-        assert len(found._files) == 2
-        assert (text(found, "a"), text(found, "b")) == ("x", "y")
+    with Ledger(first, [first, other, tmp_path / "link", other]) as ledger:
+        assert len(ledger._files) == 2
+        assert (text(ledger, "a"), text(ledger, "b")) == ("x", "y")
 
 
 def test_many(tmp_path: Path) -> None:
     """As many ledgers as an array has tasks can be open at once."""
     source = made(tmp_path / "made", a=reply("x"))
     paths = [Path(shutil.copy(source, tmp_path / f"{i}.sqlite")) for i in range(400)]
-    with Ledger(tmp_path / "first", paths) as found:
-        assert text(found, "a") == "x"
+    with Ledger(tmp_path / "first", paths) as ledger:
+        assert text(ledger, "a") == "x"
 
 
 WRITER = """
@@ -639,7 +644,7 @@ with Ledger(Path(sys.argv[1])) as made:
 
 
 class Writer:
-    """Another process that keeps what it is told."""
+    """Another process, which stores answers on request."""
 
     def __init__(self, path: Path) -> None:
         self.process = subprocess.Popen(
@@ -648,7 +653,7 @@ class Writer:
         )  # fmt: skip
 
     def keep(self, key: str) -> None:
-        """Have it keep an answer, and wait until it has."""
+        """Have it store an answer, and wait for that."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(f"{key}\n")
@@ -680,7 +685,7 @@ def writer(folder: Path) -> Iterator[Writer]:
 
 
 def as_other(work: Callable[[], None]) -> None:
-    """Do something as a user who may not write what is not his, root included."""
+    """Work as a user who may not write other users' files, also under root."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the child needs no thread of this process
         child = os.fork()
@@ -698,7 +703,7 @@ def as_other(work: Callable[[], None]) -> None:
 
 
 def for_all(folder: Path) -> list[str]:
-    """Let everybody read a ledger, and nobody write beside it; the names of its files."""
+    """Let everybody read a ledger, and nobody write beside it. Return the names of its files."""
     for path in folder.iterdir():
         path.chmod(0o444)
     folder.chmod(0o555)
@@ -706,20 +711,20 @@ def for_all(folder: Path) -> list[str]:
 
 
 def test_being_written(writer: Writer, folder: Path, tmp_path: Path) -> None:
-    """What another process keeps at this moment is found as soon as it is kept, and goes on being kept."""
+    """An answer of another process is found as soon as it is stored, and that process goes on."""
     writer.keep("a")
-    with Ledger(tmp_path / "first", [folder / "other"]) as found:
-        assert (text(found, "a"), text(found, "b")) == ("a", None)
+    with Ledger(tmp_path / "first", [folder / "other"]) as ledger:
+        assert (text(ledger, "a"), text(ledger, "b")) == ("a", None)
         writer.keep("b")
-        assert text(found, "b") == "b"
+        assert text(ledger, "b") == "b"
     writer.keep("c")
-    with Ledger(tmp_path / "first", [folder / "other"]) as found:
-        assert text(found, "c") == "c"
+    with Ledger(tmp_path / "first", [folder / "other"]) as ledger:
+        assert text(ledger, "c") == "c"
 
 
 @pytest.mark.parametrize("state", ["whole", "being written", "killed"])
 def test_of_another_user(state: str, writer: Writer, folder: Path) -> None:
-    """A ledger that may only be read is read, whatever state it is in, and no file is made beside it."""
+    """A read-only ledger is read in any state, and no file is created beside it."""
     writer.keep("a")
     if state == "killed":
         writer.kill()
@@ -729,16 +734,16 @@ def test_of_another_user(state: str, writer: Writer, folder: Path) -> None:
     assert names == (["other"] if state == "whole" else ["other", "other-shm", "other-wal"])
 
     def look() -> None:
-        with Ledger(None, [folder / "other"]) as found:
-            assert text(found, "a") == "a"
-            assert text(found, "b") is None
+        with Ledger(None, [folder / "other"]) as ledger:
+            assert text(ledger, "a") == "a"
+            assert text(ledger, "b") is None
 
     as_other(look)
     assert sorted(path.name for path in folder.iterdir()) == names
 
 
 def test_log_alone(writer: Writer, folder: Path) -> None:
-    """A log that only its owner can read in is told, since what stands in it would be missed."""
+    """A log that only its owner can read is an error, since its answers would be missed."""
     writer.keep("a")
     writer.kill()
     (folder / "other-shm").unlink()

@@ -13,28 +13,28 @@ BROKEN = CallError("transport", "it is broken", "call")
 BUSY = CallError("transport", "it is busy", "call", rate=True)
 
 
-def opened(fault: CallError = BROKEN, now: float = 0.0, jitter: float = 0.0) -> Breaker:
+def opened(error: CallError = BROKEN, now: float = 0.0, jitter: float = 0.0) -> Breaker:
     """A breaker that has just opened."""
     breaker = Breaker(now)
     for call in range(DISTINCT):
-        breaker.failed(now, call, fault, jitter)
+        breaker.failed(now, call, error, jitter)
     return breaker
 
 
-@pytest.mark.parametrize("fault", [BROKEN, BUSY])
-def test_opens(fault: CallError) -> None:
+@pytest.mark.parametrize("error", [BROKEN, BUSY])
+def test_opens(error: CallError) -> None:
     """So many different calls that fail or meet a limit, with no reply between, open it."""
     breaker = Breaker(0.0)
     for call in range(DISTINCT):
         assert not breaker.open
         assert breaker.wait(0.0, probing=False) == 0.0
-        breaker.failed(0.0, call, fault, 0.0)
+        breaker.failed(0.0, call, error, 0.0)
     assert breaker.open
     assert breaker.wait(0.0, probing=False) == 1.0
 
 
 def test_one_bad_call() -> None:
-    """One call that fails again and again is that call's fault."""
+    """One call that fails again and again is no outage of the judge."""
     breaker = Breaker(0.0)
     for _ in range(100):
         breaker.failed(0.0, 7, BROKEN, 0.0)
@@ -59,16 +59,16 @@ def test_one_probe_at_a_time() -> None:
     assert breaker.wait(1.0, probing=True) is None
 
 
-@pytest.mark.parametrize(("fault", "longest"), [(BROKEN, 60.0), (BUSY, 15.0)])
-def test_pauses(fault: CallError, longest: float) -> None:
+@pytest.mark.parametrize(("error", "longest"), [(BROKEN, 60.0), (BUSY, 15.0)])
+def test_pauses(error: CallError, longest: float) -> None:
     """The pause doubles with each probe that fails, to a minute, or to 15 s while limits are met."""
-    breaker, now, pauses = opened(fault), 0.0, list[float]()
+    breaker, now, pauses = opened(error), 0.0, list[float]()
     for probe in range(12):
         pause = breaker.wait(now, probing=False)
         assert pause is not None
         pauses.append(pause)
         now += pause
-        breaker.failed(now, 100 + probe, fault, 0.0, probe=True)
+        breaker.failed(now, 100 + probe, error, 0.0, probe=True)
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert pauses == sorted(pauses)
     assert pauses[-1] == longest

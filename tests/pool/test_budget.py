@@ -12,7 +12,7 @@ prices = st.floats(0.0, 2.0)
 
 
 def test_spent_and_reserved() -> None:
-    """What is spent and what is reserved count towards the cap, up to the cap itself."""
+    """Spent and reserved money counts towards the cap, up to the cap itself."""
     budget = Budget(1.0)
     budget.reserve(0.5)
     assert budget.fits(0.5)
@@ -24,7 +24,7 @@ def test_spent_and_reserved() -> None:
 
 
 def test_unsure() -> None:
-    """A call whose usage never came counts towards the cap with its estimate, and is not told as spent."""
+    """A call without usage counts towards the cap with its estimate, and is not reported as spent."""
     budget = Budget(1.0)
     budget.reserve(0.6)
     budget.settle(0.6, None)
@@ -43,7 +43,7 @@ def test_without_cap() -> None:
 
 @given(st.lists(st.tuples(prices, st.one_of(st.none(), prices)), max_size=30), st.floats(0.0, 5.0))
 def test_never_past_the_cap(calls: list[tuple[float, float | None]], cap: float) -> None:
-    """Spent is past the cap by no more than estimates were too low, whatever comes in whatever order."""
+    """Spending passes the cap by no more than the estimates were too low, in any order of calls."""
     budget, wrong, flying = Budget(cap), 0.0, list[tuple[float, float | None]]()
     for estimate, actual in calls:
         if budget.fits(estimate):

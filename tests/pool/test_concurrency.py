@@ -1,4 +1,4 @@
-"""Every rule of the level by itself, then what they come to against servers with a hidden capacity."""
+"""Each rule of the concurrency limit by itself, then all together against servers with a hidden capacity."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ CEILING = 4096
 
 
 class Rounds:
-    """A level, and a clock for it."""
+    """A concurrency limit with a clock."""
 
     def __init__(self, ceiling: int = CEILING) -> None:
-        self.level = AdaptiveConcurrency(ceiling)
+        self.concurrency = AdaptiveConcurrency(ceiling)
         self.now = 0.0
 
     def round(self, *, in_flight: int = CEILING, seconds: float = 1.0, pause: float = 1.0) -> int:
-        """One round of replies after so many seconds each, with so many in flight at most."""
+        """Play one round of replies, `seconds` each, with at most `in_flight` calls. Return the limit."""
         self.now += pause
-        epoch, limit = self.level.epoch, self.level.limit
-        self.level.sent(min(limit, in_flight))
+        epoch, limit = self.concurrency.epoch, self.concurrency.limit
+        self.concurrency.sent(min(limit, in_flight))
         for _ in range(limit):
-            self.level.replied(self.now, epoch, seconds)
-        return self.level.limit
+            self.concurrency.replied(self.now, epoch, seconds)
+        return self.concurrency.limit
 
     def reject(self, in_flight: int = 10**6, retry_after: float | None = None) -> int:
-        """A 429 for a call that went just now."""
-        self.level.rejected(self.now, self.level.epoch, in_flight, retry_after)
-        return self.level.limit
+        """Reject a call that went just now. Return the limit."""
+        self.concurrency.rejected(self.now, self.concurrency.epoch, in_flight, retry_after)
+        return self.concurrency.limit
 
     def until(self, limit: int) -> None:
-        """Rounds until the level is there."""
+        """Play rounds until the limit is reached."""
         for _ in range(1000):
-            if self.level.limit == limit:
+            if self.concurrency.limit == limit:
                 return
             self.round()
         pytest.fail(f"{limit} is never reached")
 
     def rounds(self) -> int:
-        """Rounds until the level grows, long after every cooldown."""
-        before = self.level.limit
+        """Return the number of rounds until the limit grows, long after every cooldown."""
+        before = self.concurrency.limit
         for number in range(1, 100):
             if self.round(pause=100.0 / number) != before:
                 return number
@@ -56,36 +56,36 @@ class Rounds:
 def test_start_and_doubling() -> None:
     """It starts at 4 and doubles after each round."""
     server = Rounds()
-    assert server.level.limit == 4
+    assert server.concurrency.limit == 4
     assert [server.round() for _ in range(5)] == [8, 16, 32, 64, 128]
 
 
 def test_a_round_is_whole() -> None:
-    """One reply fewer than the level allows is no round."""
-    level = AdaptiveConcurrency(CEILING)
-    level.sent(4)
+    """One reply fewer than the limit allows is no round."""
+    concurrency = AdaptiveConcurrency(CEILING)
+    concurrency.sent(4)
     for _ in range(3):
-        level.replied(0.0, level.epoch, 1.0)
-    assert level.limit == 4
-    level.replied(0.0, level.epoch, 1.0)
-    assert level.limit == 8
+        concurrency.replied(0.0, concurrency.epoch, 1.0)
+    assert concurrency.limit == 4
+    concurrency.replied(0.0, concurrency.epoch, 1.0)
+    assert concurrency.limit == 8
 
 
 def test_old_replies() -> None:
-    """Replies of calls that went before the level changed are of no round."""
+    """Replies to calls that went before the limit changed count for no round."""
     server = Rounds()
     server.round()
     for _ in range(100):
-        server.level.replied(1.0, server.level.epoch - 1, 1.0)
-    assert server.level.limit == 8
+        server.concurrency.replied(1.0, server.concurrency.epoch - 1, 1.0)
+    assert server.concurrency.limit == 8
 
 
-@pytest.mark.parametrize(("in_flight", "level"), [(25, 32), (26, 64)])
-def test_in_use(in_flight: int, level: int) -> None:
-    """A level of which less than four fifths are in use tells nothing."""
+@pytest.mark.parametrize(("in_flight", "limit"), [(25, 32), (26, 64)])
+def test_in_use(in_flight: int, limit: int) -> None:
+    """A limit with less than four fifths in use does not grow."""
     server = Rounds()
     server.until(32)
-    assert server.round(in_flight=in_flight) == level
+    assert server.round(in_flight=in_flight) == limit
 
 
 def test_disturbed() -> None:
@@ -93,7 +93,7 @@ def test_disturbed() -> None:
     server = Rounds()
     server.until(32)
     for _ in range(50):
-        server.level.disturbed()
+        server.concurrency.disturbed()
         assert server.round() == 32
     assert server.round() == 64
 
@@ -106,11 +106,11 @@ def test_cut() -> None:
 
 
 def test_old_rejection() -> None:
-    """A 429 of a call that went at a level that is gone cuts nothing."""
+    """A 429 of a call that went before the limit changed cuts nothing."""
     server = Rounds()
     server.until(64)
-    server.level.rejected(server.now, server.level.epoch - 1, 10, None)
-    assert server.level.limit == 64
+    server.concurrency.rejected(server.now, server.concurrency.epoch - 1, 10, None)
+    assert server.concurrency.limit == 64
 
 
 @pytest.mark.parametrize(("retry_after", "cooldown"), [(None, 15.0), (1.0, 15.0), (40.0, 40.0)])
@@ -139,12 +139,12 @@ def test_never_below_one() -> None:
     for _ in range(50):
         assert server.reject(0) >= 1
         server.now += 16.0
-    assert server.level.limit == 1
+    assert server.concurrency.limit == 1
     assert server.rounds() < 20
 
 
 def test_back_to_what_was_clean() -> None:
-    """One clean round after a cut leads back to the highest clean level below the one that failed."""
+    """One clean round after a cut leads back to the highest clean limit below the one that failed."""
     server = Rounds()
     server.until(64)
     server.reject()
@@ -158,7 +158,7 @@ def test_back_to_what_was_clean() -> None:
 
 
 def test_what_was_clean_is_forgotten() -> None:
-    """A level that was clean and fails is clean no more: it is not led back to."""
+    """A limit that was clean and then fails is clean no more: growth does not go back to it."""
     server = Rounds()
     server.until(64)
     server.reject()
@@ -178,12 +178,12 @@ def test_growth_after_a_cut() -> None:
     began = server.now
     while server.round(pause=0.5) == 40:
         pass
-    assert server.level.limit == 42
+    assert server.concurrency.limit == 42
     assert server.now - began >= 15.0
     for before in (42, 45, 48, 51):
         server.until(before)
         server.rounds()
-        assert server.level.limit == pytest.approx(1.05 * before, abs=1)
+        assert server.concurrency.limit == pytest.approx(1.05 * before, abs=1)
 
 
 def test_more_rounds_each_time() -> None:
@@ -199,53 +199,53 @@ def test_more_rounds_each_time() -> None:
 
 
 def test_memory() -> None:
-    """It grows to at most 1.1 times the level that failed; where that is clean, doubling starts again."""
+    """It grows to at most 1.1 times the limit that failed; if that is clean, doubling starts again."""
     server, seen = Rounds(), list[int]()
     server.until(64)
     server.reject()
-    while server.level.limit < 128:
-        seen.append(server.level.limit)
+    while server.concurrency.limit < 128:
+        seen.append(server.concurrency.limit)
         server.rounds()
     assert seen[-1] == 70
-    assert server.level.limit == 140
+    assert server.concurrency.limit == 140
     assert server.round() == 280
 
 
 def test_plateau() -> None:
-    """Twice the level that twice gives no more replies is halved, and tried again after a minute."""
+    """A limit that doubled twice without more replies is halved, and doubled again after a minute."""
     server = Rounds()
     server.until(16)
-    levels = [server.round(seconds=max(1.0, server.level.limit / 16)) for _ in range(4)]
-    assert levels == [32, 64, 32, 32]
+    limits = [server.round(seconds=max(1.0, server.concurrency.limit / 16)) for _ in range(4)]
+    assert limits == [32, 64, 32, 32]
     began = server.now
     while server.round(seconds=2.0) == 32:
         pass
-    assert server.level.limit == 64
+    assert server.concurrency.limit == 64
     assert 59.0 <= server.now - began <= 62.0
     assert server.round(seconds=4.0) == 32
 
 
 def test_no_plateau() -> None:
-    """A plateau that is gone is left: what gives more replies is doubled on."""
+    """Once the plateau is over, the limit doubles on."""
     server = Rounds()
     server.until(16)
     for _ in range(3):
-        server.round(seconds=server.level.limit / 16)
+        server.round(seconds=server.concurrency.limit / 16)
     server.now += 61.0
     server.until(256)
 
 
 def test_cleared() -> None:
-    """When what cut it were single calls' own refusals, it is where it was, and doubles on at once."""
+    """If the refusals that cut it prove to be single calls' own, the limit goes back and doubles on."""
     server = Rounds()
     server.until(64)
     for in_flight in (60, 45, 30):
         server.reject(in_flight)
-    server.level.cleared()
-    assert server.level.limit == 64
+    server.concurrency.cleared()
+    assert server.concurrency.limit == 64
     assert [server.round() for _ in range(2)] == [128, 256]
-    server.level.cleared()
-    assert server.level.limit == 256
+    server.concurrency.cleared()
+    assert server.concurrency.limit == 256
 
 
 def test_ceiling() -> None:
@@ -256,21 +256,21 @@ def test_ceiling() -> None:
 
 
 def test_explicit() -> None:
-    """A number that was asked for never changes."""
-    level = ConcurrencyLimit(7)
-    level.sent(7)
+    """A limit that the user set never changes."""
+    concurrency = ConcurrencyLimit(7)
+    concurrency.sent(7)
     for number in range(100):
-        level.replied(float(number), 0, 1.0)
-        level.rejected(float(number), 0, 3, 1.0)
-        level.disturbed()
-    assert (level.limit, level.epoch) == (7, 0)
+        concurrency.replied(float(number), 0, 1.0)
+        concurrency.rejected(float(number), 0, 3, 1.0)
+        concurrency.disturbed()
+    assert (concurrency.limit, concurrency.epoch) == (7, 0)
 
 
-def simulated(world: World, calls: int, level: ConcurrencyLimit) -> Caller:
-    """So many calls with that level, in virtual time."""
+def simulated(world: World, calls: int, concurrency: ConcurrencyLimit) -> Caller:
+    """Make `calls` calls with that limit, in virtual time."""
 
     async def main() -> Caller:
-        caller = Caller(world, Gate(level, StopSignal()), retries=2, timeout=600.0)
+        caller = Caller(world, Gate(concurrency, StopSignal()), retries=2, timeout=600.0)
         await flood(caller, float("inf"), calls=calls)
         return caller
 
@@ -308,7 +308,7 @@ class Queueing(World):
 
 
 def test_queue() -> None:
-    """A server that only queues what is beyond its means gets a bounded queue, and is kept busy."""
+    """A server that queues calls beyond its capacity gets a bounded queue, and is always busy."""
     world = Queueing(latency=1.0, spread=0.3)
     caller = simulated(world, 6000, AdaptiveConcurrency(CEILING))
     assert caller.stats.most <= 128
@@ -316,8 +316,8 @@ def test_queue() -> None:
 
 
 def test_explicit_number_in_a_run() -> None:
-    """An explicit number stays and is used, also where the server refuses some of it."""
+    """An explicit limit stays and is used, even if the server refuses some calls."""
     world = World(latency=1.0, spread=0.3, capacity=8)
     caller = simulated(world, 300, ConcurrencyLimit(12))
-    assert (caller.gate.level.limit, caller.stats.most) == (12, 12)
+    assert (caller.gate.concurrency.limit, caller.stats.most) == (12, 12)
     assert caller.stats.usage.calls == 300

@@ -1,4 +1,4 @@
-"""A refusal holds for all until calls that were sent after it are answered; then it is that call's own."""
+"""A refusal holds for all calls until later ones are answered; then it is that call's own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ruler_cli.types import CallError, Reply, Request
 from tests.virtual import Gateway, World, flood, virtually
 
 
-def shown(answers: int = 20) -> Cooldown:
-    """A cooldown that has seen calls 0 and 2 refused, and so many answers to calls after each."""
+def waited(answers: int = 20) -> Cooldown:
+    """Return a cooldown after calls 0 and 2 were refused, and later calls answered."""
     cooldown = Cooldown()
     assert cooldown.refused(0.0, 0, 10.0)
     assert cooldown.answered(2.0, 1, 1.0)
@@ -29,14 +29,14 @@ def shown(answers: int = 20) -> Cooldown:
 
 
 def test_at_first() -> None:
-    """As long as nobody knows better, all wait as long as the last of those who were refused."""
+    """At first all calls wait until the last refusal is over."""
     cooldown = Cooldown()
     assert cooldown.refused(1.0, 3, 5.0)
     assert cooldown.refused(2.0, 4, 1.0)
     assert cooldown.until == 6.0
 
 
-def test_whose_word() -> None:
+def test_contradicted() -> None:
     """The answer to a call that was sent after the refused one ends the wait, to one before it does not."""
     cooldown = Cooldown()
     cooldown.refused(1.0, 3, 5.0)
@@ -47,7 +47,7 @@ def test_whose_word() -> None:
 
 
 def test_each_by_itself() -> None:
-    """An answer between two refusals leaves the wait of the second."""
+    """An answer to a call between two refused ones leaves the wait of the second."""
     cooldown = Cooldown()
     cooldown.refused(1.0, 3, 5.0)
     cooldown.refused(1.0, 5, 2.0)
@@ -57,7 +57,7 @@ def test_each_by_itself() -> None:
 
 
 def test_answered_before() -> None:
-    """A refusal that comes after the answer to a later call holds nobody up."""
+    """A refusal that comes after the answer to a later call lets no other call wait."""
     cooldown = Cooldown()
     cooldown.answered(1.0, 7, 0.0)
     assert not cooldown.refused(1.5, 6, 5.0)
@@ -65,21 +65,21 @@ def test_answered_before() -> None:
 
 
 def test_remembered() -> None:
-    """Once refusals have shown themselves to be single calls' own, the next ones hold nobody up.
+    """Once refusals prove to be single calls' own, the next ones let no other call wait.
 
     That is forgotten after a hundred calls without one.
     """
-    cooldown = shown()
+    cooldown = waited()
     assert cooldown.single
     assert not any(cooldown.refused(3.0, number, 10.0) for number in (30, 40, 50, 60, 70, 80, 90))
     assert not Cooldown().single
-    assert not shown(3).single
+    assert not waited(3).single
     assert cooldown.refused(3.0, 191, 10.0)
 
 
 def test_all_at_once() -> None:
-    """Six refused of eight sent in a row, and none after them answered, hold for all, whatever was seen."""
-    cooldown = shown()
+    """Six refused of eight sent in a row, with no later one answered, hold for all calls."""
+    cooldown = waited()
     assert [cooldown.refused(3.0, number, 10.0) for number in (30, 31, 32, 34, 35, 37)] == [False] * 5 + [
         True
     ]
@@ -89,8 +89,8 @@ def test_all_at_once() -> None:
 
 
 def test_forgotten() -> None:
-    """A wait that nobody was answered in leaves nothing of what was seen; who came after it says nothing."""
-    cooldown = shown()
+    """A wait without any answer forgets what was learnt; calls sent after it do not count."""
+    cooldown = waited()
     for number in range(30, 40):
         cooldown.refused(3.0, number, 10.0)
     for number in range(40, 60):
@@ -100,7 +100,7 @@ def test_forgotten() -> None:
 
 
 def test_a_later_limit() -> None:
-    """Answers to calls that were sent between two waits say nothing of the second."""
+    """Answers to calls that were sent between two waits do not end the second."""
     cooldown = Cooldown()
     cooldown.refused(0.0, 0, 10.0)
     cooldown.answered(11.0, 1, 10.0)
@@ -112,12 +112,12 @@ def test_a_later_limit() -> None:
 
 
 def judged(
-    world: World, calls: int, level: ConcurrencyLimit, rpm: float | None = None
+    world: World, calls: int, concurrency: ConcurrencyLimit, rpm: float | None = None
 ) -> tuple[float, Caller]:
-    """Seconds that so many calls take, and who made them."""
+    """Return the seconds that `calls` calls take, and their caller."""
 
     async def main() -> tuple[float, Caller]:
-        gate = Gate(level, StopSignal(), requests=Window(rpm))
+        gate = Gate(concurrency, StopSignal(), requests=Window(rpm))
         caller = Caller(world, gate, retries=2, timeout=600.0)
         caller._random.seed(1)  # one run in forty is longer than the mean by far: the same one each time
         await flood(caller, math.inf, calls=calls)
@@ -128,20 +128,20 @@ def judged(
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("latency", [0.2, 1.0])
-@pytest.mark.parametrize(("slots", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)])
-def test_one_in_ten(slots: int | None, calls: int, latency: float, late: bool) -> None:
+@pytest.mark.parametrize(("limit", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)])
+def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -> None:
     """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost."""
-    plain, found = [
-        judged(world, calls, ConcurrencyLimit(slots) if slots else AdaptiveConcurrency(48))
+    plain, refusing = [
+        judged(world, calls, ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(48))
         for world in (World(latency, spread=0.3), Gateway(latency, spread=0.3, late=late, seed=1))
     ]
-    assert found[0] <= 2.5 * plain[0]
-    assert found[1].stats.usage.calls == calls
-    assert found[1].gate.level.limit >= 0.8 * plain[1].gate.level.limit
+    assert refusing[0] <= 2.5 * plain[0]
+    assert refusing[1].stats.usage.calls == calls
+    assert refusing[1].gate.concurrency.limit >= 0.8 * plain[1].gate.concurrency.limit
 
 
 def test_floor() -> None:
-    """A refused call itself waits as long as it was told, also when the others go on."""
+    """A refused call waits as long as the judge asked, even if the others go on."""
 
     class Noted(Gateway):
         async def ask(self, request: Request) -> Reply | CallError:
@@ -162,7 +162,7 @@ def test_floor() -> None:
 
 
 def test_breaker_stays_closed() -> None:
-    """However many single calls are refused, the judge does not count as down."""
+    """Refusals of single calls never count as an outage of the judge."""
 
     class Noted(Gateway):
         opened = 0
@@ -183,18 +183,18 @@ def test_breaker_stays_closed() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("slots", [8, 32])
-def test_limit_for_all(slots: int, late: bool) -> None:
-    """A limit of all is waited for by all: refused in a minute are only those who were in flight already."""
+@pytest.mark.parametrize("limit", [8, 32])
+def test_limit_for_all(limit: int, late: bool) -> None:
+    """All calls wait for a limit of all: in a minute only calls already in flight are refused."""
     world = Gateway(latency=0.5, share=0.0, minute=120, late=late)
-    seconds, _ = judged(world, 600, ConcurrencyLimit(slots))
+    seconds, _ = judged(world, 600, ConcurrencyLimit(limit))
     assert seconds < 5 * 60
-    assert max(world.over.values()) <= slots
+    assert max(world.over.values()) <= limit
     assert world.refused <= 0.08 * world.asked
 
 
 def test_limit_for_all_later() -> None:
-    """A limit of all that begins after many single refusals is waited for by all as well."""
+    """All calls wait for a limit of all that begins after many single refusals, too."""
     world = Gateway(latency=0.5, spread=0.3, minute=300, since=30.0)
     judged(world, 3500, ConcurrencyLimit(32))
     assert len(world.over) >= 3
@@ -203,7 +203,7 @@ def test_limit_for_all_later() -> None:
 
 
 def test_rpm() -> None:
-    """No minute holds more than --rpm, and nearly all of it is used, also where single calls are refused."""
+    """No minute holds more than --rpm, and nearly all of it is used, also if single calls are refused."""
 
     class Counted(Gateway):
         async def ask(self, request: Request) -> Reply | CallError:
@@ -218,13 +218,13 @@ def test_rpm() -> None:
 
 
 def test_alone() -> None:
-    """A level of one at which a call is refused is not kept: the refusal is not for the number."""
-    level = AdaptiveConcurrency(64)
-    level.rejected(0.0, level.epoch, 3, 1.0)
-    while level.limit > 1:
-        level.rejected(1.0, level.epoch, 0, 1.0)
-    assert not level.alone
-    level.rejected(2.0, level.epoch, 0, 1.0)
-    assert (level.limit, level.alone) == (4, True)
-    level.rejected(2.0, level.epoch, 3, 1.0)
-    assert (level.limit, level.alone) == (3, False)
+    """A limit of one does not stay if a call is refused: the number is not the cause."""
+    concurrency = AdaptiveConcurrency(64)
+    concurrency.rejected(0.0, concurrency.epoch, 3, 1.0)
+    while concurrency.limit > 1:
+        concurrency.rejected(1.0, concurrency.epoch, 0, 1.0)
+    assert not concurrency.alone
+    concurrency.rejected(2.0, concurrency.epoch, 0, 1.0)
+    assert (concurrency.limit, concurrency.alone) == (4, True)
+    concurrency.rejected(2.0, concurrency.epoch, 3, 1.0)
+    assert (concurrency.limit, concurrency.alone) == (3, False)

@@ -16,7 +16,7 @@ TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)
 
 
 def test_before_any_reply() -> None:
-    """Before a reply prompts come from the length, and answers are taken for more than they usually are."""
+    """Before a reply prompts come from the length, and answers are overestimated."""
     estimates = Estimates()
     expected = estimates.expected(ASKED)
     assert estimates.seen == 0
@@ -59,14 +59,14 @@ def test_labels() -> None:
 
 
 def test_no_usage() -> None:
-    """A reply that tells no usage teaches nothing."""
+    """A reply without usage changes nothing."""
     estimates = Estimates()
     estimates.learn(ASKED, Usage(0, 0, 0, 1))
     assert estimates.seen == 0
 
 
 def test_mean_and_worst() -> None:
-    """What is expected is the mean; what money is reserved for is as bad as the worst of late."""
+    """The expected tokens are the mean; money is reserved for the worst of late."""
     estimates, dice = Estimates(), random.Random(1)
     answers = [int(dice.lognormvariate(5.0, 0.5)) for _ in range(500)]
     for answer in answers:
@@ -77,7 +77,7 @@ def test_mean_and_worst() -> None:
 
 
 def test_forgets() -> None:
-    """Where the requests of a file change, so does what is expected."""
+    """If the requests of a file change, so do the estimates."""
     estimates = Estimates()
     for _ in range(300):
         estimates.learn(ASKED, Usage(1000, 1000, 0, 1))
@@ -88,16 +88,16 @@ def test_forgets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "room", "bound"), [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)]
+    ("most", "max_output_tokens", "bound"), [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)]
 )
-def test_bounds(most: int | None, room: int | None, bound: int) -> None:
+def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> None:
     """No answer is expected to be longer than the user or the request allows."""
     estimates = Estimates(most)
-    asked = Request("s", "u", ("a",) * 20, room)
+    asked = Request("s", "u", ("a",) * 20, max_output_tokens)
     assert estimates.highest(asked).completion == bound
     assert estimates.expected(asked).completion == bound
     estimates.learn(asked, Usage(100, 40, 0, 1))
-    assert estimates.expected(asked).completion == 41  # and below it as the judge tells
+    assert estimates.expected(asked).completion == 41  # and below it as the judge reports
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20))

@@ -1,4 +1,4 @@
-"""First come, first served, and nothing that is held is lost, whoever is cancelled."""
+"""First come, first served, and no reservation is lost if a call is cancelled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USAGE = Usage(1000, 200, 0, 1)
 
 def gated(
     work: Callable[[Gate], Awaitable[T]],
-    slots: int = 2,
+    limit: int = 2,
     cap: float | None = None,
     rpm: float | None = None,
     tpm: float | None = None,
@@ -38,7 +38,7 @@ def gated(
 
     async def main() -> T:
         gate = Gate(
-            ConcurrencyLimit(slots),
+            ConcurrencyLimit(limit),
             StopSignal(),
             requests=Window(rpm),
             tokens=Window(tpm),
@@ -51,7 +51,7 @@ def gated(
 
 
 async def entered(gate: Gate, ticket: int = 0, request: Request = ASKED) -> Permit:
-    """Enter, and be let in."""
+    """Enter, with a permit."""
     permit = await gate.enter(ticket, request)
     assert isinstance(permit, Permit)
     return permit
@@ -59,8 +59,8 @@ async def entered(gate: Gate, ticket: int = 0, request: Request = ASKED) -> Perm
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.booleans())
-def test_cancelled_waiters(seed: int, slots: int, limited: bool) -> None:
-    """Whoever is cancelled, in line or in flight: all others go, in their order, and nothing stays held."""
+def test_cancelled_waiters(seed: int, limit: int, limited: bool) -> None:
+    """If calls are cancelled, in the queue or in flight, the others go in order; nothing stays reserved."""
 
     async def work(gate: Gate) -> None:
         dice, went = random.Random(seed), list[int]()
@@ -91,7 +91,7 @@ def test_cancelled_waiters(seed: int, slots: int, limited: bool) -> None:
         assert gate.budget.reserved == pytest.approx(0.0, abs=1e-9)
         assert gate.wants_more
 
-    gated(work, slots, rpm=120 if limited else None)
+    gated(work, limit, rpm=120 if limited else None)
 
 
 def test_back_in_line() -> None:
@@ -113,11 +113,11 @@ def test_back_in_line() -> None:
             gate.leave(first, USAGE)
         return went
 
-    assert gated(work, slots=1) == [1, 5, 6, 7]
+    assert gated(work, limit=1) == [1, 5, 6, 7]
 
 
 def test_large_request_is_not_starved() -> None:
-    """Small requests behind a large one wait for it: they do not eat what it is waiting for."""
+    """Small requests behind a large one wait for it: they do not take its tokens."""
 
     async def work(gate: Gate) -> list[int]:
         went: list[int] = []
@@ -133,11 +133,11 @@ def test_large_request_is_not_starved() -> None:
                 await anyio.lowlevel.checkpoint()
         return went
 
-    assert gated(work, slots=10, tpm=10_000) == [0, 1, 2, 3]
+    assert gated(work, limit=10, tpm=10_000) == [0, 1, 2, 3]
 
 
 def test_first_call_is_alone_under_a_cap() -> None:
-    """With a cap the first call goes alone, and never more at once than half the replies that are known."""
+    """With a cap the first call goes alone, and never more at once than half the number of replies."""
 
     async def work(gate: Gate) -> None:
         flying: list[Permit] = []
@@ -157,11 +157,11 @@ def test_first_call_is_alone_under_a_cap() -> None:
         assert all(n <= max(1, (seen + 1) / 2) for seen, n in enumerate(most))
         assert max(most) == 10
 
-    gated(work, slots=10, cap=1e6)
+    gated(work, limit=10, cap=1e6)
 
 
 def test_first_call_without_usage() -> None:
-    """Where the first call fails the next one goes alone, and nothing gets stuck."""
+    """If the first call fails, the next one goes alone, and nothing gets stuck."""
 
     async def work(gate: Gate) -> int:
         most = 0
@@ -171,11 +171,11 @@ def test_first_call_without_usage() -> None:
             gate.leave(permit, None, billed=False)
         return most
 
-    assert gated(work, slots=10, cap=1e6) == 1
+    assert gated(work, limit=10, cap=1e6) == 1
 
 
 def test_capped_only_when_nothing_is_in_flight() -> None:
-    """What doesn't fit waits for the calls in flight, which may turn out cheaper; then it is left out."""
+    """A call that does not fit waits for those in flight, which may turn out cheaper; then it is capped."""
 
     async def work(gate: Gate) -> None:
         for _ in range(1000):
@@ -205,11 +205,11 @@ def test_capped_only_when_nothing_is_in_flight() -> None:
         assert gate.budget.spent == pytest.approx(31.0)
         assert await gate.enter(9, Request("", "", ())) == CAPPED  # nor any cheaper one
 
-    gated(work, slots=10, cap=32.5)
+    gated(work, limit=10, cap=32.5)
 
 
 def test_stopped() -> None:
-    """A run that is told to stop lets nobody in, and all who wait come out at once."""
+    """After a stop signal no call goes, and all calls that wait end at once."""
 
     async def work(gate: Gate) -> list[Permit | CallError]:
         answers: list[Permit | CallError] = []
@@ -227,11 +227,11 @@ def test_stopped() -> None:
         assert anyio.current_time() == 1.0
         return answers
 
-    assert gated(work, slots=1) == [INTERRUPTED] * 5
+    assert gated(work, limit=1) == [INTERRUPTED] * 5
 
 
 def test_settling() -> None:
-    """Usage replaces the estimate; what was not billed costs nothing; what may have been billed stays."""
+    """Usage replaces the estimate; an unbilled call costs nothing; one that may have been billed stays."""
 
     async def work(gate: Gate) -> None:
         for _ in range(1000):
@@ -250,7 +250,7 @@ def test_settling() -> None:
 
 
 def test_status() -> None:
-    """What is in flight, in line, per minute, spent and waited for is told, and why."""
+    """The status has calls in flight and queued, amounts per minute, USD, and the reason of a wait."""
 
     async def work(gate: Gate) -> None:
         permit = await entered(gate)
@@ -295,7 +295,7 @@ def test_a_shorter_cooldown() -> None:
 
 
 def test_probe() -> None:
-    """While the judge is down one call goes at a time, above the level too, and a reply lets all go."""
+    """While the judge is down one call goes at a time, above the limit too, and a reply lets all go."""
 
     async def work(gate: Gate) -> None:
         stuck = [await entered(gate, ticket) for ticket in (0, 1)]
@@ -319,8 +319,8 @@ def test_probe() -> None:
     gated(work)
 
 
-def test_room() -> None:
-    """More work is brought while the line is shorter than a quarter of the level, and when it is over."""
+def test_demand() -> None:
+    """More work is brought while the queue is shorter than a quarter of the limit, and after a stop."""
 
     async def work(gate: Gate) -> None:
         async with anyio.create_task_group() as tasks:
@@ -340,4 +340,4 @@ def test_room() -> None:
             gate.nudge()
             await gate.wait_for_demand()
 
-    gated(work, slots=16)
+    gated(work, limit=16)

@@ -9,7 +9,7 @@ from ruler_cli.pool.engine import ByteLimit
 
 
 def test_held() -> None:
-    """Many who wait all get their turn, never more is held than the bound, and what is larger goes alone."""
+    """All that wait get in, never more is held than the bound, and a larger item goes alone."""
     held, now, most = ByteLimit(10), 0, 0
 
     async def one(size: int) -> None:

@@ -1,4 +1,4 @@
-"""A limit per minute is never passed, never starves anybody, and is used."""
+"""A limit per minute is never passed, starves no call, and is used."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.values import few
 from tests.virtual import World, flood, virtually
 
 Sent = list[tuple[float, float]]
-"""When how much went."""
+"""Time and amount of each request."""
 LIMIT = 600.0
 
 
 def drive(window: Window, steps: list[tuple[float, float]]) -> Sent:
-    """Send every (amount, pause before it), waiting as long as the window says."""
+    """Send every (amount, pause before it), after the wait that the window returns."""
     now, sent = 1000.0, []
     for amount, pause in steps:
         now += pause
@@ -41,7 +41,7 @@ def drive(window: Window, steps: list[tuple[float, float]]) -> Sent:
 
 
 def minutes(sent: Sent) -> list[list[float]]:
-    """What went within 60 seconds, from each request on."""
+    """Return the amounts within 60 seconds, from each request on."""
     return [[n for at, n in sent[i:] if at < start + 60.0] for i, (start, _) in enumerate(sent)]
 
 
@@ -59,7 +59,7 @@ def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
 
 @given(st.lists(st.tuples(amounts, pauses), min_size=1, max_size=30), st.floats(0.0, 1.0))
 def test_the_wait_stands(steps: list[tuple[float, float]], share: float) -> None:
-    """Who asks again halfway is told what is left of the same wait, so nobody who sleeps is passed."""
+    """A call that asks again halfway gets the rest of the same wait, so no call that sleeps is overtaken."""
     window = Window(LIMIT)
     now = drive(window, steps)[-1][0]
     wait = window.wait(now, 10.0)
@@ -68,7 +68,7 @@ def test_the_wait_stands(steps: list[tuple[float, float]], share: float) -> None
 
 
 def test_larger_than_the_limit() -> None:
-    """What is larger than the limit goes alone once the window is empty, and those after it do not pay."""
+    """A request above the limit goes alone once the window is empty, and later ones do not wait for it."""
     sent = drive(Window(LIMIT), [(1.0, 0.0), (10 * LIMIT, 0.0), (1.0, 0.0), (1.0, 0.0)])
     gaps = [later - earlier for (earlier, _), (later, _) in pairwise(sent)]
     assert all(60.0 <= gap <= 61.0 for gap in gaps[:2])
@@ -82,7 +82,7 @@ def test_less_than_one() -> None:
 
 
 def drive_slowly(window: Window, calls: int) -> list[float]:
-    """When so many requests went that look again every ten seconds."""
+    """Return the times of `calls` requests that look again every ten seconds."""
     now, sent = 0.0, list[float]()
     while len(sent) < calls:
         wait = window.wait(now, 1.0)
@@ -117,7 +117,7 @@ def test_even() -> None:
 @example(0.0501)
 @example(0.05)
 def test_memory(pause: float) -> None:
-    """What is remembered does not grow with the rate."""
+    """Memory does not grow with the rate."""
     window = Window()
     for number in range(int(70.0 / pause) if pause > 0.01 else 7000):
         window.take(number * pause, 1.0)
@@ -132,7 +132,7 @@ def test_memory_at_any_rate() -> None:
 
 
 def test_settle() -> None:
-    """What turns out smaller lets others go at once, what turns out larger holds them back."""
+    """A call that took less lets others go at once, one that took more holds them back."""
     window = Window(LIMIT)
     entry = window.take(0.0, LIMIT)
     assert window.wait(1.0, 10.0) > 58.0
@@ -145,7 +145,7 @@ def test_settle() -> None:
 
 
 def test_settle_late() -> None:
-    """A call that ends after its minute changes nothing that is counted now."""
+    """A call that ends after its minute does not change the sum."""
     window = Window(LIMIT)
     entry = window.take(0.0, 100.0)
     window.take(50.0, 10.0)
@@ -155,7 +155,7 @@ def test_settle_late() -> None:
 
 
 def test_without_limit() -> None:
-    """Without a limit nothing waits, and it is counted all the same."""
+    """Without a limit nothing waits, and everything is counted."""
     window = Window()
     assert [at for at, _ in drive(window, [(1e9, 0.0)] * 10)] == [1000.0] * 10
     assert window.used(1000.0) == 1e10
@@ -163,7 +163,7 @@ def test_without_limit() -> None:
 
 
 def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
-    """Ask that world for so many minutes within limits."""
+    """Ask that world for `minutes`, within limits."""
 
     async def main() -> None:
         windows = {name: Window(limit) for name, limit in limits.items()}
@@ -173,7 +173,9 @@ def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
         await flood(Caller(world, gate, retries=2, timeout=60.0), 60 * minutes, asked)
 
     virtually(main)
-    world.sent = [(at, n) for at, n in world.sent if at < 60 * minutes]  # less those that were in line
+    world.sent = [
+        (at, n) for at, n in world.sent if at < 60 * minutes
+    ]  # without those that were in the queue
 
 
 @pytest.mark.parametrize("rpm", [10.0, 60.0, 300.0])

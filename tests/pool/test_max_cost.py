@@ -1,4 +1,4 @@
-"""The cap in random worlds: what is spent, as the world's own books have it."""
+"""The cap in random worlds: spending by the world's own books."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Billing(World):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a run under a cap came to, in USD."""
+class CappedRun:
+    """Costs of a run under a cap, in USD."""
 
     cap: float
     billed: float
-    told: float
+    reported: float
     mean: float
     dearest: float
 
@@ -59,8 +59,8 @@ class Outcome:
         return (self.billed - self.cap) / self.mean
 
 
-def outcome(seed: int) -> Outcome:
-    """One random world: its price, tokens, latency, faults, a cap, and so many calls at once."""
+def capped_run(seed: int) -> CappedRun:
+    """Run one random world: price, tokens, latency, errors, a cap and a concurrency."""
     dice = random.Random(seed)
     price = Price(10 ** dice.uniform(-8, -5), 10 ** dice.uniform(-8, -4), 0.0)
     usage = Usage(round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1)
@@ -85,18 +85,18 @@ def outcome(seed: int) -> Outcome:
         return gate.budget
 
     budget = virtually(main)
-    return Outcome(cap, world.billed, budget.spent, mean, world.dearest)
+    return CappedRun(cap, world.billed, budget.spent, mean, world.dearest)
 
 
 @pytest.mark.parametrize("seed", few(8, range(50)))
 def test_cap(seed: int) -> None:
-    """Spent is past the cap by less than the dearest call, and the run's own figure is what was billed."""
-    end = outcome(seed)
+    """Spending passes the cap by less than the dearest call, and the run reports exactly the bill."""
+    end = capped_run(seed)
     assert end.billed <= end.cap + end.dearest
-    assert end.told == pytest.approx(end.billed)
+    assert end.reported == pytest.approx(end.billed)
 
 
 def test_cap_is_used() -> None:
-    """What is left of the cap is, as a rule, less than what two calls cost."""
-    left = sorted(-outcome(seed).over for seed in range(100, 115))
+    """The rest of the cap is, as a rule, less than the cost of two calls."""
+    left = sorted(-capped_run(seed).over for seed in range(100, 115))
     assert left[len(left) // 2] < 2.0

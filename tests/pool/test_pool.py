@@ -1,4 +1,4 @@
-"""Settings become the parts of a pool, and the machine's limits are asked for, never lowered."""
+"""Settings become the parts of a pool, and the machine's limits are raised, never lowered."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def made(
 
 
 def test_concurrency() -> None:
-    """A number that was asked for wins over everything; without one the level is found out."""
+    """A limit that the user set wins; without one the limit adapts."""
     for embedded in (False, True):
-        level = made(PoolSettings(concurrency=1000), embedded=embedded).gate.level
-        assert (type(level), level.limit) == (ConcurrencyLimit, 1000)
-    assert type(made(PoolSettings()).gate.level) is AdaptiveConcurrency
-    assert type(made(PoolSettings(), embedded=True).gate.level) is ConcurrencyLimit
+        concurrency = made(PoolSettings(concurrency=1000), embedded=embedded).gate.concurrency
+        assert (type(concurrency), concurrency.limit) == (ConcurrencyLimit, 1000)
+    assert type(made(PoolSettings()).gate.concurrency) is AdaptiveConcurrency
+    assert type(made(PoolSettings(), embedded=True).gate.concurrency) is ConcurrencyLimit
 
 
 @pytest.mark.parametrize(("files", "least", "most"), [(256, 100, 156), (64, 1, 1)])
 def test_adaptive_ceiling(monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int) -> None:
-    """The level that is found out leaves files for everything else, and is never nothing."""
+    """An adaptive limit leaves open files for everything else, and is at least 1."""
     monkeypatch.setattr(module, "open_files", lambda: files)
-    level = made(PoolSettings()).gate.level
-    assert level.limit >= 1
+    concurrency = made(PoolSettings()).gate.concurrency
+    assert concurrency.limit >= 1
     for number in range(1, 10_000):
-        level.sent(level.limit)
-        level.replied(float(number), level.epoch, 1.0)
-    assert least <= level.limit <= most
+        concurrency.sent(concurrency.limit)
+        concurrency.replied(float(number), concurrency.epoch, 1.0)
+    assert least <= concurrency.limit <= most
 
 
 def test_windows() -> None:
@@ -73,7 +73,7 @@ def test_windows() -> None:
 
 
 def test_money() -> None:
-    """The price of the judge and the cap are what is counted; without a price nothing is."""
+    """The budget counts by the price of the judge; without a price it counts nothing."""
     for price, spent in ((PRICE, 1e-3 + 2e-3), (None, 0.0)):
         caller = made(PoolSettings(max_cost=5.0), price=price)
 
@@ -120,7 +120,7 @@ def test_open_files_beyond_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_open_files_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system refuses more, what there is is used."""
+    """If the system refuses more, the present limit is used."""
 
     def refuse(*_: object) -> None:
         raise ValueError("not allowed to raise maximum limit")

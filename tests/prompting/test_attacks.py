@@ -33,19 +33,19 @@ OURS = re.compile(
     r"\(tools of this rollout\)|\(part 2 of the same rollout(?:, again from the shared context)?\)"
 )
 LABELS = ("zqxwvtk", "kxzzvbn", "wqqjxfd")
-"""Labels that stand in no attack, which `compose` sees to."""
+"""Labels that stand in no attack, as `compose` makes sure."""
 SMALL = 20_000
-"""Characters up to which an attack is tried in every place: larger ones take seconds in each."""
+"""Characters of the longest attack that is tried in every place: a longer one takes seconds in each."""
 
 
 def asked(group: Group) -> tuple[PromptLayout, Request]:
-    """A group's sheet and its first question."""
-    sheet = build_layout(group, ASK)
-    return sheet, write_prompt(sheet, ASK)
+    """Return a group's layout and its first prompt."""
+    layout = build_layout(group, ASK)
+    return layout, write_prompt(layout, ASK)
 
 
 def places(attack: Attack) -> Iterator[Place]:
-    """Where an attack is tried."""
+    """Yield the places in which an attack is tried."""
     for place in PLACES:
         if attack.whole and place.name != "assistant's message":
             continue
@@ -54,7 +54,7 @@ def places(attack: Attack) -> Iterator[Place]:
 
 
 def is_line(line: str) -> bool:
-    """Whether a line is a head and one JSON value."""
+    """Tell if a line is a head and one JSON value."""
     if OURS.fullmatch(line):
         return True
     head = HEAD.match(line)
@@ -72,31 +72,33 @@ def test_structure(subtests: pytest.Subtests) -> None:
     for name, attack in ATTACKS.items():
         with subtests.test(name):
             for place in places(attack):
-                sheet, paper = asked(place.group(attack.text))
-                plain_sheet, plain = asked(place.group("word"))
-                user, lines = paper.user, paper.user.split("\n")
+                layout, prompt = asked(place.group(attack.text))
+                plain_layout, plain = asked(place.group("word"))
+                user, lines = prompt.user, prompt.user.split("\n")
                 assert user.splitlines() == lines, place.name
-                assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.shown.items()}, (
+                assert blocks(user) == {label: layout.distinct[i] for label, i in prompt.shown.items()}, (
                     place.name
                 )
-                assert [b.count("\n") for b in sheet.distinct] == [
-                    b.count("\n") for b in plain_sheet.distinct
+                assert [text.count("\n") for text in layout.distinct] == [
+                    text.count("\n") for text in plain_layout.distinct
                 ], place.name
                 assert len(lines) == len(plain.user.split("\n")), place.name
-                assert all(is_line(line) for body in sheet.distinct for line in body.split("\n")), place.name
+                assert all(is_line(line) for rollout in layout.distinct for line in rollout.split("\n")), (
+                    place.name
+                )
                 assert not RAW.search(user.replace("\n", "")), place.name
                 honest = [f'assistant: "{answer}"' for answer in OTHERS]
-                assert [body.split("\n")[-1] for body in sheet.distinct[1:]] == honest, place.name
+                assert [rollout.split("\n")[-1] for rollout in layout.distinct[1:]] == honest, place.name
                 assert lines[-1] == "trajectory_ids to score: " + json.dumps(
-                    list(paper.shown), separators=(",", ":")
+                    list(prompt.shown), separators=(",", ":")
                 )
-                assert not [label for label in paper.shown if label in attack.text], place.name
-                system = write_prompt(plain_sheet, ASK).system
-                assert paper.system == system, place.name
+                assert not [label for label in prompt.shown if label in attack.text], place.name
+                system = write_prompt(plain_layout, ASK).system
+                assert prompt.system == system, place.name
 
 
 def test_flags(subtests: pytest.Subtests) -> None:
-    """What speaks to the judge marks its own rollout, wherever it stands in it, and no other."""
+    """Text that addresses the judge flags its own rollout, in any place of it, and no other."""
     for name, attack in ATTACKS.items():
         with subtests.test(name):
             for place in places(attack):
@@ -111,28 +113,28 @@ def test_replies(subtests: pytest.Subtests) -> None:
             scores = dict(zip(LABELS, (0.25, 0.5, 0.75), strict=True))
             text = attack.text
             entries = [{"trajectory_id": n, "explanation": text, "score": s} for n, s in scores.items()]
-            verdict = json.dumps({"scores": entries})
+            answer = json.dumps({"scores": entries})
             raw = json.dumps({"scores": entries}, ensure_ascii=False)
-            for reply in (verdict, raw, f"```json\n{verdict}\n```", f"<think>{text}</think>{verdict}"):
+            for reply in (answer, raw, f"```json\n{answer}\n```", f"<think>{text}</think>{answer}"):
                 try:
-                    found = read(reply, LABELS)
+                    reply_scores = read(reply, LABELS)
                 except DefectError:
                     assert len(text) > SMALL, reply[:200]
                     continue
-                assert {label: entry[0] for label, entry in found.entries.items()} == scores
-                assert {entry[1] for entry in found.entries.values()} == {
+                assert {label: entry[0] for label, entry in reply_scores.entries.items()} == scores
+                assert {entry[1] for entry in reply_scores.entries.values()} == {
                     text.encode("utf-8", "replace").decode()
                 }
             for reply in (
                 text,
-                f"{text}\n{verdict}",
-                f"{verdict}\n{text}",
+                f"{text}\n{answer}",
+                f"{answer}\n{text}",
                 f"It says: {text}",
                 f"</think>{text}",
             ):
                 with suppress(DefectError):
-                    found = read(reply, LABELS)
-                    assert {label: entry[0] for label, entry in found.entries.items()} == scores
+                    reply_scores = read(reply, LABELS)
+                    assert {label: entry[0] for label, entry in reply_scores.entries.items()} == scores
                 assert set(read_complete(reply, LABELS).items()) <= {
                     (n, (s, text)) for n, s in scores.items()
                 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.config import AskSettings
-from ruler_cli.prompting import coverage
+from ruler_cli.prompting import coverage as module
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import Group, Line
@@ -20,14 +20,14 @@ LONG = "Six times seven is forty-two, as everybody knows."
 
 
 def covered(*records: Any) -> Coverage:
-    """What is seen of records, each a group."""
+    """Return the coverage of records, each a group."""
     raws = [json.dumps(record, ensure_ascii=False).encode() for record in records]
-    found = Coverage()
+    coverage = Coverage()
     form = reader(*raws)
     for number, raw in enumerate(raws, 1):
         group = Group(str(number), form.read(Line(number, 0, raw)))
-        found.look(group, build_layout(group, AskSettings()))
-    return found
+        coverage.add(group, build_layout(group, AskSettings()))
+    return coverage
 
 
 def two(*answers: str, **more: Any) -> dict[str, Any]:
@@ -45,26 +45,26 @@ def two(*answers: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_shown(text: str) -> None:
-    """A text that a judge is shown counts as shown, however a line shows it."""
-    said = {"role": "tool", "content": text, "tool_call_id": "1"}
-    record = {"trajectories": [{"messages": [*talk(n), said]} for n in "ab"]}
+    """A text in the prompt counts as shown, in any form."""
+    answer = {"role": "tool", "content": text, "tool_call_id": "1"}
+    record = {"trajectories": [{"messages": [*talk(n), answer]} for n in "ab"]}
     assert covered(record).share == 1.0
 
 
 def test_not_shown() -> None:
-    """Text in no prompt is told by the path where it stands, the most bytes first, each text once."""
+    """Text in no prompt is listed by its path, the most bytes first, each text once."""
     notes = {
         "output": {"choices": [{"message": LONG}, {"message": LONG[::-1]}]},
         "info": {"why": "no, " + LONG},
     }
-    found = covered(two(LONG, "b", **notes), two(LONG, "c", **notes))
-    assert found.most() == [("info.why", len(LONG) + 4), ("output.choices[].message", len(LONG))]
-    assert (found.shown, found.bytes) == (len(LONG), 3 * len(LONG) + 4)
-    assert found.named() == "info.why 53 bytes, output.choices[].message 49 bytes"
+    coverage = covered(two(LONG, "b", **notes), two(LONG, "c", **notes))
+    assert coverage.not_shown() == [("info.why", len(LONG) + 4), ("output.choices[].message", len(LONG))]
+    assert (coverage.shown, coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
+    assert coverage.not_shown_text() == "info.why 53 bytes, output.choices[].message 49 bytes"
 
 
 def test_no_text() -> None:
-    """Short strings, ids, times, binary data, numbers and what ruler wrote itself are no text."""
+    """Short strings, ids, times, binary data, numbers and ruler's own fields are no text."""
     record = two(LONG, "b", id="0123456789abcdef01234567", at="2026-01-01T00:00:00.000Z", n=[1] * 99)
     record["ruler"] = {"status": "scored", "key": LONG * 2}
     record["trajectories"][0]["logs"] = ["RULER explanation: " + LONG * 3]
@@ -79,35 +79,35 @@ def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     path = write(tmp_path / "in.jsonl", [two(LONG, "b", **hidden), two(LONG + "!", "b")])
     page = ruler("check", path, "-m", "offline").stdout
     row = next(line for line in page.splitlines() if line.startswith("shown to the judge:"))
-    told = "28% of the text; not shown: field 0 51 bytes, field 1 51 bytes"
-    assert row.split(":", 1)[1].strip().startswith(told)
+    reported = "28% of the text; not shown: field 0 51 bytes, field 1 51 bytes"
+    assert row.split(":", 1)[1].strip().startswith(reported)
     shown = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)["shown_to_the_judge"]
     assert shown["share"] == pytest.approx(0.286, abs=0.01)
     assert shown["not_shown"] == {f"field {n}": len(LONG) + 2 for n in range(5)}
     run = ruler("score", path, "out.jsonl", "-m", "offline")
-    told = (
+    reported = (
         "ruler: warning: judges are shown 28% of the text in the first 2 groups; not shown: field 0 51 bytes"
     )
     assert run.returncode == 0
-    assert run.stderr.count(told) == 1, run.stderr
+    assert run.stderr.count(reported) == 1, run.stderr
     whole = write(tmp_path / "whole.jsonl", [two(LONG, "b")])
     assert "judges are shown" not in ruler("score", whole, "out.jsonl", "-m", "offline").stderr
 
 
 def test_many_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look for texts that no prompt holds takes no more than a bound, however many there are."""
-    monkeypatch.setattr(coverage, "_MOST_SCANNED", 100_000)
+    """The search for texts that no prompt holds is bounded, for any number of texts."""
+    monkeypatch.setattr(module, "_MOST_SCANNED", 100_000)
     extra = [f"a note of the harness, number {i}" for i in range(20_000)]
-    found = covered({"messages": talk("answer " * 100), "notes": extra})
-    assert 0 < found.bytes < 100_000
+    coverage = covered({"messages": talk("answer " * 100), "notes": extra})
+    assert 0 < coverage.bytes < 100_000
 
 
 def test_steps_of_a_run() -> None:
-    """Rollouts of a group of which one goes on where another ends are told, as steps of one run may be."""
+    """A rollout that goes on where another of the group ends is reported, as steps of one run may be."""
     more = [{"role": "user", "content": "And?"}, *talk("b", "c")]
     grown = {"trajectories": [{"messages": talk(LONG)}, {"messages": [*talk(LONG), *more]}]}
     longer = {"trajectories": [*grown["trajectories"], {"messages": talk("no")}]}
-    found = covered(two("a", "b"), grown, longer, two("a", "a b"))
-    assert (found.continued, found.first_continued) == (2, "2")
-    assert "go on where another of the group ends (first: 2)" in found.doubts()[0]
-    assert covered(two("a", "b")).doubts() == []
+    coverage = covered(two("a", "b"), grown, longer, two("a", "a b"))
+    assert (coverage.continued, coverage.first_continued) == (2, "2")
+    assert "go on where another of the group ends (first: 2)" in coverage.warnings()[0]
+    assert covered(two("a", "b")).warnings() == []

@@ -1,4 +1,4 @@
-"""Messages as the lines that a judge reads."""
+"""Messages as the lines of a prompt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def called(*calls: Any, **more: Any) -> dict[str, Any]:
 
 
 def by(role: Any, content: Any, **more: Any) -> dict[str, Any]:
-    """A message."""
+    """A message of a role."""
     return {"role": role, "content": content, **more}
 
 
@@ -203,17 +203,17 @@ conversations = st.lists(messages | items, min_size=1, max_size=4)
 @settings(max_examples=150, deadline=None)
 @given(st.lists(conversations, min_size=1, max_size=4), st.none() | st.lists(values, min_size=1), texts)
 def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -> None:
-    """Text in a rollout never adds, removes or renames a delimiter, nor the last line."""
-    sheet = build_layout(group(*rollouts, tools=tools, rubric=rubric), AskSettings())
-    paper = write_prompt(sheet, AskSettings())
-    user = paper.user
+    """Text in a rollout never adds, removes or renames a delimiter or the last line."""
+    layout = build_layout(group(*rollouts, tools=tools, rubric=rubric), AskSettings())
+    prompt = write_prompt(layout, AskSettings())
+    user = prompt.user
     user.encode()
-    paper.system.encode()
+    prompt.system.encode()
     assert user.splitlines() == user.split("\n")
-    assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.shown.items()}
+    assert blocks(user) == {label: layout.distinct[i] for label, i in prompt.shown.items()}
     lines = user.split("\n")
-    assert lines[-1] == f"trajectory_ids to score: {json.dumps(list(paper.shown), separators=(',', ':'))}"
-    assert sum(line.startswith("<trajectory ") for line in lines) == len(sheet.distinct)
-    assert sum(line == "</trajectory>" for line in lines) == len(sheet.distinct)
+    assert lines[-1] == f"trajectory_ids to score: {json.dumps(list(prompt.shown), separators=(',', ':'))}"
+    assert sum(line.startswith("<trajectory ") for line in lines) == len(layout.distinct)
+    assert sum(line == "</trajectory>" for line in lines) == len(layout.distinct)
     assert sum(line.startswith("trajectory_ids") for line in lines) == 1
-    assert all(label not in text for label in paper.shown for text in (sheet.context, *sheet.distinct))
+    assert all(label not in text for label in prompt.shown for text in (layout.context, *layout.distinct))

@@ -20,7 +20,7 @@ def draw(seed: int) -> Callable[[int, int], float]:
 
 
 def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> bool:
-    """Whether the windows of two passes hang together through the items that stand in both."""
+    """Tell if the windows of two passes are connected through common items."""
     reached, rest = set(first[0]), [set(window) for window in (*first, *second)]
     while near := [window for window in rest if window & reached]:
         reached.update(*near)
@@ -29,7 +29,7 @@ def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -
 
 
 def two(order: list[int], count: int, **more: object) -> tuple[Windows | None, Windows | None]:
-    """An order and its reverse, dealt out so that the windows hang together."""
+    """Partition an order and its reverse into connected windows."""
     first = partition(order, count, draw(1), **more)  # type: ignore[arg-type]  # passed on
     second = partition(order[::-1], count, draw(2), before=first, **more)  # type: ignore[arg-type]  # same
     return first, second
@@ -38,7 +38,7 @@ def two(order: list[int], count: int, **more: object) -> tuple[Windows | None, W
 @settings(deadline=None)
 @given(sizes_of, st.integers(20, 400), st.integers(2, 12), st.sampled_from([LEAST, WIDE]))
 def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
-    """Windows fit the limit and tie together, or there are none."""
+    """Windows fit the limit and are connected, or there are none."""
     order = list(range(len(sizes)))
     count = count_for(sizes, limit, most, least)
     if not count:
@@ -47,7 +47,7 @@ def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
     first, second = two(order, count, sizes=sizes, limit=limit, least=least, most=most)
     assert first is not None
     for windows in (first, second):
-        if windows is None:  # two passes that fit may be tied together by no exchange
+        if windows is None:  # it may be that no exchange connects two passes that fit
             continue
         assert sorted(item for window in windows for item in window) == order
         assert all(sum(sizes[item] for item in window) <= limit for window in windows)
@@ -56,8 +56,8 @@ def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
     assert second is None or connected(first, second)
 
 
-def test_cannot_be_tied() -> None:
-    """Where no exchange fits, a second pass is not made up."""
+def test_cannot_be_connected() -> None:
+    """If no exchange fits, there is no second pass."""
     sizes = [50, 50, 10, 90]
     first, second = two([0, 1, 2, 3], 2, sizes=sizes, limit=100)
     assert first is not None
@@ -65,16 +65,16 @@ def test_cannot_be_tied() -> None:
 
 
 def test_large() -> None:
-    """Thousands of items of very unlike sizes are dealt out and tied, pass by pass."""
+    """Thousands of items of very different sizes become connected windows, pass by pass."""
     rough = random.Random(0)
     sizes = [int(rough.lognormvariate(6, 1)) for _ in range(2000)]
     limit = 2 * max(sizes)
     count = count_for(sizes, limit, 32)
     made: list[Windows] = []
-    for turn in range(4):
+    for pass_index in range(4):
         order = rough.sample(range(2000), 2000)
         windows = partition(
-            order, count, draw(turn), sizes=sizes, limit=limit, before=made[-1] if made else None
+            order, count, draw(pass_index), sizes=sizes, limit=limit, before=made[-1] if made else None
         )
         assert windows is not None
         made.append(windows)

@@ -12,7 +12,7 @@ _HEAD = '<?xml version="1.0"?>'
 
 
 class Store(ThreadingHTTPServer):
-    """Objects by `/bucket/key`, uploads that are under way, and what was asked for."""
+    """Objects by `/bucket/key`, uploads in progress, and counts of the requests."""
 
     daemon_threads = True
 
@@ -29,7 +29,7 @@ class Store(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address that it listens on."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Store:
@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _send(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         below = [k for k in keys if k.startswith(prefix)]
         cut = [k for k in below if not query.get("delimiter") or "/" not in k[len(prefix) :]]
         folders = {prefix + k[len(prefix) :].partition("/")[0] + "/" for k in below if k not in cut}
-        found = "".join(
+        contents = "".join(
             f"<Contents><Key>{k}</Key><Size>{len(self.server.objects['/bucket/' + k])}</Size>"
             '<ETag>"1"</ETag><LastModified>2025-11-21T00:00:00.000Z</LastModified></Contents>'
             for k in cut
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(
             200,
             f"{_HEAD}<ListBucketResult><Name>bucket</Name><Prefix>{prefix}</Prefix><KeyCount>{count}</KeyCount>"
-            f"<IsTruncated>false</IsTruncated>{found}</ListBucketResult>".encode(),
+            f"<IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode(),
         )
 
     def do_PUT(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import Output
+from ruler_cli.writing.files import OutputFile
 
 if sys.version_info >= (3, 14):
     import zipfile
@@ -32,7 +32,7 @@ MEMBERS = {
 
 
 def packed(method: int, members: dict[str, bytes] = MEMBERS) -> bytes:
-    """An archive."""
+    """Make an archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
         for name, content in members.items():
@@ -41,19 +41,19 @@ def packed(method: int, members: dict[str, bytes] = MEMBERS) -> bytes:
 
 
 def unpacked(text: bytes) -> dict[str, bytes]:
-    """Its members, in their order."""
+    """Return the members of an archive, in order."""
     with zipfile.ZipFile(io.BytesIO(text)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def rewritten(path: Path, change: dict[int, bytes], keep: set[int]) -> tuple[list[Line], bytes]:
-    """The samples as read, and the archive with other ones."""
+    """Return the samples, and the archive with changed ones."""
     stream = io.BytesIO()
     with ExitStack() as stack:
-        found = open_container(str(path), stack)
-        every = list(found.records())
-        assert [found.place(line.number) for line in every] == [line.where for line in every]
-        encoder = found.encoder(stream)
+        container = open_container(str(path), stack)
+        every = list(container.records())
+        assert [container.place(line.number) for line in every] == [line.where for line in every]
+        encoder = container.encoder(stream)
         for line in every:
             if line.number in keep:
                 encoder.put(line.number, change.get(line.number, line.raw))
@@ -92,7 +92,7 @@ def test_written_twice(tmp_path: Path) -> None:
 
 
 def test_pipe(tmp_path: Path) -> None:
-    """An archive that comes through a pipe is kept on disk."""
+    """An archive that comes through a pipe is spooled to disk."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(packed(zipfile.ZIP_DEFLATED),), daemon=True)
@@ -103,14 +103,14 @@ def test_pipe(tmp_path: Path) -> None:
 
 
 def test_foreign(tmp_path: Path) -> None:
-    """An archive without samples is refused, with the way out, and so is a torch file, which may run code."""
+    """An archive without samples is refused with advice, and so is a torch file, which may run code."""
     path = tmp_path / "x.zip"
-    for members, way in (
+    for members, advice in (
         ({"7/data.pkl": b"x", "7/version": b"3"}, "is a torch file; export"),
         ({"a.jsonl": b"{}"}, "unpack it"),
     ):
         path.write_bytes(packed(zipfile.ZIP_STORED, members))
-        with ExitStack() as stack, pytest.raises(ForeignError, match=way):
+        with ExitStack() as stack, pytest.raises(ForeignError, match=advice):
             open_container(str(path), stack)
 
 
@@ -118,7 +118,7 @@ def test_foreign(tmp_path: Path) -> None:
 def test_damaged(tmp_path: Path, step: int) -> None:
     """An archive that is cut off or changed anywhere is read, or refused with a sentence."""
     whole, path = packed(zipfile.ZIP_DEFLATED), tmp_path / "x.eval"
-    told = 0
+    refused = 0
     for at in range(4, len(whole), step):
         for text in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]):
             path.write_bytes(text)
@@ -126,8 +126,8 @@ def test_damaged(tmp_path: Path, step: int) -> None:
                 rewritten(path, {}, {1, 2})
             except UsageError as error:
                 assert str(path) in str(error)
-                told += 1
-    assert told > len(whole) // step
+                refused += 1
+    assert refused > len(whole) // step
 
 
 def test_names(tmp_path: Path) -> None:
@@ -138,18 +138,18 @@ def test_names(tmp_path: Path) -> None:
     with ExitStack() as stack:
         log = open_container(str(path), stack)
         lines = open_container(str(tmp_path / "in.jsonl"), stack)
-        for name, source, says in [
+        for name, source, message in [
             ("o.eval", lines, "only written for"),
             ("o.zip.gz", lines, "only written for"),
             ("o.parquet", log, "only written for"),
             ("o.eval.gz", log, "packed already"),
             ("o.json", log, "INPUT is no JSON document"),
         ]:
-            with Output(str(tmp_path / name)) as output, pytest.raises(UsageError, match=says):
-                output.into(source)
+            with OutputFile(str(tmp_path / name)) as output, pytest.raises(UsageError, match=message):
+                output.write_as(source)
         for name in ("o.jsonl", "o.ndjson.zst", "o.eval", "o"):
-            with Output(str(tmp_path / name)) as output:
-                output.into(log)
+            with OutputFile(str(tmp_path / name)) as output:
+                output.write_as(log)
                 output.put(1, b"{}")
                 output.commit()
             assert (tmp_path / name).read_bytes()[:2] == {"o.jsonl": b"{}", "o.ndjson.zst": b"\x28\xb5"}.get(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.directory import Shards
+from ruler_cli.reading.directory import Directory
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.files import OutputTree
+from ruler_cli.writing.files import OutputDirectory
 
 
 def fits(line: Line) -> bool | None:
@@ -27,7 +27,7 @@ def fits(line: Line) -> bool | None:
 
 
 def lines(*keys: object) -> bytes:
-    """JSON lines."""
+    """Write JSON lines."""
     return b"".join(b'{"k": %s}\n' % json.dumps(key).encode() for key in keys)
 
 
@@ -53,38 +53,38 @@ def write(root: Path, files: dict[str, bytes]) -> Path:
 
 
 def read(root: Path) -> dict[str, bytes]:
-    """All files of a directory."""
+    """Read all files of a directory."""
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def opened(root: Path) -> tuple[Shards, list[str], list[Problem]]:
-    """A directory after its format was found: what was left out, and what was wrong."""
+def opened(root: Path) -> tuple[Directory, list[str], list[Problem]]:
+    """Open a directory and check its files: the container, the files left out, the problems."""
     problems: list[Problem] = []
     with ExitStack() as stack:
-        found = open_container(str(root), stack)
-    assert isinstance(found, Shards)
-    return found, found.settle(fits, problems.append), problems
+        directory = open_container(str(root), stack)
+    assert isinstance(directory, Directory)
+    return directory, directory.check_files(fits, problems.append), problems
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An INPUT of every kind of file."""
+    """Make an INPUT of every kind of file."""
     return write(tmp_path / "in", FILES)
 
 
-def rewrite(found: Shards, out: Path, change: Any = lambda line: line.raw) -> None:
+def rewrite(directory: Directory, out: Path, change: Any = lambda line: line.raw) -> None:
     """Write every record into a directory."""
-    with OutputTree(str(out)) as output:
-        output.into(found)
-        for line in list(found.records()):
+    with OutputDirectory(str(out)) as output:
+        output.write_as(directory)
+        for line in list(directory.records()):
             output.put(line.number, change(line))
         output.commit()
 
 
 def test_records(root: Path) -> None:
-    """Records are numbered through, and each says its file and its place there."""
-    found, notes, problems = opened(root)
-    every = list(found.records())
+    """Records are numbered through, and each has the name of its file and its place there."""
+    directory, notes, problems = opened(root)
+    every = list(directory.records())
     assert [json.loads(line.raw)["k"] for line in every] == [1, 2, 3, 4, 5, 6, 7]
     assert [line.number for line in every] == sorted({line.number for line in every})
     assert [line.where for line in every] == [
@@ -96,9 +96,12 @@ def test_records(root: Path) -> None:
         "sub/list.json item 2",
         "sub/one.json object 1",
     ]
-    assert [found.place(line.number) for line in every] == [line.place for line in every]
-    assert list(found.records()) == every
-    assert [line.where for line in found.sample(50)][:2] == ["metadata.json line 1", "part-2.jsonl line 1"]
+    assert [directory.place(line.number) for line in every] == [line.place for line in every]
+    assert list(directory.records()) == every
+    assert [line.where for line in directory.sample(50)][:2] == [
+        "metadata.json line 1",
+        "part-2.jsonl line 1",
+    ]
     assert notes == [
         "metadata.json holds no record of this format: left out",
         "run.log is no JSON: left out",
@@ -108,7 +111,7 @@ def test_records(root: Path) -> None:
 
 
 def test_round_trip(root: Path, tmp_path: Path) -> None:
-    """Every file comes out under its name, as the container it was; what was left out to the byte.
+    """Every file is written under its name, as the container it was; a file left out is copied to the byte.
 
     INPUT may be OUTPUT, and who may read a file stays as it was.
     """
@@ -125,11 +128,11 @@ def test_round_trip(root: Path, tmp_path: Path) -> None:
 
 
 def test_left_out_records(root: Path, tmp_path: Path) -> None:
-    """Records that are left out leave the other shards as they are, and empty ones valid."""
-    found = opened(root)[0]
-    with OutputTree(str(tmp_path / "out")) as output:
-        output.into(found)
-        assert len(list(found.records())) == 7
+    """A file keeps its kind if its records are left out, and stays valid without any."""
+    directory = opened(root)[0]
+    with OutputDirectory(str(tmp_path / "out")) as output:
+        output.write_as(directory)
+        assert len(list(directory.records())) == 7
         output.put(5, b'{"k": "four"}')
         output.commit()
     out = read(tmp_path / "out")
@@ -139,7 +142,7 @@ def test_left_out_records(root: Path, tmp_path: Path) -> None:
 
 
 def test_damaged(root: Path, tmp_path: Path) -> None:
-    """A shard that is damaged is told once, what can be read of it is read, and the others go on."""
+    """A damaged file is reported once, its readable part is read, and so are the other files."""
     many = lines(*(f"{i} {os.urandom(200).hex()}" for i in range(5000)))
     bad = {
         "a.jsonl": b'{"torn',
@@ -148,33 +151,33 @@ def test_damaged(root: Path, tmp_path: Path) -> None:
         "d.json": b'[\n{"k": 8',
     }
     write(root, bad)
-    found, notes, problems = opened(root)
-    every = list(found.records())
-    assert list(found.records()) == every
+    directory, notes, problems = opened(root)
+    every = list(directory.records())
+    assert list(directory.records()) == every
     assert {p.place for p in problems} == bad.keys()
     assert len(problems) == 4
     assert all(p.raw == b"" for p in problems)
     assert sum(line.place.startswith("c.jsonl.gz") for line in every) > 1000
     assert len(notes) == 3
-    rewrite(found, tmp_path / "out")
+    rewrite(directory, tmp_path / "out")
     out = read(tmp_path / "out")
     assert all(out[name] == bad[name] for name in ("a.jsonl", "b.json", "d.json"))
     assert many.startswith(gzip.decompress(out["c.jsonl.gz"]))
 
 
 def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `commit` nothing appears; what is whole stays in .partial files that can be read.
+    """Without `commit` nothing appears; whole records stay in .partial files that can be read.
 
-    Before the first record there is not even a directory, and without room there is a sentence.
+    Before the first record there is not even a directory, and a full disk is an OutputError.
     """
-    found, folder = opened(root)[0], tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
-        output.into(found)
+    directory, folder = opened(root)[0], tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), OutputDirectory(str(folder)) as output:
+        output.write_as(directory)
         raise ZeroDivisionError
     assert not folder.exists()
-    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
-        output.into(found)
-        for line in list(found.records())[:5]:
+    with pytest.raises(ZeroDivisionError), OutputDirectory(str(folder)) as output:
+        output.write_as(directory)
+        for line in list(directory.records())[:5]:
             output.put(line.number, line.raw)
         raise ZeroDivisionError
     out = read(folder)
@@ -188,53 +191,53 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OutputError, match="No space left on device; what is whole so far is kept"):
-            rewrite(found, folder)
+            rewrite(directory, folder)
     assert all(name.endswith(".partial") for name in read(folder))
-    rewrite(found, folder)
+    rewrite(directory, folder)
     assert not [name for name in read(folder) if name.endswith(".partial")]
 
 
 def test_no_place(root: Path, tmp_path: Path) -> None:
-    """A place that would be read as INPUT, holds other files, is locked or no directory is told at once."""
-    found = opened(root)[0]
-    with OutputTree(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
-        output.into(found)
+    """A directory that lies in INPUT, holds other files, is locked, or is a file, is refused at once."""
+    directory = opened(root)[0]
+    with OutputDirectory(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
+        output.write_as(directory)
     other = str(write(tmp_path / "other", {"sub/theirs.txt": b""}))
-    with OutputTree(other) as output:
+    with OutputDirectory(other) as output:
         with pytest.raises(UsageError, match=r"holds sub/theirs\.txt"):
-            output.into(found)
+            output.write_as(directory)
         with pytest.raises(UsageError, match="another run"):
-            OutputTree(other)
+            OutputDirectory(other)
     with pytest.raises(UsageError, match="is a file"):
-        OutputTree(str(root / "run.log"))
+        OutputDirectory(str(root / "run.log"))
     with pytest.raises(UsageError, match="mkdir -p"):
-        OutputTree(str(tmp_path / "no" / "out"))
+        OutputDirectory(str(tmp_path / "no" / "out"))
 
 
 def test_changed(root: Path) -> None:
-    """A shard that cannot be read any more when it is read again is an error of the run."""
-    found = opened(root)[0]
-    list(found.records())
+    """A file that cannot be read in a later pass is an error of the run."""
+    directory = opened(root)[0]
+    list(directory.records())
     (root / "sub" / "list.json").unlink()
     with pytest.raises(UsageError, match="no such file"):
-        list(found.records())
+        list(directory.records())
 
 
 def test_many_left_out(tmp_path: Path) -> None:
-    """Files without records are named up to a number, then counted; many shards are sampled evenly."""
+    """Some files without records are named, the rest counted; of many files an even selection is sampled."""
     files = {f"{i}.log": b"text\n" for i in range(30)} | {f"{i}.json": b'{"k": %d}' % i for i in range(100)}
-    found, notes, problems = opened(write(tmp_path / "in", files))
+    directory, notes, problems = opened(write(tmp_path / "in", files))
     assert len(notes) == 21
     assert notes[-1] == "… and 10 more files: left out"
     assert problems == []
-    assert len(list(found.records())) == 100
-    sample = found.sample(50)
+    assert len(list(directory.records())) == 100
+    sample = directory.sample(50)
     assert 20 <= len(sample) <= 50
     assert sample[-1].where.startswith("9")
 
 
 def test_damaged_in_place(root: Path) -> None:
-    """A file whose end cannot be read is not replaced by what can: INPUT and OUTPUT must be apart."""
+    """A damaged file is not replaced by its readable part: then OUTPUT must not be INPUT."""
     many = lines(*(f"{i} {os.urandom(200).hex()}" for i in range(5000)))
     before = read(write(root, {"c.jsonl.gz": gzip.compress(many)[:-50_000]}))
     with pytest.raises(UsageError, match="give another directory"):
@@ -243,7 +246,7 @@ def test_damaged_in_place(root: Path) -> None:
 
 
 def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that may not be read is told, and does not keep the others from being written."""
+    """A file that may not be read is reported, and the others are written."""
     real = open_container
 
     def guarded(name: str, stack: ExitStack, file: str | None = None) -> Any:
@@ -253,15 +256,17 @@ def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("ruler_cli.reading.open.open_container", guarded)
     monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).endswith("run.log"))
-    found, _, problems = opened(root)
+    directory, _, problems = opened(root)
     assert [(p.place, p.reason) for p in problems] == [("run.log", "cannot be read: Permission denied")]
-    rewrite(found, tmp_path / "out")
+    rewrite(directory, tmp_path / "out")
     assert read(tmp_path / "out").keys() == FILES.keys() - {"run.log"}
 
 
 def test_zeros_behind_records(tmp_path: Path) -> None:
-    """A crash leaves zeros at the end of a file; what stands before them is read."""
-    found, notes, problems = opened(write(tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)}))
-    assert [line.raw for line in found.records()] == [lines(1)[:-1], bytes(512)]
+    """A crash leaves zeros at the end of a file; the records before them are read."""
+    directory, notes, problems = opened(
+        write(tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)})
+    )
+    assert [line.raw for line in directory.records()] == [lines(1)[:-1], bytes(512)]
     assert notes == ["b is no text: left out"]
     assert problems == []

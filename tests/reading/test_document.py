@@ -25,7 +25,7 @@ PRETTY = b'{\n "a": 1\n}'
 
 
 def opened(path: Path, stack: ExitStack, text: bytes) -> Container:
-    """What stands in a file."""
+    """Write a file and open it."""
     path.write_bytes(text)
     return open_container(str(path), stack)
 
@@ -80,16 +80,16 @@ def test_round_trip(
     """A document that is split and put together is the same to the byte; with less it is valid JSON."""
     text, records = made
     with ExitStack() as stack:
-        found = opened(tmp_path_factory.mktemp("doc") / "d", stack, text)
-        assert isinstance(found, Document)
-        first = list(found.records())
+        container = opened(tmp_path_factory.mktemp("doc") / "d", stack, text)
+        assert isinstance(container, Document)
+        first = list(container.records())
         assert [line.raw for line in first] == records
-        assert list(found.records()) == first
+        assert list(container.records()) == first
         assert [line.where for line in first] == [f"item {i + 1}" for i in range(len(first))]
         assert all(text[x.offset :].startswith(x.raw) for x in first)
-        assert glued(found) == text
+        assert glued(container) == text
         keep = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
-        rest = json.loads(glued(found, keep))
+        rest = json.loads(glued(container, keep))
         whole = json.loads(text)
         items, kept = (whole, rest)
         if isinstance(whole, dict):
@@ -104,21 +104,21 @@ def test_objects(tmp_path: Path) -> None:
     """Pretty-printed objects one after another are records, and one may be left out."""
     text = b"\n".join([PRETTY, PRETTY + PRETTY, b"{}\n"])
     with ExitStack() as stack:
-        found = opened(tmp_path / "d", stack, text)
-        assert [line.raw for line in found.records()] == [PRETTY, PRETTY, PRETTY, b"{}"]
-        assert [line.where for line in found.records()][:2] == ["object 1", "object 2"]
-        assert glued(found) == text
-        assert glued(found, [False, True, False, True]).split() == (PRETTY + b"\n{}").split()
+        container = opened(tmp_path / "d", stack, text)
+        assert [line.raw for line in container.records()] == [PRETTY, PRETTY, PRETTY, b"{}"]
+        assert [line.where for line in container.records()][:2] == ["object 1", "object 2"]
+        assert glued(container) == text
+        assert glued(container, [False, True, False, True]).split() == (PRETTY + b"\n{}").split()
 
 
 def test_items_that_are_none(tmp_path: Path) -> None:
-    """What is no object is an item all the same: its reader says what is wrong with it."""
+    """An item that is no object is a record too: its reader reports it."""
     items = [b"1", b'"a,]"', b'{"a": oops}', b"null", b"[2]", b'{"b": [1]]', b"-NaN"]
     text = b"[" + b", ".join(items) + b" ]"
     with ExitStack() as stack:
-        found = opened(tmp_path / "d", stack, text)
-        assert [line.raw for line in found.records()] == items
-        assert glued(found, [i == 5 for i in range(7)]) == b'[{"b": [1]] ]'
+        container = opened(tmp_path / "d", stack, text)
+        assert [line.raw for line in container.records()] == items
+        assert glued(container, [i == 5 for i in range(7)]) == b'[{"b": [1]] ]'
 
 
 DEEP = b'{"a": ' * 40 + b'[{"x": "}\\\\"}]' + b"}" * 40
@@ -127,19 +127,19 @@ WHOLE = b'{\n"eval": {"a": "]"},\n"samples": [{"b": [1, "\\"]"]},\n ' + DEEP + b
 
 @pytest.mark.parametrize("text", [WHOLE, b"[\n" + DEEP + b', {"a": 1}, 2 ]', PRETTY + b"\n" + PRETTY])
 def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
-    """A document that ends anywhere is a sentence, or reads as JSON lines do; never less than it holds."""
+    """A document that is cut off anywhere is an error, or reads as JSON lines; no record is lost silently."""
     for size in range(len(text) + 1):
         with ExitStack() as stack:
-            found = opened(tmp_path / "d", stack, text[:size])
+            container = opened(tmp_path / "d", stack, text[:size])
             try:
-                lines = list(found.records())
+                lines = list(container.records())
             except UsageError as error:
                 assert "is a JSON document that" in str(error)
                 continue
-            if isinstance(found, JsonLines):
+            if isinstance(container, JsonLines):
                 continue
             assert text[:size].rstrip()[-1:] == text.rstrip()[-1:]
-            assert glued(found) == text[:size]
+            assert glued(container) == text[:size]
             assert all(text[x.offset :].startswith(x.raw) for x in lines)
 
 
@@ -160,7 +160,7 @@ DAMAGED = [
 
 
 def test_damaged(tmp_path: Path) -> None:
-    """What is damaged is said with the number of the item and the way out."""
+    """An error of a damaged document names the number of the item, and gives advice."""
     for text, where in DAMAGED:
         with ExitStack() as stack, pytest.raises(UsageError) as error:
             list(opened(tmp_path / "d", stack, text).records())
@@ -172,31 +172,31 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: 
     """Any text is read, or refused with a sentence; a document that is read is put together the same."""
     text = (b"{\n" if brace else b"[") + text
     with ExitStack() as stack:
-        found = opened(tmp_path_factory.mktemp("any") / "d", stack, text)
+        container = opened(tmp_path_factory.mktemp("any") / "d", stack, text)
         try:
-            lines = list(found.records())
+            lines = list(container.records())
         except UsageError:
             return
-        if isinstance(found, Document):
-            assert glued(found) == text
+        if isinstance(container, Document):
+            assert glued(container) == text
             for line in lines:
                 assert text[line.offset :].startswith(line.raw)
 
 
 def test_beyond_the_window(tmp_path: Path) -> None:
-    """Items and what stands between them may be longer than what is read at once, and many."""
+    """Items, and the text between them, may be longer than the window, and many."""
     long = json.dumps({"text": "x\\" * 500_000, "deep": json.loads(DEEP)}).encode()
     items = [A, long, B, DEEP, long, *[A] * 100]
     text = b'{\n"eval": ' + long + b',"samples": [' + (b"," + b" " * 1_200_000).join(items[:5])
     text += b"".join(b"," + item for item in items[5:]) + b'], "z": ' + long + b"}"
     with ExitStack() as stack:
-        found = opened(tmp_path / "d", stack, text)
+        container = opened(tmp_path / "d", stack, text)
         for _ in range(2):
-            assert [line.raw for line in found.records()] == items
-        assert glued(found) == text
-        third = list(found.records())[90]
-        assert os.pread(found.fileno(), len(third.raw), third.offset) == A
-        assert found.where(3) == "item 3"
+            assert [line.raw for line in container.records()] == items
+        assert glued(container) == text
+        third = list(container.records())[90]
+        assert os.pread(container.fileno(), len(third.raw), third.offset) == A
+        assert container.where(3) == "item 3"
 
 
 def test_two_lists(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_two_lists(tmp_path: Path) -> None:
 
 
 def kind(text: bytes) -> str | None:
-    """What a text is taken for; None is JSON lines."""
+    """Return the kind that is detected for a text; None is JSON lines."""
     shape = shape_of(lambda at, size: text[at : at + size])
     if shape is None:
         return None
@@ -259,11 +259,11 @@ KINDS = [
     (b'{"a": [{"b" 1}\n{"a": [2\n{"a": 3}\n', None),
     (b'{"a": 1, "b": \n{"deep": [[{"a": 2\n{"a": 3}\n', None),
 ]
-"""The beginning of a text, and what it is."""
+"""The beginning of a text, and its kind."""
 
 
 def test_kinds() -> None:
-    """A document is told from JSON lines, also from those whose first line is bad or torn."""
+    """A document is told apart from JSON lines, also from those with a bad or torn first line."""
     for text, wanted in KINDS:
         assert kind(text) == wanted, text
         first = next((line for line in text.split(b"\n") if line.strip()), b"")
@@ -271,7 +271,7 @@ def test_kinds() -> None:
 
 
 def test_long_line() -> None:
-    """A first line beyond the window is a document where it is a list or holds one."""
+    """A first line beyond the window is a document if it is a list or holds one."""
     long = b'{"pad": "%s", ' % (b"x" * 3_000_000)
     assert kind(long + b'"simulations": [' + A + b"]}") == "holder"
     assert kind(long + b'"other": [' + A + b"]}\n" + A) is None

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.reading.harbor import Harbor, trials
+from ruler_cli.reading.harbor import HarborJob, find_trials
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Problem
-from ruler_cli.writing.files import OutputTree
+from ruler_cli.writing.files import OutputDirectory
 from tests.reading.test_directory import read, write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
@@ -44,33 +44,33 @@ FILES = {
 }
 
 
-def opened(root: Path) -> tuple[Harbor, list[Problem]]:
-    """A job, and the trials that cannot be read."""
+def opened(root: Path) -> tuple[HarborJob, list[Problem]]:
+    """Open a job: the container, and the trials that cannot be read."""
     problems: list[Problem] = []
     with ExitStack() as stack:
-        found = open_container(str(root), stack)
-    assert isinstance(found, Harbor)
-    assert found.settle(lambda line: True, problems.append) == []
-    return found, problems
+        container = open_container(str(root), stack)
+    assert isinstance(container, HarborJob)
+    assert container.check_files(lambda line: True, problems.append) == []
+    return container, problems
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A job on disk."""
+    """Write a job to disk."""
     return write(tmp_path / "job", FILES)
 
 
 def test_records(job: Path) -> None:
-    """A trial's record holds its result, its trajectory, and the reward file where that says more."""
-    found, problems = opened(job)
-    every = list(found.records())
+    """A trial's record holds its result, its trajectory, and the reward file if the result has no reward."""
+    container, problems = opened(job)
+    every = list(container.records())
     assert [line.where for line in every] == ["trial t__2", "trial t__10", "trial t__11", "trial t__12"]
     values = [json.loads(line.raw) for line in every]
     files = [value.get("reward_file") for value in values]
     assert files == [None, {"reward": 0.5}, {"reward": 1, "style": 0}, None]
     assert values[0]["result"] == json.loads(REWARDED)
     assert all(STEPS.strip() in line.raw for line in every)
-    assert [found.place(line.number) for line in every] == [line.place for line in every]
+    assert [container.place(line.number) for line in every] == [line.place for line in every]
     steps = "agent/trajectory.json"
     assert [(p.place, p.reason) for p in problems] == [
         ("trial t__20", f"has no {steps}"),
@@ -83,26 +83,26 @@ def test_records(job: Path) -> None:
     ]
 
 
-def rewritten(found: Harbor, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
-    """The tree with another name of the task."""
-    with OutputTree(str(out)) as output:
-        output.into(found)
-        for line in found.records():
+def rewritten(container: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
+    """Write the tree with another name of the task, and read it."""
+    with OutputDirectory(str(out)) as output:
+        output.write_as(container)
+        for line in container.records():
             output.put(line.number, line.raw.replace(b'"t"', name))
         output.commit()
     return read(out)
 
 
 def test_round_trip(job: Path, tmp_path: Path) -> None:
-    """The whole tree comes out, and what was not changed is the same to the byte, also in place of INPUT.
+    """The whole tree is written, and unchanged files are the same to the byte, also if OUTPUT is INPUT.
 
     A changed member replaces its file; what else stands on the record goes to the result.
     """
-    found, _ = opened(job)
-    assert rewritten(found, tmp_path / "same") == FILES
-    with OutputTree(str(tmp_path / "out")) as output:
-        output.into(found)
-        for line in found.records():
+    container, _ = opened(job)
+    assert rewritten(container, tmp_path / "same") == FILES
+    with OutputDirectory(str(tmp_path / "out")) as output:
+        output.write_as(container)
+        for line in container.records():
             if line.number == 2:
                 body = line.raw.replace(b'"t"', b'"T"').replace(b'"steps": []', b'"steps": [1]')
                 output.put(2, body[:-1] + b', "ruler": {"status": "scored"}}')
@@ -111,13 +111,13 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
         "t__10/result.json": b'\n{"task_name": "T", "n": 1.0e2, "ruler": {"status": "scored"}}\n',
         "t__10/agent/trajectory.json": STEPS.replace(b"[]", b"[1]"),
     }
-    out = rewritten(found, job, b'"T"')
+    out = rewritten(container, job, b'"T"')
     assert out.keys() == FILES.keys()
     assert b'"T"' in out["t__2/result.json"]
 
 
 def test_no_job(tmp_path: Path) -> None:
-    """Results without any trajectory are no job, and one trial alone is."""
+    """Results without any trajectory are no job, and one trial alone is one."""
     none = write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})
     alone = write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})
-    assert [trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]
+    assert [find_trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.location import Location, natural
+from ruler_cli.reading.location import Location, natural_sort_key
 from tests.reading.test_directory import write
 
 
 def names(source: object) -> tuple[str, ...]:
-    """The files that a directory or a pattern stands for."""
+    """List the files of a directory or a pattern."""
     return Location(str(source)).listed().names
 
 
@@ -24,7 +24,7 @@ def touch(root: Path, *files: str) -> None:
 
 
 def test_directory(tmp_path: Path) -> None:
-    """Every file at any depth, numbers in order, without what is hidden or ruler's own."""
+    """Every file at any depth, numbers in order, without hidden files and ruler's own."""
     touch(tmp_path, "part-10.jsonl", "part-2.jsonl", "s2/a", "s10/a", ".git/x", ".h", "a.partial")
     touch(tmp_path, "o.failed.jsonl")
     os.mkfifo(tmp_path / "pipe")
@@ -32,7 +32,7 @@ def test_directory(tmp_path: Path) -> None:
 
 
 def test_pattern(tmp_path: Path) -> None:
-    """A pattern stands for what it matches, of a directory all in it, named from where the pattern begins."""
+    """A pattern stands for its matches, a directory for all its files, named from the first wildcard on."""
     touch(tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl")
     assert names(f"{tmp_path}/r*/*.jsonl") == ("r1/a.jsonl", "r2/a.jsonl")
     assert names(f"{tmp_path}/**/*.jsonl")[-1] == "x.jsonl"
@@ -44,20 +44,22 @@ def test_pattern(tmp_path: Path) -> None:
 
 
 def test_many(tmp_path: Path) -> None:
-    """A file is one file, also where its name looks like a pattern, or is too long for the system."""
+    """A file is one file, also if its name looks like a pattern or is too long for the system."""
     touch(tmp_path, "a[1].jsonl")
     many = [tmp_path, tmp_path / "*.jsonl", tmp_path / "a[1].jsonl", tmp_path / "none", "-", "a" * 5000]
     assert [Location(str(name)).many for name in many] == [True, True, False, False, False, False]
 
 
 def test_natural() -> None:
-    """Names of digits that are no number, and folders beside files, sort too."""
+    """Digits that are no number, and folders beside files, have an order too."""
     every = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
-    assert sorted(sorted(every), key=natural) == sorted(sorted(every, reverse=True), key=natural)
+    assert sorted(sorted(every), key=natural_sort_key) == sorted(
+        sorted(every, reverse=True), key=natural_sort_key
+    )
 
 
 def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that may not be read is an error: its files would be left out without a word."""
+    """A folder that may not be read is an error: its files would be left out silently."""
     touch(tmp_path, "a.jsonl", "closed/b.jsonl")
     scan = os.scandir
 

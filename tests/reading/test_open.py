@@ -1,4 +1,4 @@
-"""INPUT as the container that it is, and its lines, whatever the compression."""
+"""INPUT is opened as the container that it is, compressed or not."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ PACKED = (
     zstd.compress(TEXT[:10]) + zstd.compress(TEXT[10:]),
     zstd.compress(TEXT[:10]) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + zstd.compress(TEXT[10:]),
 )
-"""The same text plain, as gzip of one and two members, as Zstandard of one, two and a skippable frame."""
+"""The text plain, as gzip of one and two members, as Zstandard of one, two and a skippable frame."""
 
 
 def read(path: Path) -> list[Line]:
-    """All records of a file."""
+    """Read all records of a file."""
     with ExitStack() as stack:
         return list(open_container(str(path), stack).records())
 
 
 def refused(path: Path) -> str:
-    """The sentence with which a file is refused."""
+    """Return the message with which a file is refused."""
     with pytest.raises(UsageError) as error:
         read(path)
     assert str(path) in str(error.value)
@@ -52,7 +52,7 @@ def refused(path: Path) -> str:
 
 
 def fed(path: Path, text: bytes) -> threading.Thread:
-    """A named pipe that gets this text."""
+    """Make a named pipe that gets a text."""
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(text,), daemon=True)
     writer.start()
@@ -60,7 +60,7 @@ def fed(path: Path, text: bytes) -> threading.Thread:
 
 
 def test_kinds(tmp_path: Path) -> None:
-    """The first bytes tell what it is, compressed or not; what comes once is JSON lines in a pipe only."""
+    """The first bytes show the kind, compressed or not; only JSON lines in a pipe are read `once`."""
     texts = (LINES, b"\n \n" + LINES, LIST, b"\n" + LIST, HELD)
     every = itertools.product((False, True), texts, PACKS)
     for number, (pipe, text, pack) in enumerate(every):
@@ -70,29 +70,29 @@ def test_kinds(tmp_path: Path) -> None:
         else:
             path.write_bytes(pack(text))
         with ExitStack() as stack:
-            found = open_container(str(path), stack)
+            container = open_container(str(path), stack)
             wanted = Document if LINES not in text else JsonLines
-            assert type(found) is wanted
-            assert found.once is (pipe and wanted is JsonLines)
-            assert found.plain is (wanted is Document or (not pipe and pack is bytes))
-            records = list(found.records())
+            assert type(container) is wanted
+            assert container.once is (pipe and wanted is JsonLines)
+            assert container.plain is (wanted is Document or (not pipe and pack is bytes))
+            records = list(container.records())
             assert [line.raw for line in records] == [b'{"a": 1}', b'{"a": 2}']
-            assert [found.where(line.number) for line in records] == [line.where for line in records]
-            if not found.once:
-                assert list(found.records()) == records == found.sample(9)
-            if found.plain:
-                again = [os.pread(found.fileno(), len(x.raw), x.offset) for x in records]
+            assert [container.where(line.number) for line in records] == [line.where for line in records]
+            if not container.once:
+                assert list(container.records()) == records == container.sample(9)
+            if container.plain:
+                again = [os.pread(container.fileno(), len(x.raw), x.offset) for x in records]
                 assert again == [x.raw for x in records]
 
 
 def test_lines(tmp_path: Path) -> None:
-    """Lines end at LF only, blank ones are passed over, and compression is told by the bytes."""
+    """Lines end at LF only, blank lines are ignored, and the bytes show the compression."""
     for packed in PACKED:
         (tmp_path / "in.jsonl").write_bytes(packed)
-        found = read(tmp_path / "in.jsonl")
-        assert [line.number for line in found] == [1, 4, 5]
-        assert [line.raw for line in found] == [b'{"a":1}', b'{"b":2}\r', TEXT.rpartition(b"\n")[2]]
-        assert all(TEXT[x.offset : x.offset + len(x.raw)] == x.raw for x in found)
+        records = read(tmp_path / "in.jsonl")
+        assert [line.number for line in records] == [1, 4, 5]
+        assert [line.raw for line in records] == [b'{"a":1}', b'{"b":2}\r', TEXT.rpartition(b"\n")[2]]
+        assert all(TEXT[x.offset : x.offset + len(x.raw)] == x.raw for x in records)
 
 
 @given(st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6), st.booleans())
@@ -101,13 +101,13 @@ def test_offsets(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], e
     text = b"\xef\xbb\xbf{}\n" + b"\n".join(parts) + (b"\n" if ends else b"")
     path = tmp_path_factory.mktemp("offsets") / "in"
     path.write_bytes(text)
-    found = read(path)
-    assert [x.raw for x in found] == [x for x in text[3:].split(b"\n") if x.strip(b" \t\r\n\x0b\x0c")]
-    assert all(text[x.offset :].startswith(x.raw) for x in found)
+    records = read(path)
+    assert [x.raw for x in records] == [x for x in text[3:].split(b"\n") if x.strip(b" \t\r\n\x0b\x0c")]
+    assert all(text[x.offset :].startswith(x.raw) for x in records)
 
 
 def test_damaged(tmp_path: Path) -> None:
-    """Compressed data that is cut off or damaged is a sentence, not a short file."""
+    """Compressed data that is cut off or damaged is an error, not a short file."""
     path, many = tmp_path / "in", os.urandom(50_000).hex().encode() + b"\n"
     changed = bytearray(gzip.compress(os.urandom(1000)))
     changed[200:210] = b"0123456789"
@@ -118,9 +118,9 @@ def test_damaged(tmp_path: Path) -> None:
 
 
 def test_foreign(tmp_path: Path) -> None:
-    """A file that holds no text is named before it is read, with the way out; so is one that is not there."""
+    """A file that holds no text, or does not exist, is refused before it is read, with advice."""
     path = tmp_path / "in"
-    for head, says in (
+    for head, message in (
         ('{"a":1}'.encode("utf-16"), "iconv -f UTF-16"),
         ('{"a":1}'.encode("utf-16-le"), "iconv -f UTF-16LE"),
         ('{"a":1}'.encode("utf-16-be"), "iconv -f UTF-16BE"),
@@ -129,7 +129,7 @@ def test_foreign(tmp_path: Path) -> None:
         (b"PAR1 and nothing else", "Parquet"),
     ):
         path.write_bytes(head)
-        assert says in refused(path)
+        assert message in refused(path)
     fed(tmp_path / "pipe", b"PAR1 and nothing else")
     assert "Parquet" in refused(tmp_path / "pipe")
     assert "no such file" in refused(tmp_path / "none")
@@ -140,21 +140,21 @@ def test_foreign(tmp_path: Path) -> None:
         assert "cannot be read" in refused(Path("/proc/self/mem"))
 
 
-@given(parts=st.lists(st.binary(max_size=6), max_size=6), most=st.integers(0, 8))
-def test_capped(parts: list[bytes], most: int) -> None:
-    """A line is whole, or cut where it is longer than allowed and then still is; none is split into two."""
+@given(parts=st.lists(st.binary(max_size=6), max_size=6), limit=st.integers(0, 8))
+def test_capped(parts: list[bytes], limit: int) -> None:
+    """A line is whole, or cut if it is longer than the limit, and then stays longer; none becomes two."""
     whole = b"\n".join(parts)
-    found = list(capped(io.BytesIO(whole), most))
+    cut = list(capped(io.BytesIO(whole), limit))
     expected = whole.split(b"\n")
     expected = expected if expected[-1] else expected[:-1]
-    assert len(found) == len(expected)
-    for line, full in zip(found, expected, strict=True):
+    assert len(cut) == len(expected)
+    for line, full in zip(cut, expected, strict=True):
         bare = line.removesuffix(b"\n")
-        assert bare == full if len(full) <= most else len(bare) > most and full.startswith(bare)
+        assert bare == full if len(full) <= limit else len(bare) > limit and full.startswith(bare)
 
 
 def test_silent_pipe(tmp_path: Path) -> None:
-    """JSON lines in a pipe are told by the first line: nobody waits for the second."""
+    """The first line of a pipe shows JSON lines: it is a record before the second line comes."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     go_on = threading.Event()
@@ -176,7 +176,7 @@ def test_silent_pipe(tmp_path: Path) -> None:
 
 
 def test_long_first_line(tmp_path: Path) -> None:
-    """A first line beyond all measure is read whole from a pipe, too."""
+    """A very long first line of a stream is read whole."""
     long = b'{"a": "%s"}' % (b"x" * 9_000_000)
     (tmp_path / "in").write_bytes(gzip.compress(long + b"\n{}\n", 1))
     assert [line.raw for line in read(tmp_path / "in")] == [long, b"{}"]

@@ -30,24 +30,24 @@ Change = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 def packed(table: pa.Table, **how: Any) -> io.BytesIO:
-    """A table as the bytes of a Parquet file."""
+    """Write a table as a Parquet file."""
     file = io.BytesIO()
     pq.write_table(table, file, **how)
     return file
 
 
 def rows(file: io.BytesIO) -> list[Line]:
-    """Every row as a record."""
+    """Read every row as a record."""
     return list(Parquet("in.parquet", file).records())
 
 
 def read(file: io.BytesIO) -> list[dict[str, Any]]:
-    """Every row as a value."""
+    """Read every row as a value."""
     return [parse(line.raw) for line in rows(file)]
 
 
 def rewritten(file: io.BytesIO, change: Change) -> io.BytesIO:
-    """The file with each record changed, or left out where that is None."""
+    """Write the file with each record changed, or left out if `change` returns None."""
     source, out = Parquet("in.parquet", file), io.BytesIO()
     encoder = source.encoder(out)
     for line in source.records():
@@ -59,25 +59,25 @@ def rewritten(file: io.BytesIO, change: Change) -> io.BytesIO:
 
 
 def patched(raw: bytes, record: dict[str, Any]) -> bytes:
-    """The record's own bytes, but for members that have another value now."""
+    """Return a record with its own bytes for the members that did not change."""
     old = parse(raw)
-    kept = {k: orig(raw, k) for k, v in record.items() if k in old and json.dumps(old[k]) == json.dumps(v)}
-    parts = (json.dumps(k).encode() + b": " + kept.get(k, json.dumps(v).encode()) for k, v in record.items())
+    same = {k: orig(raw, k) for k, v in record.items() if k in old and json.dumps(old[k]) == json.dumps(v)}
+    parts = (json.dumps(k).encode() + b": " + same.get(k, json.dumps(v).encode()) for k, v in record.items())
     return b"{" + b", ".join(parts) + b"}"
 
 
 def orig(raw: bytes, key: str) -> bytes:
-    """A member's bytes."""
+    """Return a member's bytes."""
     return raw[slice(*read_object(raw).members[key][1:])]
 
 
 def with_(**values: Any) -> Change:
-    """A change that sets members."""
+    """Make a change that sets members."""
     return lambda record: record | values
 
 
 def kinds(file: io.BytesIO) -> dict[str, str]:
-    """The columns' types by name."""
+    """Return column → its type."""
     return {field.name: str(field.type) for field in pq.read_schema(file)}
 
 
@@ -132,7 +132,7 @@ def test_values() -> None:
 
 
 def test_untouched() -> None:
-    """What nobody changed is written as it was: every type, value, row group and note, by the same codec."""
+    """Unchanged data is written as it was: every type, value, row group and metadata, by the same codec."""
     schema = EVERY.schema.with_metadata({b"art.trajectory_parquet.version": b"2"})
     file = packed(EVERY.cast(schema), row_group_size=2, compression="ZSTD")
     out = rewritten(file, with_(ruler={"score": 0.5}))
@@ -174,13 +174,15 @@ REPLACED: list[tuple[Any, list[Any], Any, str]] = [
 
 
 def test_replaced() -> None:
-    """A column keeps its type where it holds the new value exactly, and widens where it does not."""
-    for (kind, held, new, becomes), size in itertools.product(REPLACED, (1, 3)):
-        file = packed(pa.table({"x": pa.array([*held, held[0]], kind), "i": [0, 1, 2]}), row_group_size=size)
+    """A column keeps its type if that holds the new value exactly, and else widens."""
+    for (kind, values, new, becomes), size in itertools.product(REPLACED, (1, 3)):
+        file = packed(
+            pa.table({"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}), row_group_size=size
+        )
         own = read(file)
-        found = rewritten(file, lambda r: r | {"x": new} if r["i"] == 2 else r)  # noqa: B023 - called here
-        assert kinds(found)["x"].removeprefix("large_") == becomes, (kind, size)
-        after = read(found)
+        out = rewritten(file, lambda r: r | {"x": new} if r["i"] == 2 else r)  # noqa: B023 - called here
+        assert kinds(out)["x"].removeprefix("large_") == becomes, (kind, size)
+        after = read(out)
         assert means(after[0]["x"], own[0]["x"]), kind
         assert after[1]["x"] is None
         assert means(after[2]["x"], new), kind
@@ -195,16 +197,18 @@ def test_replaced_whole() -> None:
 
 
 def test_large_integers() -> None:
-    """An integer that a float would round is kept, as text, beside or below a score that is none."""
-    large, held = 2**53 + 1, pa.array([[{"reward": 2**53 + 1}], [{"reward": 3}]])
-    for file in (packed(pa.table({"reward": [large, 3], "t": held}), row_group_size=size) for size in (1, 2)):
+    """An integer that a float would round becomes text, beside or below a score that is no integer."""
+    large, nested = 2**53 + 1, pa.array([[{"reward": 2**53 + 1}], [{"reward": 3}]])
+    for file in (
+        packed(pa.table({"reward": [large, 3], "t": nested}), row_group_size=size) for size in (1, 2)
+    ):
         out = rewritten(file, lambda r: r if r["reward"] > 3 else {"reward": 0.7, "t": [{"reward": 0.7}]})
         assert pq.read_table(out)["reward"].to_pylist() == [str(large), "0.7"]
         assert means([row["t"] for row in read(out)], [[{"reward": large}], [{"reward": 0.7}]])
 
 
 def test_required() -> None:
-    """A column that must hold a value may be null where it was written anew, and only then."""
+    """A column that must hold a value may be null if it was changed, and only then."""
     schema = pa.schema([pa.field("reward", pa.float64(), nullable=False), pa.field("s", pa.string(), False)])
     file = packed(pa.table({"reward": [1.0, 2.0], "s": ["a", "b"]}, schema=schema))
     out = rewritten(file, lambda r: r | {"reward": None if r["s"] == "a" else 0.5})
@@ -213,7 +217,7 @@ def test_required() -> None:
 
 
 def test_new_columns_late() -> None:
-    """A value that only the last row brings has its column, and the others have null there."""
+    """A member that only the last row has gets a column, which is null in the other rows."""
     file = packed(pa.table({"i": list(range(1000))}), row_group_size=100)
     out = rewritten(file, lambda r: r | ({"reward": 1, "logs": ["x"]} if r["i"] == 999 else {}))
     table = pq.read_table(out)
@@ -223,7 +227,7 @@ def test_new_columns_late() -> None:
 
 
 def test_rows_left_out() -> None:
-    """Rows that are left out are missing, and a row group without any is, too."""
+    """Rows that are left out are missing, and so is a row group without any row."""
     file = packed(pa.table({"i": list(range(1000)), "s": ["x"] * 1000}), row_group_size=300)
     out = rewritten(file, lambda r: None if r["i"] < 300 or r["i"] % 3 else r)
     assert pq.read_table(out)["i"].to_pylist() == list(range(300, 1000, 3))
@@ -245,7 +249,7 @@ def test_empty() -> None:
 
 
 def test_not_utf8() -> None:
-    """Text that is no UTF-8 is shown as far as it is, and stays as it was."""
+    """Text that is no UTF-8 is read with replacement characters, and its bytes stay as they were."""
     raw = pa.array([b'\xff"\n', b"good", None])
     text = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
     file = packed(pa.table({"s": text}))
@@ -255,7 +259,7 @@ def test_not_utf8() -> None:
 
 
 def test_surrogates() -> None:
-    """A lone surrogate, which Parquet cannot hold, stands in OUTPUT as its escape."""
+    """A lone surrogate, which Parquet cannot hold, becomes its escape in OUTPUT."""
     source, out = Parquet("in", packed(pa.table({"s": ["a"]}))), io.BytesIO()
     encoder = source.encoder(out)
     encoder.put(1, rb'{"s":"\ud800"}')
@@ -282,14 +286,14 @@ def test_damaged(rng: random.Random, cut: bool) -> None:
 
 
 def test_no_parquet() -> None:
-    """What is no Parquet file is refused when it is opened."""
+    """A file of another kind is refused when it is opened."""
     for data in (b"", b"PAR1", b"{}\n" * 9, b"PAR1" + b"\xff" * 50 + b"PAR1"):
         with pytest.raises(UsageError, match=r"in\.parquet: is damaged, or no whole Parquet file"):
             rows(io.BytesIO(data))
 
 
 def test_changed_meanwhile() -> None:
-    """A row that is not there when it is written is told."""
+    """A row that the source lost before it is written is an error."""
     encoder = Parquet("in.parquet", packed(pa.table({"a": [1]}))).encoder(io.BytesIO())
     with pytest.raises(UsageError, match="changed while it was read"):
         encoder.put(2, b'{"a":1}')
@@ -308,7 +312,7 @@ def test_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row group that memory should not hold becomes several."""
+    """A large row group becomes several."""
     monkeypatch.setattr("ruler_cli.reading.parquet._GROUP", 10_000)
     table = pa.table({"s": ["x" * 100] * 1000})
     out = rewritten(packed(table), lambda r: r)
@@ -321,7 +325,7 @@ SAID = pa.struct([("role", pa.string()), ("content", pa.large_string()), ("image
 
 
 def test_group_rows() -> None:
-    """A group in one row has its marks inside the list of structs, whose other members stay as they are."""
+    """A group in one row has annotations in the list of structs, whose other members do not change."""
     image = {"bytes": b"\x89PNG", "at": pd.Timestamp(2024, 1, 1, nanosecond=1)}
     own = {"messages": [{"role": "user", "content": "q", "image": image}], "reward": 1}
     mark = {"reward": 0.7, "ruler": {"score": 0.7}}
@@ -331,15 +335,15 @@ def test_group_rows() -> None:
     out = rewritten(
         file, lambda r: r | {"trajectories": [r["trajectories"][0] | mark, *r["trajectories"][1:]]}
     )
-    kept = own | {"ruler": None}
+    other = own | {"ruler": None}
     new = own | {"reward": 0.7, "ruler": '{"score": 0.7}'}
-    assert pq.read_table(out)["trajectories"].to_pylist() == [[new, kept], [new]]
+    assert pq.read_table(out)["trajectories"].to_pylist() == [[new, other], [new]]
     again = rewritten(out, lambda r: r | {"trajectories": [t | {"reward": None} for t in r["trajectories"]]})
     assert pq.read_table(again)["trajectories"].to_pylist()[1] == [new | {"reward": None}]
 
 
 def test_fewer_rollouts() -> None:
-    """A rollout that is left out of a group's row takes its own values along, and none of another's."""
+    """A rollout that is left out of a group's row leaves with all its values, and the others keep theirs."""
     kind = pa.list_(pa.struct([("image", pa.binary()), ("id", pa.int64())]))
     items = [{"image": bytes([at]), "id": at // 2} for at in range(5)]
     out = rewritten(packed(pa.table({"t": pa.array([items], kind)})), lambda r: {"t": r["t"][2:]})
@@ -353,22 +357,22 @@ def test_pandas() -> None:
         frame["reward"] = pd.Series([1, 0], dtype=kind, index=frame.index)
         file = io.BytesIO()
         frame.to_parquet(file)
-        found = pd.read_parquet(rewritten(file, with_(reward=0.7)))
-        assert list(found.index) == ["x", "y"]
-        assert [float(x) for x in found["reward"]] == [0.7, 0.7]
-        assert list(found["task"]) == ["a", "b"]
+        frame = pd.read_parquet(rewritten(file, with_(reward=0.7)))
+        assert list(frame.index) == ["x", "y"]
+        assert [float(x) for x in frame["reward"]] == [0.7, 0.7]
+        assert list(frame["task"]) == ["a", "b"]
 
 
 def test_batches_of_several_types() -> None:
-    """A member of which batches bring several types is widened alone, or becomes text; nothing is rounded."""
-    kept = {"image": b"\x89PNG", "logs": ["same"] * 3}
-    for kind, own, found in (
+    """A member with several types in the batches is widened alone, or becomes text; nothing is rounded."""
+    common = {"image": b"\x89PNG", "logs": ["same"] * 3}
+    for kind, own, read_back in (
         (pa.bool_(), True, 1.0),
         (pa.int64(), (1 << 60) + 1, str((1 << 60) + 1)),
         (pa.decimal128(20, 2), decimal.Decimal("123456789012345678.12"), "123456789012345678.12"),
     ):
         item = pa.struct([("image", pa.binary()), ("logs", pa.list_(pa.string())), ("reward", kind)])
-        rollouts = [[kept | {"reward": own}]] * 2
+        rollouts = [[common | {"reward": own}]] * 2
         columns = {"t": pa.array(rollouts, pa.list_(item)), "flat": pa.array([own] * 2, kind)}
         file, numbers = packed(pa.table(columns), row_group_size=1), iter(range(2))
 
@@ -378,9 +382,9 @@ def test_batches_of_several_types() -> None:
             return record | {"flat": 0.7, "t": [record["t"][0] | {"reward": 0.7}]}
 
         new, old = pq.read_table(rewritten(file, marked)).to_pylist()
-        assert (old["flat"], old["t"]) == (found, [kept | {"reward": found}])
-        score = str(0.7) if isinstance(found, str) else 0.7
-        assert (new["flat"], new["t"]) == (score, [kept | {"reward": score}])
+        assert (old["flat"], old["t"]) == (read_back, [common | {"reward": read_back}])
+        score = str(0.7) if isinstance(read_back, str) else 0.7
+        assert (new["flat"], new["t"]) == (score, [common | {"reward": score}])
 
 
 LEAVES = st.sampled_from(
@@ -404,7 +408,7 @@ MADE = {
 
 
 def of(kind: pa.DataType, rng: random.Random) -> Any:
-    """A value of a type, null one time in four."""
+    """Draw a value of a type, null one time in four."""
     if rng.random() < 0.25 or pa.types.is_null(kind):
         return None
     if pa.types.is_list(kind):
@@ -424,7 +428,7 @@ def of(kind: pa.DataType, rng: random.Random) -> Any:
     st.sampled_from([0.7, 1, True, "text", None, {"a": 1, "ruler": {"b": 2}}, ["x"], [0.5, {"y": None}]]),
 )
 def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) -> None:
-    """Whatever the schema and the new value: what is untouched is equal, and no new value is lost."""
+    """For any schema and new value, unchanged values are equal, and no new value is lost."""
     columns = {f"c{i}": pa.array([of(t, rng) for _ in range(count)], t) for i, t in enumerate(types)}
     file = packed(pa.table(columns), row_group_size=5)
     struck = {i for i in range(count) if rng.random() < 0.5}
@@ -444,7 +448,7 @@ def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.randoms(use_true_random=False), st.integers(1, 12))
 def test_marks_inside(data: st.DataObject, rng: random.Random, count: int) -> None:
-    """Marks of any rollouts in a row of a group leave all their other members as they were."""
+    """Annotations of any rollouts in a row of a group leave all other members as they were."""
     types = [*data.draw(st.lists(TYPES, min_size=1, max_size=3)), pa.int64()]
     kind = pa.struct([(f"m{i}", kind) for i, kind in enumerate(types)])
     own = [[of(kind, rng) for _ in range(rng.randint(0, 3))] for _ in range(count)]
@@ -461,12 +465,12 @@ def test_marks_inside(data: st.DataObject, rng: random.Random, count: int) -> No
             assert all(new[name] == old[name] for name in list(old or ())[:-1])
 
 
-def means(found: Any, expected: Any) -> bool:
-    """Whether a value says the same: numbers by value, JSON text as what it holds, absent as null."""
-    if isinstance(found, str) and found != expected:
-        return means(json.loads(found), expected)
-    if isinstance(found, dict) and isinstance(expected, dict):
-        return all(means(found.get(k), expected.get(k)) for k in found.keys() | expected.keys())
-    if isinstance(found, list) and isinstance(expected, list):
-        return len(found) == len(expected) and all(map(means, found, expected))
-    return bool(found == expected)
+def means(value: Any, expected: Any) -> bool:
+    """Tell if a value means the same: numbers by value, JSON text by its content, absent as null."""
+    if isinstance(value, str) and value != expected:
+        return means(json.loads(value), expected)
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return all(means(value.get(k), expected.get(k)) for k in value.keys() | expected.keys())
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(means, value, expected))
+    return bool(value == expected)

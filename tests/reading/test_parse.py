@@ -31,7 +31,7 @@ UNREADABLE = (
 
 @given(st.dictionaries(texts, values, max_size=5), layouts())
 def test_any_object(value: dict[str, Any], layout: dict[str, Any]) -> None:
-    """Whatever Python's `json` writes is read as what it was, integers of any size included."""
+    """Any text of Python's `json` is read as the value it was, with integers of any size."""
     assert same(parse(text_of(value, layout)), value)
 
 
@@ -42,7 +42,7 @@ def test_dump(value: Any) -> None:
 
 
 def test_huge_integers() -> None:
-    """An integer beyond 64 bits is not rounded, wherever it stands, and 10,000 digits are no crash."""
+    """An integer beyond 64 bits is not rounded, anywhere in a record, and 10,000 digits are no crash."""
     for number in (2**64, -(2**63) - 1, 10**30, 12345678901234567890123):
         for space in ("", " ", "\n"):
             text = f'{{"a":{space}{number}{space},"b":[1,{space}{number}],"c":0.12345678901234567891}}'
@@ -51,11 +51,11 @@ def test_huge_integers() -> None:
 
 
 def test_unreadable() -> None:
-    """A line that is no JSON object says why."""
-    for raw, says in UNREADABLE:
+    """The error for a line that is no JSON object gives the reason."""
+    for raw, reason in UNREADABLE:
         with pytest.raises(UnreadableError) as error:
             parse(raw)
-        assert says in str(error.value)
+        assert reason in str(error.value)
 
 
 def test_text() -> None:

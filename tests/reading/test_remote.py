@@ -1,4 +1,4 @@
-"""Remote objects: read in parts, written whole or not at all, told in sentences without keys."""
+"""Remote objects: read in parts, written whole or not at all, with error messages that hold no keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "wJalr/XUtn+FEMI"
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """An empty store that s3:// leads to."""
+    """Start an empty store for s3:// addresses."""
     import s3fs
 
     with Store() as server:
@@ -46,15 +46,15 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def memory() -> Iterator[dict[str, Any]]:
-    """The objects of memory://, none at first."""
+    """Return the objects of memory://, none at first."""
     system = fsspec.filesystem("memory")
     system.store.clear()
     yield system.store
     system.store.clear()
 
 
-def said(error: pytest.ExceptionInfo[RulerError]) -> str:
-    """The sentence, which holds no key."""
+def message_of(error: pytest.ExceptionInfo[RulerError]) -> str:
+    """Return the message, which holds no key."""
     text = str(error.value)
     assert SECRET not in text
     assert "AKIA" not in text
@@ -62,17 +62,17 @@ def said(error: pytest.ExceptionInfo[RulerError]) -> str:
 
 
 def reading(name: str) -> Any:
-    """An object, open for reading."""
+    """Open an object for reading."""
     return Location(name).store().open()
 
 
 def writing(name: str) -> RemoteFile:
-    """An object, open for writing."""
+    """Open an object for writing."""
     return RemoteFile(Location(name).store())
 
 
 def expanded(name: str) -> list[str]:
-    """The objects that an address stands for."""
+    """Return the objects that an address stands for."""
     return Location(name).store().expand()
 
 
@@ -100,12 +100,12 @@ def test_addresses() -> None:
 
 @given(st.text(alphabet="abc:/@+=", min_size=1, max_size=12), st.sampled_from(["s3", "gs", "hf", "az"]))
 def test_no_key_is_shown(secret: str, scheme: str) -> None:
-    """Whatever a secret key in an address holds, nothing of it is shown."""
+    """Nothing of a secret key in an address is shown, with any characters in it."""
     assert Location(f"{scheme}://KEY:{secret}@bucket/x").public == f"{scheme}://bucket/x"
 
 
 def test_read(store: Store) -> None:
-    """An object is read at any place, in blocks, and only what is asked for is fetched."""
+    """An object is read at any offset, in blocks, and only the blocks that are read are fetched."""
     data = random.Random(1).randbytes(30 << 20)
     store.objects["/bucket/x"] = data
     with reading("s3://bucket/x") as file:
@@ -130,12 +130,12 @@ def test_http(store: Store) -> None:
     assert not Location(name).many
     with pytest.raises(UsageError, match="nothing can be written there") as error:
         writing(name)
-    said(error)
+    message_of(error)
 
 
 @pytest.mark.parametrize("size", [0, 20_000_000], ids=["empty", "several parts"])
 def test_whole_or_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """An object appears with `commit`, whole; without it what was there stays, and no part is left."""
+    """An object appears with `commit`, whole; without it the old object stays, and no part is left."""
     monkeypatch.setattr(atomic, "_PART", 6 << 20)
     data = random.Random(1).randbytes(size)
     store.objects["/bucket/out"] = b"old"
@@ -154,7 +154,7 @@ def test_whole_or_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """A store that stops taking parts is told with the way out, and nothing is left there."""
+    """A store that stops taking parts is an error with advice, and no object is left there."""
     monkeypatch.setattr(atomic, "_PART", 6 << 20)
     store.refuse_puts_after = after
 
@@ -166,39 +166,39 @@ def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: in
 
     with pytest.raises(OutputError, match=r"s3://bucket/out: cannot be written: access is refused") as error:
         write()
-    said(error)
+    message_of(error)
     assert store.objects == {}
 
 
 def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps an address from being read or written is one sentence, without the storage's own words."""
+    """An address that cannot be read or written is one sentence, without the storage's own message."""
     import s3fs
 
     store.objects |= {"/bucket/d/x": b"x", "/bucket/long": bytes(10 << 20)}
 
-    def told(act: Any, name: str, words: str) -> None:
+    def refuses(act: Any, name: str, words: str) -> None:
         with pytest.raises(UsageError, match=words) as error:
             act(name)
-        said(error)
+        message_of(error)
 
-    told(reading, "s3://bucket/y", r"s3://bucket/y: there is no such object")
-    told(writing, "s3://nobucket/y", r"s3://nobucket/y: cannot be written: there is no such object")
-    told(reading, "s3://bucket/d", r"s3://bucket/d: is a directory")
-    told(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: there is no file")
-    told(expanded, "s3://bucket/**.jsonl", "is no pattern")
-    told(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
-    told(reading, "foo://x/y", "foo:// is no kind of address")
+    refuses(reading, "s3://bucket/y", r"s3://bucket/y: there is no such object")
+    refuses(writing, "s3://nobucket/y", r"s3://nobucket/y: cannot be written: there is no such object")
+    refuses(reading, "s3://bucket/d", r"s3://bucket/d: is a directory")
+    refuses(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: there is no file")
+    refuses(expanded, "s3://bucket/**.jsonl", "is no pattern")
+    refuses(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
+    refuses(reading, "foo://x/y", "foo:// is no kind of address")
     with reading("s3://bucket/long") as file:
         file.read(10)
         store.refuse = 403
         with pytest.raises(UsageError, match="access is refused; check the credentials"):
             file.read()
     s3fs.S3FileSystem.clear_instance_cache()  # it knows of objects that are not there
-    told(reading, "s3://bucket/x", "access is refused; check the credentials")
+    refuses(reading, "s3://bucket/x", "access is refused; check the credentials")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     s3fs.S3FileSystem.clear_instance_cache()
-    told(reading, "s3://bucket/x", "cannot be reached")
-    told(reading, "http://127.0.0.1:9/x", "cannot be reached")
+    refuses(reading, "s3://bucket/x", "cannot be reached")
+    refuses(reading, "http://127.0.0.1:9/x", "cannot be reached")
 
 
 def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_expand(store: Store) -> None:
-    """A directory is the files directly in it, a pattern what it matches, in order; notes are left out."""
+    """A directory is the files directly in it, a pattern its matches, in order; notes are left out."""
     for key in ("d/b.jsonl", "d/a.jsonl", "d/_SUCCESS", "d/.x", "d/sub/c.jsonl"):
         store.objects[f"/bucket/{key}"] = b"x"
     both = ["s3://bucket/d/a.jsonl", "s3://bucket/d/b.jsonl"]
@@ -221,7 +221,7 @@ def test_expand(store: Store) -> None:
 
 
 def test_renamed(memory: dict[str, Any]) -> None:
-    """Elsewhere an object is NAME.partial until `commit` renames it."""
+    """On other file systems an object is NAME.partial until `commit` renames it."""
     for text, commit in ((b"whole", True), (b"half", False)):
         with writing("memory://d/x") as out:
             out.write(text)
@@ -266,7 +266,7 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a package is missing the sentence names it and the extra."""
+    """An error for a missing package names it and the extra."""
     known = sys.modules["fsspec.registry"].__dict__["_registry"]
     for scheme, missing, package in (
         ("s3", "s3fs", "s3fs"),

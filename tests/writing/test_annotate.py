@@ -17,7 +17,8 @@ from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import Annotation, Group, GroupResult, Rollout, Usage
-from ruler_cli.writing.annotate import annotate, annotations_of, group_fields
+from ruler_cli.writing.annotate import annotate
+from ruler_cli.writing.fields import annotations_of, group_fields
 from tests.scoring.saying import ballot, groups, judged, miss
 from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
 

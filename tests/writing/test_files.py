@@ -17,24 +17,24 @@ from ruler_cli.reading.container import Container
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.files import FailedFile, Output
+from ruler_cli.writing.files import FailedFile, OutputFile
 from tests.conftest import ROOT, Ruler
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file, decompressed."""
+    """Read the bytes of a file, decompressed."""
     with Location(str(path)).open() as stream:
         return decompressed(str(path), stream).read()
 
 
 def stored(path: Path) -> list[bytes]:
-    """The lines of a file, decompressed."""
+    """Read the lines of a file, decompressed."""
     return content(path).splitlines()
 
 
 @contextmanager
-def room(size: int) -> Iterator[None]:
-    """No file can grow beyond `size`, as on a disk that is full."""
+def disk_of(size: int) -> Iterator[None]:
+    """Let no file grow beyond `size` bytes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -52,12 +52,12 @@ def test_atomic(tmp_path: Path) -> None:
     for name in ("out.jsonl", "out.jsonl.gz", "out.jsonl.zst"):
         path = tmp_path / name
         path.write_bytes(b"old\n")
-        with pytest.raises(ZeroDivisionError), Output(str(path)) as output:
+        with pytest.raises(ZeroDivisionError), OutputFile(str(path)) as output:
             for n, record in enumerate(records):
                 output.put(n, record)
             raise ZeroDivisionError
         assert (path.read_bytes(), stored(tmp_path / f"{name}.partial")) == (b"old\n", records)
-        with Output(str(path)) as output:
+        with OutputFile(str(path)) as output:
             for n, record in enumerate(records):
                 output.put(n, record)
             assert path.read_bytes() == b"old\n"
@@ -69,10 +69,10 @@ def test_atomic(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [5000, 150_000])
 def test_full_disk(tmp_path: Path, size: int) -> None:
-    """When the disk is full the run ends with a sentence, and the partial with a whole record."""
+    """If the disk is full, the run ends with an error, and the partial with a whole record."""
     path = tmp_path / "out"
-    kept = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
-    with room(size), kept, Output(str(path)) as output:
+    error = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
+    with disk_of(size), error, OutputFile(str(path)) as output:
         for n in range(1000):
             output.put(n, b"%0400d" % n)
         output.commit()
@@ -83,24 +83,24 @@ def test_full_disk(tmp_path: Path, size: int) -> None:
 
 
 def test_no_room(tmp_path: Path) -> None:
-    """A compressed OUTPUT, a document's end or a device for which there is no room is a sentence too."""
+    """A full disk is an error too for a compressed OUTPUT, for a document's end and for a device."""
     for name in ("out.gz", "out.zst"):
-        told = pytest.raises(OutputError, match="File too large")
-        with room(5000), told, Output(str(tmp_path / name)) as output:
+        error = pytest.raises(OutputError, match="File too large")
+        with disk_of(5000), error, OutputFile(str(tmp_path / name)) as output:
             for _ in range(200):
                 output.put(1, os.urandom(400).hex().encode())
             output.commit()
     text = b"[" + b" " * 50_000 + b"{}" + b" " * 50_000 + b"]"
-    told = pytest.raises(OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and")
+    error = pytest.raises(OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and")
     name = str(tmp_path / "o.json")
-    with documented(tmp_path, text) as (found, every), room(20_000), told, Output(name) as output:
-        output.into(found)
+    with documented(tmp_path, text) as (container, every), disk_of(20_000), error, OutputFile(name) as output:
+        output.write_as(container)
         output.put(1, every[0].raw)
         output.commit()
     assert not [path for path in tmp_path.glob("o*") if path.suffix != ".partial"]
     if Path("/dev/full").exists():
-        told = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
-        with told, Output("/dev/full") as output:
+        error = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
+        with error, OutputFile("/dev/full") as output:
             output.put(1, b"{}")
 
 
@@ -109,7 +109,7 @@ def test_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with Output(str(path)) as output:
+    with OutputFile(str(path)) as output:
         output.put(1, b"{}")
         assert os.read(reading, 100) == b"{}\n"
         output.commit()
@@ -119,12 +119,12 @@ def test_pipe(tmp_path: Path) -> None:
 def test_locked(tmp_path: Path) -> None:
     """Two runs never write one OUTPUT."""
     name = str(tmp_path / "out")
-    with Output(name) as output:
+    with OutputFile(name) as output:
         with pytest.raises(UsageError, match="another run is writing it"):
-            Output(name)
+            OutputFile(name)
         output.put(1, b"{}")
         output.commit()
-    with Output(name):
+    with OutputFile(name):
         pass
     assert stored(tmp_path / "out") == [b"{}"]
 
@@ -143,7 +143,7 @@ def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with Output(str(path)) as output:
+    with OutputFile(str(path)) as output:
         output.put(1, b"ours")
         assert path.read_bytes() == b"theirs\n"
     assert partial.read_bytes() == b"ours\n"
@@ -155,7 +155,7 @@ def test_in_place_of_a_file(tmp_path: Path) -> None:
     link, target = tmp_path / "link", tmp_path / "far" / "out"
     target.touch(0o600)
     link.symlink_to(target)
-    with Output(str(link)) as output:
+    with OutputFile(str(link)) as output:
         output.put(1, b"{}")
         output.commit()
     assert link.is_symlink()
@@ -164,24 +164,24 @@ def test_in_place_of_a_file(tmp_path: Path) -> None:
 
 
 def test_no_place(tmp_path: Path) -> None:
-    """A missing directory and a directory are told before anything is read, with the way out."""
+    """A missing directory, and a directory as OUTPUT, are refused before anything is read, with advice."""
     with pytest.raises(UsageError, match="mkdir -p"):
-        Output(str(tmp_path / "none" / "out"))
+        OutputFile(str(tmp_path / "none" / "out"))
     with pytest.raises(UsageError, match="is a directory"):
-        Output(str(tmp_path))
+        OutputFile(str(tmp_path))
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written: Not a directory"):
-        Output(str(tmp_path / "file" / "out"))
+        OutputFile(str(tmp_path / "file" / "out"))
 
 
 @contextmanager
 def documented(tmp_path: Path, text: bytes) -> Iterator[tuple[Container, list[Line]]]:
-    """A JSON document as INPUT, and its records."""
+    """Open a JSON document as INPUT, and read its records."""
     path = tmp_path / "in.json"
     path.write_bytes(text)
     with ExitStack() as stack:
-        found = open_container(str(path), stack)
-        yield found, list(found.records())
+        container = open_container(str(path), stack)
+        yield container, list(container.records())
 
 
 LIST = b'[\n {"a": 1},\n {"a":\n 2},\n {"a": 3}\n]\n'
@@ -194,26 +194,26 @@ def test_document(tmp_path: Path) -> None:
     """
     lines = b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'
     for name in ("o.json", "o", "o.json.gz", "o.jsonl", "o.ndjson.zst"):
-        with documented(tmp_path, LIST) as (found, every), Output(str(tmp_path / name)) as output:
-            output.into(found)
+        with documented(tmp_path, LIST) as (container, every), OutputFile(str(tmp_path / name)) as output:
+            output.write_as(container)
             for line in every:
                 output.put(line.number, line.raw)
             output.commit()
         assert content(tmp_path / name) == (lines if "l" in name or "nd" in name else LIST)
-    with documented(tmp_path, LIST) as (found, every), Output(str(tmp_path / "o.json")) as output:
-        output.into(found)
+    with documented(tmp_path, LIST) as (container, every), OutputFile(str(tmp_path / "o.json")) as output:
+        output.write_as(container)
         output.commit()
     assert (tmp_path / "o.json").read_bytes() == b"[\n \n]\n"
     cut = pytest.raises(ZeroDivisionError)
-    with documented(tmp_path, LIST) as (found, every), cut, Output(str(tmp_path / "o")) as output:
-        output.into(found)
+    with documented(tmp_path, LIST) as (container, every), cut, OutputFile(str(tmp_path / "o")) as output:
+        output.write_as(container)
         output.put(2, every[1].raw)
         raise ZeroDivisionError
     assert (tmp_path / "o.partial").read_bytes() == b'[\n {"a":\n 2}\n]\n'
 
 
-def keep(path: Path | None, *raws: bytes) -> int:
-    """One run's failed lines; how many it added."""
+def add_failed(path: Path | None, *raws: bytes) -> int:
+    """Add failed lines as one run does, and return how many were new."""
     failed = FailedFile(path)
     for raw in raws:
         failed.add(Problem(1, "broken", raw))
@@ -223,14 +223,14 @@ def keep(path: Path | None, *raws: bytes) -> int:
 
 
 def test_failed_file(tmp_path: Path) -> None:
-    """The failed file appears with its first line, and a later run adds only what is new, line by line.
+    """The failed file appears with its first line, and a later run adds only new lines.
 
     A record over several lines is one there, however it begins; a last line without LF is not glued to it.
     """
     path = tmp_path / "failed"
-    assert (keep(path), path.exists(), keep(None, b"{")) == (0, False, 0)
-    assert keep(path, b"{", b"\xff") == 2
-    assert keep(path, b"\xff", b"[", b"{", b"") == 1
+    assert (add_failed(path), path.exists(), add_failed(None, b"{")) == (0, False, 0)
+    assert add_failed(path, b"{", b"\xff") == 2
+    assert add_failed(path, b"\xff", b"[", b"{", b"") == 1
     assert path.read_bytes() == b"{\n\xff\n[\n"
     for raw in (
         b'{\n "a": 1\n}',
@@ -241,23 +241,23 @@ def test_failed_file(tmp_path: Path) -> None:
         b"PK\x03\x04",
     ):
         path.unlink()
-        assert (keep(path, raw), keep(path, raw, b"[")) == (1, 1)
+        assert (add_failed(path, raw), add_failed(path, raw, b"[")) == (1, 1)
         assert path.read_bytes() == raw.replace(b"\n", b" ") + b"\n[\n"
     path.write_bytes(b"x\ny")
-    keep(path, b"z")
+    add_failed(path, b"z")
     assert path.read_bytes() == b"x\ny\nz\n"
 
 
 def test_failed_full(tmp_path: Path) -> None:
-    """A failed file that cannot be written is a sentence, also where only the end tells it."""
-    with room(100), pytest.raises(OutputError, match="cannot be written"):
-        keep(tmp_path / "failed", b"x" * 200)
+    """A failed file that cannot be written is an error, also if only closing it shows that."""
+    with disk_of(100), pytest.raises(OutputError, match="cannot be written"):
+        add_failed(tmp_path / "failed", b"x" * 200)
     with pytest.raises(OutputError, match="cannot be written"):
-        keep(tmp_path / "none" / "failed", b"x")
+        add_failed(tmp_path / "none" / "failed", b"x")
 
 
 def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """A link in a directory OUTPUT is replaced; what it leads to, INPUT perhaps, stays as it was."""
+    """A link in a directory OUTPUT is replaced; its target, INPUT perhaps, stays as it was."""
     before = (ROOT / "samples" / "trajectories.jsonl").read_bytes()
     for folder in ("in", "out", "links"):
         (tmp_path / folder).mkdir()
@@ -281,7 +281,7 @@ def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_partial_behind_a_link(ruler: Ruler, tmp_path: Path) -> None:
-    """INPUT that is the partial file of what OUTPUT leads to is refused, and stays."""
+    """INPUT that is the partial file of the target of OUTPUT is refused, and stays."""
     partial = tmp_path / "real.jsonl.partial"
     partial.write_bytes((ROOT / "samples" / "one.jsonl").read_bytes())
     (tmp_path / "real.jsonl").write_text("old")

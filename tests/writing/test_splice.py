@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.reading.parse import parse
-from ruler_cli.writing.splice import Patches, Tree, read_array, read_object
+from ruler_cli.writing.splice import NewMembers, Patches, read_array, read_object
 from tests.values import layouts, same, text_of, texts, values
 
 
-def put(raw: bytes, new: Tree) -> bytes:
-    """The text with members set or removed."""
+def put(raw: bytes, new: NewMembers) -> bytes:
+    """Return the text with members set or removed."""
     patches = Patches(raw)
     patches.put(read_object(raw), new)
     return patches.apply()
@@ -24,9 +24,9 @@ def put(raw: bytes, new: Tree) -> bytes:
 def test_spans(value: dict[str, Any], layout: dict[str, Any]) -> None:
     """Every member of any object is found, with the bytes of its value."""
     raw = text_of(value, layout)
-    found = read_object(raw)
-    assert {k: raw[v:end] for k, (_, v, end) in found.members.items()}.keys() == value.keys()
-    for key, (_, start, end) in found.members.items():
+    obj = read_object(raw)
+    assert {k: raw[v:end] for k, (_, v, end) in obj.members.items()}.keys() == value.keys()
+    for key, (_, start, end) in obj.members.items():
         assert same(json.loads(raw[start:end].decode("utf-8", "surrogatepass")), value[key])
 
 
@@ -34,17 +34,17 @@ def test_spans(value: dict[str, Any], layout: dict[str, Any]) -> None:
 def test_items(value: list[Any], layout: dict[str, Any]) -> None:
     """Every item of any array is found, with its bytes."""
     raw = text_of(value, layout)
-    found = [json.loads(raw[a:b].decode("utf-8", "surrogatepass")) for a, b in read_array(raw, 0)]
-    assert same(found, value)
+    items = [json.loads(raw[a:b].decode("utf-8", "surrogatepass")) for a, b in read_array(raw, 0)]
+    assert same(items, value)
 
 
 def test_backslashes() -> None:
-    """However many backslashes stand before a quote, the end of the string is found."""
+    """The end of a string is found with any number of backslashes before a quote."""
     for text in ("\\" * slashes + after for slashes in range(7) for after in ("", '"', '"]}', '", "b": [{')):
         value = {"a": [{text: text}, [text], text], "c": 1, "d": text}
         raw = json.dumps(value).encode()
-        found = read_object(raw).members
-        assert {key: json.loads(raw[start:end]) for key, (_, start, end) in found.items()} == value
+        spans = read_object(raw).members
+        assert {key: json.loads(raw[start:end]) for key, (_, start, end) in spans.items()} == value
 
 
 @given(st.dictionaries(texts, values, max_size=6), layouts(), st.data())

@@ -29,7 +29,7 @@ from ruler_cli.results.report.group import page_key, shorter
 from ruler_cli.results.report.highlights import RULE, Ranking
 from ruler_cli.results.report.pages import Leaves
 from ruler_cli.results.scored_file import ScoredFile
-from ruler_cli.writing.atomic import WholeFile
+from ruler_cli.writing.atomic import WritableFile, create_file
 
 MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
@@ -105,11 +105,11 @@ def write_html(
         return Written(size, all_, rows, left_out, scored.doubt)
 
 
-def _created(name: str, source: str, stack: ExitStack) -> WholeFile:
+def _created(name: str, source: str, stack: ExitStack) -> WritableFile:
     """Open FILE.html, or stdout for `-`; nothing is left of it if the stack ends with an error."""
     if name != "-":
         _refuse(name, source)
-    file = Location(name).create()
+    file = create_file(Location(name))
 
     def undo(kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
@@ -120,7 +120,7 @@ def _created(name: str, source: str, stack: ExitStack) -> WholeFile:
     return file
 
 
-def _put(file: WholeFile, name: str, pieces: Iterable[str]) -> int:
+def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
     """Write the page and let the file appear; the number of its bytes."""
     try:
         size = sum(file.stream.write(piece.encode()) for piece in pieces)

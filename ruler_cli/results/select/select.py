@@ -20,11 +20,10 @@ from ruler_cli.reading.parse import parse
 from ruler_cli.results.annotations import Marks, refuse_unmarked
 from ruler_cli.results.scored_groups import MarkedRollout
 from ruler_cli.results.select.conditions import FIGURES, Condition
-from ruler_cli.suggestions import path as nearest_path
-from ruler_cli.suggestions import question
+from ruler_cli.suggestions import question, suggest_path
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
 from ruler_cli.writing.output import Writer, open_output, refuse_clashes
-from ruler_cli.writing.splice import Patches, at, read_array
+from ruler_cli.writing.splice import Patches, read_array, span_at
 
 By = Literal["variance", "score", "majority"]
 _KEYS = 12
@@ -101,7 +100,7 @@ def select(
     with ExitStack() as inputs, ExitStack() as outputs:
         out = open_output(source.source, output)
         outputs.enter_context(out)
-        found = open_input(source, inputs, unreadable, out.into)
+        found = open_input(source, inputs, unreadable, out.write_as)
         on_found(found)
         refuse_itself(tally.unreadable, "lose what cannot be read")
         if found.reader is not None:
@@ -191,7 +190,7 @@ class _Chooser:
                 raise UsageError(f"--where {one.name}: no group of {name} has one, {_TAKES[one.name]}")
         if self._keep and self._keep.answer and have["rollouts"] and have["rollouts"] == tally.unanswered:
             path, keys = self._keep.answer, ", ".join(list(map(plain, self._record))[:_KEYS])
-            way = question(nearest_path(path, [self._record]))
+            way = question(suggest_path(path, [self._record]))
             way = plain(way) or f"; name a path below a rollout or one of {keys}"
             raise UsageError(f"--answer {plain(path)}: no rollout of {name} has an answer there{way}")
 
@@ -334,7 +333,7 @@ def cut(raw: bytes, form: Format, lost: Collection[Path], size: int, named: Iter
         paths |= dict.fromkeys(path for path in (ours, layout.reward) if path)
     patches = Patches(raw)
     for path in paths:
-        span = at(raw, path)
+        span = span_at(raw, path)
         if span is None or raw[span[0]] != ord("["):
             continue
         items = read_array(raw, span[0])

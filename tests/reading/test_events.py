@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.container import Many
-from ruler_cli.reading.gathered import gathered, may_be_event
+from ruler_cli.reading.container import MultiFileContainer
+from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.open import JsonLines, open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import Output, OutputTree
+from ruler_cli.writing.files import OutputDirectory, OutputFile
 from tests.reading.test_document import JSON
 from tests.reading.test_open import fed
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
-ASKED = '{"role": "user",  "content": "Sort \\u00e9 1.0"}'
-SAID = '{"content": "done", "role": "assistant", "n": 12345678901234567890123}'
-MESSAGES = f"[{ASKED}, {SAID}]"
+USER = '{"role": "user",  "content": "Sort \\u00e9 1.0"}'
+ASSISTANT = '{"content": "done", "role": "assistant", "n": 12345678901234567890123}'
+MESSAGES = f"[{USER}, {ASSISTANT}]"
 SESSION = [
     '{"type": "user", "sessionId": "s", "uuid": "a", "message": {"role": "user", "content": "Do it"}}',
     '{"type": "of-a-later-version", "n": 1.0}',
@@ -33,15 +33,15 @@ SESSION = [
 LEFT_ALONE = (
     '{"id": 1, "timestamp": "t", "instructions": "i", "output": "o"}',
     '{"type": "chat", "sessionId": "s", "input": "q"}',
-    '{"messages": [%s]}' % ASKED, '{"role": "user", "content": "q", "prompt": "p"}', "[]\n[]", "[1]\n", "",  # noqa: UP031
-    "[[]]", '{"role": "user"}', "{}", '{"samples": [%s], "eval": 1}' % ASKED, "[[%s], 1]" % MESSAGES,  # noqa: UP031
-    '{"eval": 1, "samples": [%s]}' % ASKED, '{"traceId": "t"}', '{"type": "user"}',  # noqa: UP031
+    '{"messages": [%s]}' % USER, '{"role": "user", "content": "q", "prompt": "p"}', "[]\n[]", "[1]\n", "",  # noqa: UP031
+    "[[]]", '{"role": "user"}', "{}", '{"samples": [%s], "eval": 1}' % USER, "[[%s], 1]" % MESSAGES,  # noqa: UP031
+    '{"eval": 1, "samples": [%s]}' % USER, '{"traceId": "t"}', '{"type": "user"}',  # noqa: UP031
 )  # fmt: skip
 SPANS = [f'{{"trace_id": "t{trace}", "span_id": "{n}"}}' for n, trace in enumerate((2, 1, 2, 3, 1))]
 
 
-def found(path: Path, text: str | bytes, *more: str) -> list[Line]:
-    """The records of a file; each pass gives the same."""
+def records(path: Path, text: str | bytes, *more: str) -> list[Line]:
+    """Return the records of a file; each pass gives the same."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with ExitStack() as stack:
         container = open_container(str(path), stack, *more)
@@ -52,24 +52,24 @@ def found(path: Path, text: str | bytes, *more: str) -> list[Line]:
 
 
 def raws(path: Path, text: str | bytes, *more: str) -> list[str]:
-    """Their bytes as text."""
-    return [line.raw.decode() for line in found(path, text, *more)]
+    """Return the records of a file as text."""
+    return [line.raw.decode() for line in records(path, text, *more)]
 
 
 def test_conversation_of_a_file(tmp_path: Path) -> None:
     """A file of messages, list or lines, compressed or not, is one rollout, of the messages' own bytes."""
     pretty = json.dumps(json.loads(MESSAGES), indent=1)
-    for text in (MESSAGES, f"{ASKED}\n{SAID}\n", pretty, f"\n{ASKED}\n\n{SAID}"):
+    for text in (MESSAGES, f"{USER}\n{ASSISTANT}\n", pretty, f"\n{USER}\n\n{ASSISTANT}"):
         for packed in (text.encode(), gzip.compress(text.encode())):
             (raw,) = raws(tmp_path / "run.jsonl", packed)
             assert json.loads(raw) == {"file": "run.jsonl", "messages": json.loads(MESSAGES)}
-            assert text == pretty or (ASKED in raw and SAID in raw)
+            assert text == pretty or (USER in raw and ASSISTANT in raw)
 
 
 def test_lines_that_are_lists(tmp_path: Path) -> None:
-    """A line that is a list of messages is a rollout; one that cannot be read stays what it is."""
+    """A line that is a list of messages is a rollout; one that cannot be read stays as it is."""
     torn = MESSAGES[:-9]
-    every = found(tmp_path / "in", f"{MESSAGES}\n\n{torn}\n{MESSAGES}\n")
+    every = records(tmp_path / "in", f"{MESSAGES}\n\n{torn}\n{MESSAGES}\n")
     assert [line.raw.decode() for line in every] == [
         f'{{"messages": {MESSAGES}}}',
         torn,
@@ -77,28 +77,28 @@ def test_lines_that_are_lists(tmp_path: Path) -> None:
     ]
     assert [line.where for line in every] == ["line 1", "line 3", "line 4"]
     assert raws(tmp_path / "in", f"[{MESSAGES}, {MESSAGES}]") == [f'{{"messages": {MESSAGES}}}'] * 2
-    spoken = '[{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]'
-    assert raws(tmp_path / "in", f"{spoken}\n{spoken}\n") == [f'{{"conversations": {spoken}}}'] * 2
+    sharegpt = '[{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]'
+    assert raws(tmp_path / "in", f"{sharegpt}\n{sharegpt}\n") == [f'{{"conversations": {sharegpt}}}'] * 2
 
 
 def test_session(tmp_path: Path) -> None:
-    """A session is one record of its events, whatever further kinds are among them."""
+    """A session is one record of its events, also with events of unknown kinds."""
     (raw,) = raws(tmp_path / "s.jsonl", "\n".join(SESSION))
     assert raw == '{"file": "s.jsonl", "events": [%s]}' % ", ".join(SESSION)  # noqa: UP031 - braces
 
 
 def test_torn_line(tmp_path: Path) -> None:
-    """A line that is no object is kept as text: it neither goes, nor ends the record, nor adds an event."""
+    """A line that is no object becomes text: it is not lost, ends no record, and adds one event."""
     for bad in (SESSION[0][:20], "null", '"}]"', "]}", "[1, 2]", '{"a": 1}, {"b": 2}', "\udc80"):
         text = "\n".join([*SESSION, bad]).encode("utf-8", "surrogateescape")
         (raw,) = raws(tmp_path / "s.jsonl", text)
         assert json.loads(raw)["events"] == [*map(json.loads, SESSION), bad.replace("\udc80", "\ufffd")]
-    (raw,) = raws(tmp_path / "m.jsonl", f"{ASKED}\n{SAID}\n{ASKED[:9]}")
-    assert json.loads(raw)["messages"][2] == {"role": "unreadable", "content": ASKED[:9]}
+    (raw,) = raws(tmp_path / "m.jsonl", f"{USER}\n{ASSISTANT}\n{USER[:9]}")
+    assert json.loads(raw)["messages"][2] == {"role": "unreadable", "content": USER[:9]}
 
 
 def test_scattered_traces(tmp_path: Path) -> None:
-    """All spans of a trace are one record, wherever they stand, in the order in which traces begin."""
+    """All spans of a trace are one record, anywhere in the file, in the order of the first spans."""
     for text in ("\n".join(SPANS), f"[{', '.join(SPANS)}]"):
         for packed in (text.encode(), gzip.compress(text.encode())):
             every = list(map(json.loads, raws(tmp_path / "t", packed)))
@@ -109,12 +109,12 @@ def test_scattered_traces(tmp_path: Path) -> None:
 
 
 def test_torn_span(tmp_path: Path) -> None:
-    """A span that names no trace is a record of its own, so that it is told."""
+    """A span that names no trace is a record of its own, so that it is reported."""
     assert raws(tmp_path / "t", "\n".join([*SPANS, '{"trace_id": "t1", "sp']))[-1] == '{"trace_id": "t1", "sp'
 
 
 def test_table_of_messages(tmp_path: Path) -> None:
-    """Messages that name their conversations are never taken for one, also where one of them names none."""
+    """Messages that name their conversations are not one conversation, also if one message names none."""
     for event in (
         {"role": "user", "content": "q"},
         {"from": "human", "value": "q"},
@@ -124,13 +124,13 @@ def test_table_of_messages(tmp_path: Path) -> None:
         rows = [json.dumps({"conversation_id": i % 2, "n": i, **event}) for i in range(4)]
         every = list(map(json.loads, raws(tmp_path / "t", "\n".join([json.dumps(event), *rows]))))
         assert every[0] == event
-        told = [(r["conversation_id"], r.get("messages") or r["conversations"]) for r in every[1:]]
-        assert [(key, [m["n"] for m in messages]) for key, messages in told] == [("0", [0, 2]), ("1", [1, 3])]
+        conversations = [(r["conversation_id"], r.get("messages") or r["conversations"]) for r in every[1:]]
+        assert [(key, [m["n"] for m in ms]) for key, ms in conversations] == [("0", [0, 2]), ("1", [1, 3])]
 
 
 def test_pipe(tmp_path: Path) -> None:
     """Events that come through a pipe are the same records, but for the name that they have none of."""
-    texts = ("\n".join(SESSION), f"{ASKED}\n{SAID}\n", MESSAGES, f"{MESSAGES}\n{MESSAGES}")
+    texts = ("\n".join(SESSION), f"{USER}\n{ASSISTANT}\n", MESSAGES, f"{MESSAGES}\n{MESSAGES}")
     for number, text in enumerate(texts):
         pipe = tmp_path / f"pipe{number}"
         fed(pipe, text.encode())
@@ -142,7 +142,7 @@ def test_pipe(tmp_path: Path) -> None:
 
 
 def test_records_are_no_events(tmp_path: Path) -> None:
-    """No record of a known format is taken for an event; what is no event stays the container that it was."""
+    """No record of a known format is an event, and a container without events stays as it was."""
     for path in sorted(SAMPLES.rglob("*.jsonl")):
         with ExitStack() as stack:
             container = open_container(str(path), stack)
@@ -158,26 +158,26 @@ def test_records_are_no_events(tmp_path: Path) -> None:
     st.lists(st.binary(max_size=9) | JSON.map(lambda v: json.dumps(v).encode()), max_size=5), st.booleans()
 )
 def test_any_lines(lines: list[bytes], message: bool) -> None:
-    """Whatever the lines are, a file of events is one JSON object with an item for each that is not blank."""
-    head = (ASKED if message else SESSION[0]).encode()
+    """A file of events is one JSON object with an item for each line that is not blank."""
+    head = (USER if message else SESSION[0]).encode()
     whole = b"\n".join([*([head] * 20), *lines]).split(b"\n")
-    kept = [line for line in whole if line and not line.isspace()]
+    present = [line for line in whole if line and not line.isspace()]
     with ExitStack() as stack:
-        inner = JsonLines("given", lambda: nullcontext(kept))
-        (record,) = gathered(inner, "f", stack).records()
-    assert len(json.loads(record.raw)["messages" if message else "events"]) == len(kept)
+        inner = JsonLines("given", lambda: nullcontext(present))
+        (record,) = assemble_rollouts(inner, "f", stack).records()
+    assert len(json.loads(record.raw)["messages" if message else "events"]) == len(present)
 
 
 def test_directory(tmp_path: Path) -> None:
-    """Each file of a directory is a rollout, which says where it stood; others are as before."""
+    """Each file of events in a directory is a rollout, whose record names the file; others are unchanged."""
     (tmp_path / "in/task").mkdir(parents=True)
     (tmp_path / "in/task/1.json").write_text(MESSAGES)
-    (tmp_path / "in/task/2.jsonl").write_text(f"{ASKED}\n{SAID}")
+    (tmp_path / "in/task/2.jsonl").write_text(f"{USER}\n{ASSISTANT}")
     (tmp_path / "in/3.jsonl").write_text('{"messages": []}\n')
     with ExitStack() as stack:
         every = list(open_container(str(tmp_path / "in"), stack).records())
-    told = [(r.get("file"), r.get("folder")) for r in (json.loads(line.raw) for line in every)]
-    assert told == [("task/1.json", "task"), ("task/2.jsonl", "task"), (None, None)]
+    files = [(r.get("file"), r.get("folder")) for r in (json.loads(line.raw) for line in every)]
+    assert files == [("task/1.json", "task"), ("task/2.jsonl", "task"), (None, None)]
     assert [line.where for line in every] == [
         "task/1.json rollout 1", "task/2.jsonl rollout 1", "3.jsonl line 1",
     ]  # fmt: skip
@@ -187,22 +187,22 @@ def test_directory(tmp_path: Path) -> None:
 def test_own_shape_refused(tmp_path: Path, output: str) -> None:
     """No file of events is written, least of all in place of INPUT."""
     (tmp_path / "in.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, Output(str(tmp_path / output)) as out:
+    with ExitStack() as stack, OutputFile(str(tmp_path / output)) as out:
         container = open_container(str(tmp_path / "in.jsonl"), stack)
         with pytest.raises(UsageError, match=r"name (another )?OUTPUT \.jsonl"):
-            out.into(container)
+            out.write_as(container)
 
 
 def test_own_tree_refused(tmp_path: Path) -> None:
-    """A directory is not written where a file of INPUT is a rollout; this is told at first."""
+    """A directory is not written if a file of INPUT is a rollout; this is refused before the run."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, OutputTree(str(tmp_path / "out")) as out:
+    with ExitStack() as stack, OutputDirectory(str(tmp_path / "out")) as out:
         container = open_container(str(tmp_path / "in"), stack)
-        assert isinstance(container, Many)
-        out.into(container)
+        assert isinstance(container, MultiFileContainer)
+        out.write_as(container)
         with pytest.raises(UsageError, match=r"1\.jsonl is a rollout of many events.* name OUTPUT \.jsonl"):
-            container.settle(lambda _line: True, lambda _problem: None)
+            container.check_files(lambda _line: True, lambda _problem: None)
 
 
 FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
@@ -225,5 +225,5 @@ def test_events_of_frameworks(tmp_path: Path) -> None:
     """Events of OpenHands, AutoGen and LangChain are one rollout, as a list and as lines."""
     for member, first, second in FRAMEWORKS:
         for text in (json.dumps([first, second]), f"{json.dumps(first)}\n{json.dumps(second)}\n"):
-            (line,) = found(tmp_path / "run.json", text)
+            (line,) = records(tmp_path / "run.json", text)
             assert json.loads(line.raw)[member] == [first, second]

@@ -1,4 +1,4 @@
-"""Results of evaluation tools: promptfoo, BFCL, MT-bench answers, completions of code benchmarks."""
+"""Results of benchmarks: BFCL, MT-bench answers, completions of code benchmarks."""
 
 from __future__ import annotations
 
@@ -8,56 +8,7 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
 from tests.formats.changes import keyed, said, sample
-from tests.values import line, read, reader, talk
-
-
-def test_promptfoo_variables() -> None:
-    """A session's id is no part of a test; a test without variables is told by its prompt."""
-    one, _, other, _ = sample("promptfoo")
-    one["vars"], other["vars"] = ({**r["vars"], "sessionId": str(i)} for i, r in enumerate((one, other)))
-    assert len(keyed(one, other)) == 1
-    bare = [{**r, "vars": {}, "testCase": {"vars": {}}} for r in sample("promptfoo")]
-    assert len(keyed(*bare)) == 2
-
-
-def test_promptfoo_without_prompt() -> None:
-    """Where a provider takes the variables, they are the task; tests of another name are others."""
-    bare = [{**r, "prompt": {"raw": "", "label": "{{q}}"}} for r in sample("promptfoo")]
-    first, _ = keyed(*bare).values()
-    assert first[0].messages[0]["content"] == {"q": "Which gate does the night train to Tromsø leave from?"}
-    bare[0]["testCase"] = {**bare[0]["testCase"], "description": "asked politely"}
-    assert len(keyed(*bare)) == 3
-
-
-def test_promptfoo_stripped() -> None:
-    """What was stripped is neither a task nor an answer."""
-    record = sample("promptfoo")[0]
-    prompt = {"raw": "[prompt stripped]"}
-    assert "Tromsø" in str(read({**record, "prompt": prompt})[0].rollouts[0].messages[0])
-    with pytest.raises(UnreadableError, match="no `vars`"):
-        read({**record, "prompt": prompt, "vars": None, "testCase": {}})
-    with pytest.raises(UnreadableError, match="STRIP_RESPONSE_OUTPUT"):
-        read({**record, "response": {"output": "[output stripped]"}})
-
-
-def test_promptfoo_answers() -> None:
-    """Calls are calls, an object is shown as it is, and an error is no answer."""
-    record = sample("promptfoo")[0]
-    call = {"id": "c", "type": "function", "function": {"name": "book", "arguments": "{}"}}
-    (found,) = read({**record, "response": {"output": [call]}})
-    assert found.rollouts[0].messages[-1]["tool_calls"] == [call]
-    (found,) = read({**record, "response": {"output": {"gate": 4}}})
-    assert found.rollouts[0].messages[-1]["content"] == {"gate": 4}
-    with pytest.raises(UnreadableError, match="API error: 429"):
-        read({**record, "response": None, "error": "API error: 429"})
-
-
-def test_promptfoo_prompt_of_text(subtests: pytest.Subtests) -> None:
-    """A prompt that only looks like messages is a text."""
-    for raw in ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"]:
-        with subtests.test(raw=str(raw)):
-            (found,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
-            assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
+from tests.values import line, read, reader
 
 
 def test_bfcl() -> None:
@@ -148,11 +99,3 @@ def test_live_code_bench() -> None:
     assert said(list(read(record)[0].rollouts)) == ["print(8 * 6)", "print(43)"]
     with pytest.raises(UnreadableError, match="`graded_list` has 1 items for 2"):
         read({**record, "graded_list": [True]})
-
-
-def test_old_promptfoo() -> None:
-    """Results without indexes, as promptfoo wrote them at first, are read as others are."""
-    result = {"prompt": {"raw": "2+2?"}, "vars": {"n": 2}, "response": {"output": "4"}, "gradingResult": {}}
-    (record,) = read({**result, "success": True, "score": 1})
-    assert record.rollouts[0].messages == talk("4", "2+2?")
-    assert (record.rollouts[0].reward, record.rollouts[0].outcome) == (1, True)

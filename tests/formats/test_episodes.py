@@ -47,12 +47,12 @@ def episode(*traces: dict[str, Any], **changed: Any) -> dict[str, Any]:
 
 
 def texts(messages: list[Any]) -> list[str]:
-    """What messages say."""
+    """The contents of messages."""
     return [message["content"] for message in messages]
 
 
 def test_reading() -> None:
-    """Messages stand in the graph; tools, rewards and verdict are the trace's."""
+    """Messages stand in the graph; tools, rewards and outcome are the trace's."""
     record = read(episode(trace(tools=[{"name": "calc"}])))[0]
     (rollout,) = record.rollouts
     assert (record.key, texts(rollout.messages), rollout.path) == ("k", ["q", "a"], ("traces", 0))
@@ -61,7 +61,7 @@ def test_reading() -> None:
 
 
 def test_last_leaf() -> None:
-    """The conversation is the way to the last leaf; other leaves are parts of the same rollout."""
+    """The conversation is the path to the last leaf; other leaves are parts of the same rollout."""
     nodes = [*NODES, node("b", 1, "user"), node("lost", 2), node("summary", 0), node("end", 4)]
     rollout = read(bare(nodes=nodes))[0].rollouts[0]
     assert texts(rollout.messages) == ["q", "summary", "end"]
@@ -117,7 +117,7 @@ def test_key(subtests: pytest.Subtests) -> None:
 
 
 def test_key_of_the_task_itself() -> None:
-    """Where a task has no key, equal tasks are a group."""
+    """If tasks have no key, equal tasks are a group."""
     other = {**TASK, "data": {"idx": 1}}
     one, again, second = read(bare(), bare(nodes=[NODES[0], node("b", 0)]), bare(task=other))
     assert one.key == again.key != second.key
@@ -140,7 +140,7 @@ NAMES: list[Any] = [
 
 
 def test_names(subtests: pytest.Subtests) -> None:
-    """Ages and owners are told apart by keys, and by what a reward is made of."""
+    """Keys and the kind of rewards tell the version and the framework."""
     for record, name in NAMES:
         with subtests.test(record=str(record), name=str(name)):
             assert reader(record).format.name == name
