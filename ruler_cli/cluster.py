@@ -11,18 +11,16 @@ import asyncio
 import logging
 import os
 import shutil
-import sqlite3
 import tempfile
 import time
 import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 
 from ruler_cli import __version__
@@ -32,7 +30,7 @@ from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.judging.panel import judges_of
-from ruler_cli.ledger.database import WAIT
+from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import StopSignal
@@ -46,8 +44,6 @@ _MIN_TPM = 100_000
 """Tokens per minute for a worker: a call larger than its share would exceed the limit of all."""
 _TICK, _PAUSE = 0.5, 2.0
 """Seconds between reports, and after a shard if there are rate limits: a shard starts with a burst."""
-_COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
-_Rows = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +96,16 @@ async def score_on_ray(
             observer.note(sentence)
         for sentence in source.survey.warnings():
             observer.warn(sentence)
-        groups, limits = source.survey.groups, settings.pool
-        columns = source.reader.format.shape == "columns"  # a record holds several groups
+        groups, limits, shape = source.survey.groups, settings.pool, source.reader.format.shape
     shares = (limits.concurrency, limits.rpm, limits.tpm and limits.tpm / _MIN_TPM)
     workers = max(1, int(min(workers, groups, *(share for share in shares if share is not None))))
-    count = 1 if columns else min(groups, _SHARDS * workers)
-    shards = [Shard(number, count) for number in range(1, count + 1)] if count > 1 else [None]
-    run = _RayRun(ray, settings, min(workers, count), shards, observer, stop_signal)
+    count = min(groups, _SHARDS * workers) if shape != "columns" else 1  # columns: several groups a record
+    waiting = deque((Shard(number, count) if count > 1 else None, 0) for number in range(1, count + 1))
+    run = _RayRun(ray, settings, min(workers, count), waiting, observer, stop_signal)
     await run.score(groups, len(problems))
     result = RunResult(Summary(), stop_signal.reason, whole=False)
     if stop_signal.reason is None:
-        last = replace(settings, pool=replace(limits, max_cost=run.left), retry_failed=False)
+        last = replace(settings, pool=replace(limits, max_cost=run.usd_left), retry_failed=False)
         result = await score(last, observer, stop_signal)
     summary, stopped = _combined(run.summary, result.summary), result.stopped
     if isinstance(stopped, CapReached):  # it holds the part of the cap that the last run had
@@ -121,23 +116,21 @@ async def score_on_ray(
     return replace(result, summary=summary, stopped=stopped)
 
 
+@dataclass
 class _RayRun:
-    """Shards that wait for a worker, and reports on the others; `left` is USD that no shard has yet."""
+    """Shards that wait for a worker, each with the number of workers lost over it; reports on the others."""
 
-    def __init__(
-        self,
-        ray: Any,
-        settings: ScoreSettings,
-        workers: int,
-        shards: Sequence[Shard | None],
-        observer: Observer,
-        stop_signal: StopSignal,
-    ) -> None:
-        self._ray, self._settings, self._observer, self._stop_signal = ray, settings, observer, stop_signal
-        self._shard_settings, self._count, self.left = _for_workers(settings), workers, settings.pool.max_cost
-        self._waiting = deque((shard, 0) for shard in shards)
+    ray: Any
+    settings: ScoreSettings
+    workers: int
+    waiting: deque[tuple[Shard | None, int]]
+    observer: Observer
+    stop_signal: StopSignal
+
+    def __post_init__(self) -> None:
+        self._shard_settings, self.usd_left = _for_workers(self.settings), self.settings.pool.max_cost
         self._reports, self._most = list[ShardReport](), 0
-        self._workers, self._ready = dict[int, Any](), set[int]()
+        self._actors, self._ready = dict[int, Any](), set[int]()
 
     @property
     def summary(self) -> Summary:
@@ -146,68 +139,66 @@ class _RayRun:
 
     async def score(self, groups: int, unreadable: int) -> None:
         """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
-        self._observer.started(groups)
+        self.observer.started(groups)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch, groups, unreadable)
             async with anyio.create_task_group() as workers:
-                for number in range(self._count):
+                for number in range(self.workers):
                     workers.start_soon(self._work, number)
             tasks.cancel_scope.cancel()
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
-        reported, allowed, status = 0, self._settings.max_failures, Status()
-        while self._stop_signal.reason is None:
+        reported, allowed, status = 0, self.settings.max_failures, Status()
+        while self.stop_signal.reason is None:
             await anyio.sleep(_TICK)
             summary, status = self.summary, Status.of([report.status for report in self._reports])
             self._most = max(self._most, status.in_flight)
             for _ in range(summary.groups - reported):
-                self._observer.advanced(summary)
+                self.observer.advanced(summary)
             reported = max(reported, summary.groups)
-            self._observer.tick(summary, status)
+            self.observer.tick(summary, status)
             failed = sum(number for kind, number in summary.failed.items() if kind != "budget")
             if allowed is not None and failed + max(unreadable, summary.unreadable) > allowed.of(groups):
-                self._stop_signal.stop(TooManyFailures(allowed.shown))
-        self._observer.stopping(status.in_flight, self._settings.grace)
-        for number, worker in self._workers.items():
+                self.stop_signal.stop(TooManyFailures(allowed.shown))
+        self.observer.stopping(status.in_flight, self.settings.grace)
+        for number, worker in self._actors.items():
             if number in self._ready:
                 worker.stop.remote()
             else:  # it may wait for a free CPU
-                self._ray.kill(worker)
+                self.ray.kill(worker)
 
     async def _work(self, number: int) -> None:
         """Have one shard after another scored, by a new worker if one dies."""
-        while self._waiting and self._stop_signal.reason is None:
-            shard, deaths = self._waiting.popleft()
+        while self.waiting and self.stop_signal.reason is None:
+            shard, deaths = self.waiting.popleft()
             try:
                 if number not in self._ready:
                     await self._begin(number)
                 await self._score_shard(number, shard)
             except RulerError as error:  # Ray wraps one of a worker
-                self._stop_signal.stop(getattr(error, "cause", error))
-            except self._ray.exceptions.RayTaskError:
+                self.stop_signal.stop(getattr(error, "cause", error))
+            except self.ray.exceptions.RayTaskError:
                 raise
-            except self._ray.exceptions.RayError as error:
+            except self.ray.exceptions.RayError as error:
                 self._ready.discard(number)
-                self._waiting.appendleft((shard, deaths + 1))
+                self.waiting.appendleft((shard, deaths + 1))
                 if deaths + 1 == _TRIES:
-                    reason = f"{_TRIES} workers ended over {shard or 'the input'} ({_first_line(error)})"
-                    advice = (
-                        "is the same ruler-cli[ray] on every node, with memory enough? See Ray's logs there"
-                    )
-                    reason = f"--engine ray: {reason}; {advice}; the same command goes on"
-                    self._stop_signal.stop(RulerError(reason))
+                    why = f"{_TRIES} workers ended over {shard or 'the input'} ({_first_line(error)})"
+                    hint = "is the same ruler-cli[ray] on every node, with enough memory? See Ray's logs"
+                    stop = RulerError(f"--engine ray: {why}; {hint}; the same command goes on")
+                    self.stop_signal.stop(stop)
         if number in self._ready:
-            with suppress(self._ray.exceptions.RayError):
-                await self._workers[number].end.remote()
-            self._ray.kill(self._workers.pop(number))
+            with suppress(self.ray.exceptions.RayError):
+                await self._actors[number].end.remote()
+            self.ray.kill(self._actors.pop(number))
 
     async def _begin(self, number: int) -> None:
         """Start a worker, and send it the files that are missing on its node."""
-        actor = self._ray.remote(Worker).options(num_cpus=1, scheduling_strategy="SPREAD")
-        worker = self._workers[number] = actor.remote()
-        home, size = self._ray.get_runtime_context().get_node_id(), size_of(self._shard_settings.input.source)
-        keys = environment(judges_of(self._settings))
+        actor = self.ray.remote(Worker).options(num_cpus=1, scheduling_strategy="SPREAD")
+        worker = self._actors[number] = actor.remote()
+        home, size = self.ray.get_runtime_context().get_node_id(), size_of(self._shard_settings.input.source)
+        keys = environment(judges_of(self.settings))
         for name in await worker.begin.remote(__version__, self._shard_settings, home, size, keys):
             await self._send(worker, name)
         self._ready.add(number)
@@ -218,8 +209,9 @@ class _RayRun:
         with tempfile.TemporaryDirectory(prefix="ruler-") as folder:
             if name != self._shard_settings.input.source:
                 file = Path(folder) / "ledger.sqlite"
-                models = [judge.model for judge in judges_of(self._settings)]
-                await anyio.to_thread.run_sync(_copy_ledger, name, models, file)
+                Ledger(file).close()
+                models = [judge.model for judge in judges_of(self.settings)]
+                await anyio.to_thread.run_sync(copy_rows, name, models, file)
             elif not file.is_file():
                 reason = f"a node of the cluster does not have the files of {name}"
                 advice = "put them on a disk that all nodes share, or give one file or an address"
@@ -233,31 +225,31 @@ class _RayRun:
         limits, index = self._limits(number), len(self._reports)
         self._reports.append(ShardReport())
         try:
-            stream = self._workers[number].score.options(num_returns="streaming")
+            stream = self._actors[number].score.options(num_returns="streaming")
             async for part in stream.remote(shard, limits):
                 self._reports[index], rows = await part
-                if rows and self._settings.ledger is not None:
-                    await anyio.to_thread.run_sync(_append_rows, self._settings.ledger, rows)
-        except self._ray.exceptions.RayError:  # another worker scores the groups, but the calls are paid for
+                if rows and self.settings.ledger is not None:
+                    await anyio.to_thread.run_sync(append_rows, self.settings.ledger, rows)
+        except self.ray.exceptions.RayError:  # another worker scores the groups, but the calls are paid for
             last = self._reports[index].summary
             paid = Summary(asked=last.usage.calls, usage=last.usage, cost_usd=last.cost_usd)
             self._reports[index] = ShardReport(paid)
             raise
         report = self._reports[index]
-        if self.left is not None and limits.max_cost is not None:
+        if self.usd_left is not None and limits.max_cost is not None:
             spent = (report.summary.cost_usd or 0.0) + (report.summary.unsure_usd or 0.0)
-            self.left = max(0.0, self.left + limits.max_cost - spent)
+            self.usd_left = max(0.0, self.usd_left + limits.max_cost - spent)
         if report.stopped is not None:
-            self._stop_signal.stop(report.stopped)
+            self.stop_signal.stop(report.stopped)
         elif limits.rpm or limits.tpm:
             await anyio.sleep(_PAUSE)
 
     def _limits(self, number: int) -> PoolSettings:
         """Return a worker's share of the limits and of the USD left."""
-        limits, count, cap = self._settings.pool, self._count, self.left
-        if self.left is not None:
-            cap = self.left / (len(self._waiting) + 1)
-            self.left -= cap
+        limits, count, cap = self.settings.pool, self.workers, self.usd_left
+        if self.usd_left is not None:
+            cap = self.usd_left / (len(self.waiting) + 1)
+            self.usd_left -= cap
         return replace(
             limits,
             concurrency=limits.concurrency and (limits.concurrency + count - 1 - number) // count,
@@ -291,7 +283,7 @@ class Worker(Observer):
         ledgers = [str(path) for path in (settings.ledger, *settings.ledgers)]
         missing = [*([source] if size_of(source) != size else []), *ledgers]
         self._copies = {n: self._folder / f"{i}-{n.rpartition('/')[2]}" for i, n in enumerate(missing)}
-        self._ledger, self._last = self._folder / "ledger.sqlite", 0
+        self._ledger, self._last_row = self._folder / "ledger.sqlite", 0
         Ledger(self._ledger).close()
         self._settings = replace(
             self._settings,
@@ -308,7 +300,7 @@ class Worker(Observer):
 
     async def score(
         self, shard: Shard | None, limits: PoolSettings
-    ) -> AsyncIterator[tuple[ShardReport, _Rows]]:
+    ) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
         """Score a shard (None: all of INPUT); yield reports, each with the new rows of this node's ledger."""
         self._report = ShardReport()
         settings = replace(self._settings, input=replace(self._settings.input, shard=shard), pool=limits)
@@ -335,32 +327,11 @@ class Worker(Observer):
         """Store counts and status for the next report."""
         self._report = ShardReport(summary, status)
 
-    def _new_rows(self) -> _Rows:
+    def _new_rows(self) -> list[ReplyRecord]:
         if self._ledger is None:
             return []
-        with closing(sqlite3.connect(self._ledger)) as ledger:
-            query = f"SELECT id, {_COLUMNS} FROM replies WHERE id > ? ORDER BY id"  # noqa: S608
-            rows = ledger.execute(query, (self._last,)).fetchall()
-        self._last = rows[-1][0] if rows else self._last
-        return [row[1:] for row in rows]
-
-
-def _append_rows(path: Path, rows: _Rows) -> None:
-    placeholders = ", ".join("?" * len(rows[0]))
-    with closing(sqlite3.connect(path, timeout=WAIT)) as ledger, ledger:
-        ledger.executemany(f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})", rows)  # noqa: S608
-
-
-def _copy_ledger(path: str, models: Sequence[str], copy: Path) -> None:
-    """Copy the rows of a ledger for these models, none if it does not exist."""
-    Ledger(copy).close()
-    if not Path(path).exists():
-        return
-    with closing(sqlite3.connect(copy)) as ledger, ledger:
-        ledger.execute("ATTACH ? AS whole", (path,))
-        placeholders = ", ".join("?" * len(models))
-        query = f"SELECT {_COLUMNS} FROM whole.replies WHERE model IN ({placeholders}) ORDER BY id"  # noqa: S608
-        ledger.execute(f"INSERT INTO replies ({_COLUMNS}) {query}", models)
+        rows, self._last_row = new_rows(self._ledger, self._last_row)
+        return rows
 
 
 def size_of(source: str) -> int:
@@ -405,5 +376,4 @@ def _combined(shards: Summary, last: Summary) -> Summary:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error of Ray's."""
     return clean(str(error).strip().split("\n")[0].rstrip("."))[:160]
