@@ -90,12 +90,12 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def timeless(path: Path) -> bytes:
-    """An output without what is time, and what says whether this run asked."""
+    """Return an output without times and without `cached`."""
     return _TIMES.sub(b"", path.read_bytes())
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """A run's summary without what is time."""
+    """Return a run's summary without times."""
     found: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
     return {
         name: round(value, 9) if isinstance(value, float) else value
@@ -147,7 +147,7 @@ def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: P
 def test_decided_together(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
-    """What is decided among all groups is decided as in one process, also by workers of two nodes."""
+    """Options that need all groups work as in one process, also with workers on two nodes."""
     others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
     options = ("--adaptive", "--passes", "3", *others)
     run = line(server, "ray.jsonl", *on_ray("--ray-address", cluster, *options))
@@ -166,7 +166,7 @@ def test_decided_together(
 def test_a_node_without_the_input(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
-    """A worker that does not find INPUT is sent a copy, and of the ledger what is known."""
+    """A worker without INPUT gets a copy of it, and of the ledger's rows for the run's judges."""
     assert process(*line(server, "ray.jsonl", "--shard", "1/3")).returncode == 0
     script = (
         "import ruler_cli.cluster as run; run.size_of = lambda _: 1; from ruler_cli.cli import main; main()"
@@ -186,7 +186,7 @@ def test_a_node_without_the_input(
 
 @pytest.mark.long
 def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
-    """The cap is of the whole run, what a shard leaves of its share is another's, and the end says so."""
+    """The cap is for the whole run: USD that a shard leaves go to another, and the end reports the cap."""
     cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2")
     done = process(*line(server, "ray.jsonl", *on_ray(*cap)))
     assert done.returncode == 4, done.stderr
@@ -219,7 +219,7 @@ def test_a_driver_that_ends(
     how: signal.Signals, joined: bool, process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """However the driver ends, its workers end, what was kept is there, and the same command goes on."""
+    """However the driver ends, its workers end, the ledger has the replies, and the same command goes on."""
     where = ("--ray-address", request.getfixturevalue("cluster")) if joined else ()
     server.configure(latency=0.3)
     run = begun(tmp_path, server, 20, "-c", "6", *where)
@@ -274,7 +274,7 @@ _REFUSED = (
 
 
 def test_what_cannot_be(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -> None:
-    """What Ray cannot do is refused with the way out."""
+    """Options that Ray cannot serve are refused with the way out."""
     os.mkfifo(groups.with_name("in.fifo"))
     for source, options, says in _REFUSED:
         with subtests.test(says):
@@ -286,7 +286,7 @@ def test_what_cannot_be(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -
 
 @pytest.mark.parametrize("listens", [False, True])
 def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address where nobody listens, or somebody who is not Ray, is told with the way to the right one."""
+    """An address where no Ray answers is reported with the way to the right one."""
     monkeypatch.setattr(ray_options, "_PATIENCE", 0.5)
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
@@ -302,14 +302,14 @@ def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: py
 
 
 def test_without_ray(ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray that is not installed is told with the command that installs it, before anything is read."""
+    """If Ray is not installed, the error names the command that installs it, before anything is read."""
     monkeypatch.setattr(ray_options, "find_spec", lambda _: None)
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *on_ray())
     assert (done.returncode, "pip install 'ruler-cli[ray]'" in done.stderr) == (2, True)
 
 
 def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are told the keys of the run's judges, and no others."""
+    """Workers get the keys of the run's judges, and no others."""
     for name in ("OPENAI_API_KEY", "MINE", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GROQ_API_KEY"):
         monkeypatch.setenv(name, name.lower())
     judges = [JudgeSettings("openai/o3"), JudgeSettings("groq/x", api_key_env="MINE")]

@@ -1,4 +1,4 @@
-"""Calls, tokens and money that judging would take, of groups that are all laid out."""
+"""Estimates of calls, tokens and USD for groups that are all laid out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EMPTY = group(key="empty")
 
 
 def estimate(groups: Iterable[Group], judges: Sequence[JudgeEstimate], ask: AskSettings = ASK) -> Estimate:
-    """What judges are asked, each with its own context."""
+    """Estimate several judges, each with its own context."""
     for judge in judges:
         judge.ask = replace(ask, context_tokens=judge.model.context)
     return estimate_all(((each, SampleWeight()) for each in groups), judges)
@@ -41,7 +41,7 @@ def estimate(groups: Iterable[Group], judges: Sequence[JudgeEstimate], ask: AskS
 def of_one(
     groups: Iterable[Group], model: PricedModel = PLAIN, ask: AskSettings = ASK, **more: Any
 ) -> Totals:
-    """What one judge is asked."""
+    """Estimate one judge."""
     return estimate(groups, [JudgeEstimate("j", model, **more)], ask).totals
 
 
@@ -120,7 +120,7 @@ def test_calls_are_those_planned(
 
 @given(groups=st.lists(made, min_size=1, max_size=3), ask=asks, small=st.integers(600, 3000))
 def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, small: int) -> None:
-    """Judges of a panel add up to what each would be asked alone, whatever they can read."""
+    """A panel's totals are the sums of its judges' totals, whatever their contexts."""
     panel = [PLAIN, replace(PLAIN, context=small), replace(PLAIN, context=2 * small, reasoning=True)]
     found = estimate(groups, [JudgeEstimate("j", model) for model in panel], ask)
     alone = [estimate(groups, [JudgeEstimate("j", model)], ask) for model in panel]

@@ -1,4 +1,4 @@
-"""A client that dies at any step, and what the provider has billed once others have made it good."""
+"""A client that crashes at any step, and the requests that the provider bills until others have recovered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.conftest import group, write
 
 T = TypeVar("T")
 WINDOW = 0.1
-"""Seconds in which a lost batch may still appear, where listings are not late."""
+"""Seconds in which a lost batch may still appear if listings are not late."""
 
 
 class Crash(BaseException):
@@ -138,7 +138,7 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
 
 
 class Listener(Observer):
-    """Keeps what it is told."""
+    """Store notes and warnings."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -202,7 +202,7 @@ class Client:
         raise AssertionError(f"still lacking after {rounds} rounds: {submitted}, {collected}")
 
     def recover(self, window: float, *, give_up: bool) -> list[BatchStatus]:
-        """Recover, and the batches in doubt then."""
+        """Recover; return the uncertain batches."""
 
         async def main() -> list[BatchStatus]:
             async with self.providers(None) as providers:

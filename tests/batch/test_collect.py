@@ -1,4 +1,4 @@
-"""What comes in: answers once, failures for good as marks, the rest free to be submitted again."""
+"""Collection: each answer once, failures for good as rows of the ledger, the rest free to submit again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_failed_for_now(name: str, tmp_path: Path, batch_server: BatchServer) ->
 
 @each_api
 def test_failed_for_good(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """A row that is refused is a mark in the ledger, and is asked again only where that is wanted."""
+    """A refused row is a failure in the ledger, and is sent again only with --retry-failed."""
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
     done = client.collect()
@@ -69,7 +69,7 @@ def test_collect_beside_a_submission(name: str, tmp_path: Path, batch_server: Ba
 
 @each_api
 def test_odd_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Rows that are none, come twice or were not asked for are counted, told, and harm no other."""
+    """Malformed, repeated and foreign rows are counted and reported, and harm no other."""
     for kind, answered, odd in (("malformed", 4, 2), ("duplicate", 6, 0), ("foreign", 6, 2)):
         (tmp_path / kind).mkdir()
         client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
@@ -115,7 +115,7 @@ def test_wait(name: str, tmp_path: Path) -> None:
 
 @each_api
 def test_cancel(name: str, tmp_path: Path) -> None:
-    """What a batch that was called off had done is taken in, the rest is free."""
+    """Answers of a canceled batch are imported, its other requests are free."""
     with BatchServer(pace="retrieve") as server:
         client = client_of(tmp_path, server, name)
         client.submit()
@@ -189,7 +189,7 @@ def test_key_in_rows(
 
 @one_api
 def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """What another process takes in meanwhile is passed over, without a warning about its rows."""
+    """A batch that another process closes meanwhile is skipped without a warning."""
     client, first = client_of(tmp_path, batch_server, name), True
     client.submit()
 

@@ -62,7 +62,7 @@ def test_every_step(name: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @each_api
 def test_late_listings(name: str, tmp_path: Path) -> None:
-    """The same of every other step to the creation of the first batch, where listings are late."""
+    """The same for every step until the creation of the first batch, if listings are late."""
     found = list(ends(name, tmp_path, lag=2, most=14, every=(1, 2)))
     assert "after create" in {each.point[3:] for each in found}
     assert not [each for each in found if not each.good]
@@ -129,7 +129,7 @@ def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
 
 @pytest.mark.parametrize("name", APIS[:1])
 def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
-    """What a process is about to create is neither looked for nor given up as long as that process lives."""
+    """A batch that a living process is creating is neither searched for nor given up."""
     dies(client, "before create")
     with Journal(client.place) as journal, journal.alone() as mine:
         assert mine
@@ -142,7 +142,7 @@ def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
 
 @each_api
 def test_answer_lost(name: str, client: Client, batch_server: BatchServer) -> None:
-    """Where the answer to a creation is lost, the client says so and does not ask again."""
+    """If the answer to a creation is lost, the client reports it and does not ask again."""
     batch_server.fault("create", "drop-after")
     with pytest.raises(RulerError, match="perhaps submitted"):
         client.submit()
@@ -165,7 +165,7 @@ def test_refused(name: str, client: Client, batch_server: BatchServer) -> None:
 
 
 def test_tags_dropped(tmp_path: Path) -> None:
-    """An endpoint that drops our tag is told by the file that the batch is made of."""
+    """If an endpoint drops the tag, the batch is found by its uploaded file."""
     with BatchServer(tags=False) as server:
         client = Client(tmp_path, server, "openai", GROUPS)
         dies(client, "after create")
@@ -174,7 +174,7 @@ def test_tags_dropped(tmp_path: Path) -> None:
 
 
 def test_running_candidate(tmp_path: Path) -> None:
-    """Where no tag is kept, a batch as large as the lost one holds its requests until it has ended."""
+    """Without tags, a batch as large as the lost one reserves its requests until it has ended."""
     with BatchServer(pace="advance") as server:
         client = Client(tmp_path, server, "anthropic", GROUPS)
         dies(client, "after create")
@@ -219,7 +219,7 @@ def test_two_lost(tmp_path: Path) -> None:
 
 
 def test_clock_astray(tmp_path: Path) -> None:
-    """Where tags are kept a lost batch is found although our clock was hours ahead."""
+    """With tags, a lost batch is found although our clock was hours ahead."""
     with BatchServer(clock=time.time() - 5 * 3600) as server:
         client = Client(tmp_path, server, "openai", GROUPS)
         dies(client, "after create")

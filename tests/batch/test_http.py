@@ -1,4 +1,4 @@
-"""One wire: what is asked again, what is read, and where a key may go."""
+"""The HTTP client of a batch API: retries, streams, and hosts that get the key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _empty() -> AbstractContextManager[aiohttp.Payload]:
 
 
 async def test_cut_off_creation_is_unclear(tmp_path: Path) -> None:
-    """A creation whose connection broke is not made again: nobody knows what was done with it."""
+    """A creation whose connection broke is not repeated: it may have been handled."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -76,7 +76,7 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_upload_needs_no_memory(tmp_path: Path) -> None:
-    """What is sent is never in memory at once, whatever its size."""
+    """A body is never in memory as a whole, whatever its size."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -193,7 +193,7 @@ async def test_redirects_end() -> None:
 
 
 async def test_no_key_was_sent() -> None:
-    """Who sent no key is told that, and how to name one, as none goes to a foreign address unasked."""
+    """Without a key the error says how to name one, since none goes to a foreign address unasked."""
 
     async def play(call: Call) -> None:
         await call.answer(b'{"error": {"message": "Incorrect API key provided."}}', 401)
@@ -204,7 +204,7 @@ async def test_no_key_was_sent() -> None:
 
 
 async def test_waits_as_told() -> None:
-    """A wait that the server names is kept; one that is too long ends with a sentence instead."""
+    """A Retry-After is honored; one that is too long ends the command with a sentence."""
     waits: list[float] = []
     asked = iter(("7", "3600"))
 
@@ -269,7 +269,7 @@ async def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that lets nobody through is told as the proxy, and nothing was created."""
+    """A proxy that refuses is reported as the proxy, and nothing was created."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -286,7 +286,7 @@ async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_address_that_cannot_be_used() -> None:
-    """A host that no name can be is told as such, not as a mistake in here."""
+    """An impossible host name is reported as such, not as a bug."""
     for base in ("http://a..b", "http://x y/v1"):
         async with api_client(base) as client:
             with pytest.raises(RulerError, match="check"):

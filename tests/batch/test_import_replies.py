@@ -75,7 +75,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def held(ledger: Ledger) -> dict[str, str]:
-    """What stands for each request: the text of its answer, or the kind of its failure."""
+    """Return the text of each request's answer, or the kind of its error."""
     found = {}
     for (one,) in ledger._read("SELECT DISTINCT key FROM replies"):
         kept = ledger.find(one)
@@ -102,7 +102,7 @@ def rows_of(ledger: Ledger) -> int:
 
 
 def test_taken(ledger: Ledger) -> None:
-    """Answers and failures for good are kept as a live run keeps them; what is to be asked again is not."""
+    """Answers and failures for good are stored as in a live run; requests to send again are not."""
     file = [good(1), b"\n", long(2), expired(3), broken(4), b"  ", good(5, "else"), good(1)]
     found = take_in(file, ledger)
     assert (found.rows, found.new, found.known, found.complete) == (6, 2, 1, False)
@@ -117,13 +117,13 @@ def test_taken(ledger: Ledger) -> None:
 
 
 def test_whole(ledger: Ledger) -> None:
-    """Where every row is an answer, or stands beside one, all of it is in the ledger."""
+    """If every request of the rows has an answer, the import is complete."""
     assert take_in([good(1), expired(1), good(2)], ledger) == ImportResult(3, 2)
     assert take_in([], ledger).complete
 
 
 def test_model(ledger: Ledger) -> None:
-    """The ledger names the model as it is told, else as the reply does, else as unknown."""
+    """The ledger names the model as given, else as the reply does, else as unknown."""
     take_in([good(1)], ledger, "openai/gpt-4o")
     take_in([good(2), json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode()], ledger)
     assert [tally.model for tally in ledger.stats().models] == ["gpt-4o", "openai/gpt-4o", "unknown"]
@@ -158,7 +158,7 @@ def test_any_order(
     seed: random.Random,
     before: list[tuple[Any, int]],
 ) -> None:
-    """The order of the rows changes nothing, neither what is held nor what is told, whatever was there."""
+    """The order of the rows changes neither the ledger nor the counts, whatever was there."""
     file = [make(name) for make, name in picked]
     told = []
     for turn in range(2):
@@ -225,7 +225,7 @@ def test_keys(ledger: Ledger) -> None:
 
 
 def test_fates(ledger: Ledger) -> None:
-    """Each row's request is told with what it has come to, once that is on record."""
+    """The callback gets the status of each row's request once it is written."""
     take_in([good("held")], ledger)
     told: list[tuple[bytes, str]] = []
 

@@ -44,7 +44,7 @@ def begun(journal: Journal, *keys: bytes) -> BatchRecord:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where a ledger will be."""
+    """Path of a ledger that does not exist yet."""
     return tmp_path / "a [b]*.sqlite"
 
 
@@ -101,7 +101,7 @@ def test_version_before(place: Path) -> None:
 
 
 def test_answered_meanwhile(place: Path) -> None:
-    """What was answered since one began to look is not free; what was answered before may be asked again."""
+    """A request answered since the start is not free; one answered before may be sent again."""
     key = key_of("openai/m", {}, Request("s", "u", ("a",)))
     with Journal(place) as journal, Ledger(place) as ledger:
         before = journal.newest()
@@ -111,7 +111,7 @@ def test_answered_meanwhile(place: Path) -> None:
 
 
 def test_no_ledger(place: Path) -> None:
-    """What is no ledger is refused with a sentence."""
+    """A file that is no ledger is refused with a sentence."""
     place.write_text("no database at all, but long enough to look like one" * 40)
     with pytest.raises(UsageError, match="--ledger"):
         Journal(place)
@@ -138,7 +138,7 @@ def test_alone(place: Path) -> None:
 
 
 def test_no_locks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a file system has no locks that is told."""
+    """A file system without locks is reported."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -1,4 +1,4 @@
-"""What the ledger lacks, told in rounds and answered by anybody, comes to what a live run writes."""
+"""Missing requests, answered in rounds by any engine, lead to the output of a live run."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sta
 
 
 def odd_first(request: Request) -> Reply | CallError:
-    """Nothing that can be read until it is told so; of some groups twice."""
+    """Give an unusable answer until a corrective request; for some groups twice."""
     said = truthful(request)
     twice = group_of(request) in ("g1", "g7")
     if "could not be used" not in request.user or (twice and "no JSON" not in request.user):
@@ -174,7 +174,7 @@ def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}])
 def test_in_the_order_of_input(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
-    """Requests are told group by group in the order of INPUT, and in the same order again."""
+    """Requests come group by group in the order of INPUT, and in the same order again."""
     stage = staged("a", GROUPS, Stub("one"), Stub("two"))
     _, told = rendered(stage.settings("one", **more))
     names = [group_of(request) for _, _, request in told]
@@ -193,7 +193,7 @@ def test_each_once(staged: Callable[..., Stage]) -> None:
 
 
 def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
-    """A call that failed for good is lacking only where it is to be asked again."""
+    """A call that failed for good is missing only with --retry-failed."""
     broken = CallError("refused", "no", "group")
     stage = staged("a", GROUPS, Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)))
     answered(stage, ("one",))
@@ -204,7 +204,7 @@ def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
 
 
 def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
-    """A rendering that is told to stop says so, and what it told is the beginning of all of it."""
+    """A stopped rendering raises, and its requests are the first of all."""
     stage = staged("a", GROUPS, Stub("one"))
     whole, told = rendered(stage.settings("one"))[1], []
 

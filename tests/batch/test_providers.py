@@ -140,7 +140,7 @@ async def test_unclear(name: str, tmp_path: Path) -> None:
 
 @both
 async def test_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
-    """What will not pass is refused at once, in a sentence without the key, and never sent elsewhere."""
+    """A lasting error is raised at once, in a sentence without the key, and nothing is sent elsewhere."""
     file = requests(tmp_path / "r.jsonl", name, 2)
     async with api(name, batch_server) as made:
         for kind in ("401", "403", "quota", "400", "413", "302", "404"):
@@ -212,7 +212,7 @@ async def test_odd_answers(name: str, tmp_path: Path) -> None:
 
 
 async def test_no_batch() -> None:
-    """What has no id, no state or no time is no batch: nothing is guessed."""
+    """An object without id, state or time is no batch: nothing is guessed."""
     for name, state in (("openai", "status"), ("anthropic", "processing_status")):
         whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
         async with api(name, BatchServer()) as made:
@@ -229,7 +229,7 @@ def _batch(**fields: Any) -> dict[str, Any]:
 
 
 async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
-    """Answers come first, then the other rows; files that are not there yet, or no more, are told."""
+    """Answers come first, then the other rows; missing files are reported."""
     file = requests(tmp_path / "r.jsonl", "openai", 6, "some-row-refused")
     async with api("openai", batch_server) as made:
         remote = await made.retrieve((await submit(made, file)).id)
@@ -258,7 +258,7 @@ async def test_openai_states() -> None:
 
 
 async def test_openai_odd_fields() -> None:
-    """A batch is read, and its answers fetched, although what it can do without has another shape."""
+    """A batch is read, and its answers fetched, although optional fields have another shape."""
     async with api("openai", BatchServer()) as made:
         odd = made.remote(_batch(status="expired", request_counts={"total": None}, metadata=[1], errors=[]))
         assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)

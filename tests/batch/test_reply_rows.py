@@ -1,4 +1,4 @@
-"""Rows of reply files: whose they are, and what came of the request, whatever wrote them."""
+"""Rows of reply files: the id of the request, and the reply or an error, whatever wrote them."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ async def test_messages_as_live(name: str) -> None:
 
 
 def test_messages_elsewhere() -> None:
-    """A message beside its custom_id is read too; another tool's input counts where nothing was said."""
+    """A message beside its custom_id is read too; without text, another tool's input is the answer."""
     assert reply_from(**message({"type": "text", "text": "x"})).text == "x"
     other = {"type": "tool_use", "id": "t", "name": "grade", "input": {"scores": []}}
     assert reply_from(body=message(other)).text == '{"scores": []}'
@@ -195,7 +195,7 @@ def test_messages_elsewhere() -> None:
 
 
 def test_errors_as_live() -> None:
-    """An error answer in a row fails for good where a live call does, with the same mark, else not."""
+    """An error in a row fails for good if a live call does, with the same error, else not."""
     for said in ANSWERS:
         try:
             body = json.loads(said.body)
@@ -237,7 +237,7 @@ ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
 
 
 def test_asked_again(subtests: pytest.Subtests) -> None:
-    """What may be answered another time is no failure for good: its label says why, in few words."""
+    """A temporary error is no failure for good; its label is the reason in a few words."""
     for fields, label in ASKED_AGAIN:
         with subtests.test(fields=fields, label=label):
             fault, found = fault_from(**fields)
@@ -305,7 +305,7 @@ def test_odd_bodies() -> None:
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
 def test_odd_lines(line: bytes, reason: str) -> None:
-    """What is no row of a reply file is told with the reason."""
+    """A line that is no row of a reply file is reported with the reason."""
     found = read_row(line)
     assert isinstance(found, str)
     assert found.startswith(reason)

@@ -1,4 +1,4 @@
-"""`ruler batch` as a shell runs it, and that what it brings in is what a live run would have written."""
+"""`ruler batch` as a shell runs it; its results lead to the output of a live run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def batches() -> Iterator[BatchServer]:
 
 
 def given(server: BatchServer) -> dict[str, str]:
-    """What the environment says of the providers."""
+    """Environment variables of the providers."""
     return {
         "OPENAI_API_KEY": "sk-0123456789abcdef",
         "OPENAI_BASE_URL": server.openai,
@@ -105,7 +105,7 @@ def test_from_beginning_to_end(batch: Batch, batches: BatchServer, tmp_path: Pat
     [("openai", ["--passes", "3", "--adaptive"]), ("anthropic", ["--passes", "3", "--seed", "4"])],
 )
 def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
-    """What batches bring in is written as a live run writes it, byte for byte but for times and `cached`."""
+    """Results of batches are written as in a live run, byte for byte but for times and `cached`."""
     batches.conduct.pace, model = "at once", f"{name}/m"
     for _ in range(4):
         done = batch(
