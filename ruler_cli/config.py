@@ -1,4 +1,4 @@
-"""Everything a run is told, as one frozen value."""
+"""The settings of a run, as one frozen value."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Shard:
         return crc32(os.fsencode(name)) % self.of == self.number - 1
 
     def tells(self, line: int) -> bool:
-        """Tell if a line that cannot be read, of which no key is known, is its own to tell and keep."""
+        """Tell if a line that cannot be read, and so has no key, is its own to report and keep."""
         return line % self.of == self.number - 1
 
     def __str__(self) -> str:
-        """As a sentence calls it."""
+        """The name of the shard in a sentence."""
         return f"shard {self.number} of {self.of}"
 
 
 def shard_of(text: str) -> Shard | None:
     """`I/N` → the shard; None for 1/1, which is all of it. UsageError where there is no such shard."""
-    found = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", text.strip())
-    if not found:
+    match = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", text.strip())
+    if not match:
         raise UsageError(f"--shard {text}: write it as I/N, e.g. 1/16 for the first of 16 shards")
-    number, of = int(found[1]), int(found[2])
+    number, of = int(match[1]), int(match[2])
     if not of:
         raise UsageError(f"--shard {text}: there are no shards; write it as I/N, e.g. 1/16")
     if not 1 <= number <= of:
@@ -61,7 +61,7 @@ OnFailure = Literal["null", "drop", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """Which judge, how it is reached, and what every call carries.
+    """The settings of one judge: its name, the way to it, the parameters of every call.
 
     `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
     """
@@ -78,7 +78,7 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """How many calls may go: in flight (None: found out), per minute, again, and for how much.
+    """The limits of calls: in flight (None: adaptive), per minute, tried again, and in money.
 
     `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute.
     """
@@ -92,7 +92,7 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class MaxFailures:
-    """When a run stops because too much fails: more than `number`, of everything or of a hundred."""
+    """The bound on failures at which a run stops: more than `number`, of all or of a hundred."""
 
     number: float
     percent: bool = False
@@ -103,18 +103,18 @@ class MaxFailures:
 
     @property
     def shown(self) -> str:
-        """As it was given."""
+        """The bound as the user wrote it."""
         return f"{self.number:g}{'%' * self.percent}"
 
 
 @dataclass(frozen=True, slots=True)
 class AskSettings:
-    """How a group is put to a judge.
+    """The requests about a group: its passes, windows and order.
 
-    `passes` times, in orders that balance where the judge sees a rollout. Up to `group_size` distinct
-    rollouts are shown at once, as far as `context_tokens`, the judge's context, allows; more are shown in
-    windows. `single`: whether a rollout that has nothing to be compared with is asked about once and
-    flagged as tied, or scored absolutely in every pass.
+    The judge is asked `passes` times, in orders that balance the positions of a rollout. One request shows up
+    to `group_size` distinct rollouts, as far as `context_tokens`, the judge's context, allows; more are shown
+    in windows. `single` says how to score a group with one distinct rollout: once and flagged as tied, or
+    absolutely in every pass.
     """
 
     rubric: str | None = None
@@ -128,12 +128,12 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True)
 class CombineSettings:
-    """How replies become scores: all of it can be changed afterwards and costs no call.
+    """The way from replies to scores: all of it can be changed afterwards and costs no call.
 
-    A judge with fewer than `min_passes` valid passes does not count. `debias` subtracts the batch's slot
-    curve, `standardize` brings the judges of a panel to one mean and spread over the batch. `blend` is
-    the judge's share in a mean with the original reward, None: the judge alone. `by_outcome`: a rollout
-    that failed its check never outranks one of its group that passed.
+    A judge with fewer than `min_passes` valid passes does not count. `debias` corrects for the position bias
+    measured over the batch, `standardize` brings the judges of a panel to one mean and spread over the
+    batch. `blend` is the judge's share in a mean with the original reward, None: the judge alone.
+    `by_outcome`: a rollout that failed its check never outranks one of its group that passed.
     """
 
     min_passes: int = 1
@@ -146,7 +146,7 @@ class CombineSettings:
 
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """Where records come from, how they are grouped, and dotted paths into them that the user gave.
+    """The source of records, their grouping, and the dotted paths that the user gave.
 
     `outcome_option` is the option that gave `outcome`, for sentences. With `shard` only its groups are read.
     `prompt` is the path of the task's text.

@@ -27,7 +27,7 @@ class Line:
 
     @property
     def where(self) -> str:
-        """How a sentence names it."""
+        """The name of its place in a sentence."""
         return self.place or f"line {self.number}"
 
 
@@ -42,7 +42,7 @@ class Problem:
 
     @property
     def where(self) -> str:
-        """How a sentence names it."""
+        """The name of its place in a sentence."""
         return self.place or f"line {self.line}"
 
 
@@ -115,7 +115,7 @@ class Group:
 
     @property
     def compared(self) -> int:
-        """How many rollouts the judge is to compare."""
+        """The number of rollouts that the judge compares."""
         return compared(self.rollouts)
 
     @property
@@ -125,7 +125,7 @@ class Group:
 
 
 def compared(rollouts: Sequence[Rollout]) -> int:
-    """How many rollouts there are when those of one `member` are joined."""
+    """Count rollouts, those of one `member` as one."""
     parts = [rollout.member for rollout in rollouts if rollout.member is not None]
     return len(rollouts) - len(parts) + len(set(parts))
 
@@ -174,7 +174,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the judge answered; `refusal` is its own word that it will not.
+    """The answer of a judge; `refusal` is its own sentence that it will not score.
 
     `body` is the chat completion as it came, JSON without the key; the ledger keeps it. `seconds` is the
     time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
@@ -243,7 +243,7 @@ UNANSWERED = CallError(
     "group",
     sent=False,
 )
-"""What a request comes to where only kept answers count."""
+"""The result of a request without a cached reply, in a run that asks nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class GroupError:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What ruler writes on one trajectory: the score (None: failed) and the `ruler` object.
+    """The score (None: failed) and the `ruler` object that are written on one trajectory.
 
     `independent_reward` is not in `fields`: it is taken from the record's own bytes.
     """
@@ -330,7 +330,7 @@ class GroupResult:
 
     @property
     def alone(self) -> bool:
-        """Whether there was nothing to compare: one rollout, or all identical."""
+        """Tell if there was nothing to compare: one rollout, or all identical."""
         return len(self.sizes) == 1
 
     @property
@@ -340,13 +340,13 @@ class GroupResult:
 
     @property
     def rescaled(self) -> int:
-        """How many replies stood on a scale to 10."""
-        return sum(ballot.rescaled for ballot in self.pass_scores)
+        """The number of replies whose scale went to 10."""
+        return sum(scores.rescaled for scores in self.pass_scores)
 
     @property
     def unknown(self) -> int:
-        """How many ids in replies belong to no rollout."""
-        return sum(ballot.unknown for ballot in self.pass_scores)
+        """The number of ids in replies that belong to no rollout."""
+        return sum(scores.unknown for scores in self.pass_scores)
 
 
 @dataclass(frozen=True, slots=True)

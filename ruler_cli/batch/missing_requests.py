@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.judges.resolve import cached_only
-from ruler_cli.judging.blocks import SIZE
+from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import PanelJudge, judges_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
@@ -135,7 +135,7 @@ class _Rendering:
             return self._runner.start(group)
 
         # at most one block of groups that are decided together is in memory
-        bounds, wait_for_room = Bounds(size=SIZE), anyio.lowlevel.checkpoint
+        bounds, wait_for_room = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
         await run(next_group, self._judge, self._deliver, lambda run: run.group.size, wait_for_room, bounds)
         for sentence in () if source.survey else source.openings.sentences():
             self._observer.warn(sentence)

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ruler_cli.cli.messages import told
+from ruler_cli.cli.messages import report_errors
 from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
+from ruler_cli.cli.settings import scored_input
 from ruler_cli.errors import UsageError
 
 
@@ -33,12 +34,10 @@ def command(
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
     file only; 2 bad usage, unreadable input, or nothing to compare.
     """
-    with told():
+    with report_errors():
         if source == second == "-":
             raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
-        where = [
-            options.input(one, labels=labels, scored=True) for one in (source, second) if one is not None
-        ]
+        where = [scored_input(options, one, labels) for one in (source, second) if one is not None]
         from ruler_cli.cli.agree_page import agree
 
         fine = agree(where, as_json=as_json)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import typer
 
-from ruler_cli.cli.messages import one_line, safe, safe_value, say
+from ruler_cli.cli.messages import one_line, print_stderr, safe, safe_value
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
@@ -63,18 +63,16 @@ def agree(where: list[InputSettings], *, as_json: bool) -> bool:
     """Print what was measured; false if some rollouts could not be."""
     problems = Problems(quiet=as_json)
     with ExitStack() as stack:
-        stack.push(problems.left)
-        files = [
-            ScoredFile(one, stack, partial(problems.problem, Location(one.source).shown)) for one in where
-        ]
+        stack.push(problems.print_on_error)
+        files = [ScoredFile(one, stack, partial(problems.add, Location(one.source).shown)) for one in where]
         if len(files) == 1:
             found = measure((marked for _, marked in files[0].groups()), "score")
         else:
             one, other = (starmap(known, file.groups()) for file in files)
-            found = measure_two(one, other, problems.tell)
+            found = measure_two(one, other, problems.add_sentence)
         for file in files:
             if file.doubt:
-                say(f"ruler: warning: {file.doubt}")
+                print_stderr(f"ruler: warning: {file.doubt}")
         _refuse_empty(found, files)
         page = {"version": 1, "inputs": list(map(_input, where, files)), **found}
         page["labels"]["path"] = where[0].outcome

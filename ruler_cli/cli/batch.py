@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,17 +12,34 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ruler_cli.cli.messages import on_ledger, one_line, safe, say, scoring, told
-from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, finite, with_options
+from ruler_cli.cli.ledger import required_ledger_path
+from ruler_cli.cli.messages import (
+    ledger_option,
+    one_line,
+    print_stderr,
+    report_errors,
+    safe,
+    same_command,
+    score_command,
+)
+from ruler_cli.cli.options import (
+    REQUEST_OPTIONS,
+    ApiKeyEnv,
+    AsJson,
+    LedgerPath,
+    ScoreOptions,
+    Source,
+    finite,
+    with_options,
+)
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.signals import interruptible
+from ruler_cli.cli.settings import score_settings
+from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ruler_cli.batch.collect import ClosedBatch, CollectResult
     from ruler_cli.batch.journal import BatchRecord
     from ruler_cli.batch.providers import Providers
@@ -64,22 +80,13 @@ def _root() -> None:
 
 @app.command("submit")
 @with_options(
-    "model api_base api_key_env rubric param passes adaptive fallback escalate single group_size order seed "
-    "max_cost price group_by reward messages prompt outcome grouping format_ ledger retry_failed "
-    "wait timeout settle"
+    *REQUEST_OPTIONS,
+    "api_key_env max_cost price ledger retry_failed wait timeout settle",
+    max_cost="Submit nothing if all of it could cost more, by the high estimate.",
 )
 def submit(
     source: Source,
     options: ScoreOptions,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD",
-            min=0,
-            envvar="RULER_MAX_COST",
-            help="Submit nothing if all of it could cost more, by the high estimate.",
-        ),
-    ] = None,
     ledger: LedgerPath = None,
     wait: Wait = False,
     timeout: Timeout = _LONGEST,
@@ -97,22 +104,21 @@ def submit(
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    with told(resume=_same_command(source)):
+    with report_errors(resume=same_command(source)):
         from ruler_cli.batch import collect as collecting
         from ruler_cli.batch import submit as submitting
         from ruler_cli.ledger.database import ledger_path
 
-        settings = replace(options, max_cost=max_cost).settings(source)
-        settings = replace(settings, ledger=ledger_path(ledger))
+        settings = replace(score_settings(options, source), ledger=ledger_path(ledger))
         source = settings.input.source
-        again = scoring(sys.argv[3:], source)
+        again = score_command(sys.argv[3:], source)
 
         async def main(api: Providers, stop: StopSignal) -> int:
             with closing(Console("log", Location(source).shown)) as console:
                 try:
                     result = await submitting.submit(settings, api, _print_submitted, console, stop, settle)
                 except submitting.BatchCostError as error:  # without advice to repeat the same command
-                    say(f"ruler: {error}")
+                    print_stderr(f"ruler: {error}")
                     return error.exit_code
                 code, path = _say_submitted(result, again, wait=wait), settings.ledger
                 if not wait or path is None or not (result.batches or result.out or result.uncertain):
@@ -140,10 +146,10 @@ def status(
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
-    with told():
+    with report_errors():
         from ruler_cli.batch import collect as collecting
 
-        path = _ledger_path(ledger)
+        path = required_ledger_path(ledger)
         console = Console("log", str(path))
         batches = _run(
             lambda api, _: collecting.status(path, api, console, include_closed=every, window=settle),
@@ -156,7 +162,7 @@ def status(
             typer.echo("\n".join(_table(batches)) if batches else "no batch is out")
         _say_errors(batches)
         if ended := sum(each.remote is not None and each.remote.state != "running" for each in batches):
-            say(f"ruler: {count(ended, 'batch')} ended; `{_collect()}` takes the answers in")
+            print_stderr(f"ruler: {count(ended, 'batch')} ended; `{_collect()}` takes the answers in")
         raise typer.Exit(3 if any(each.error for each in batches) else 0)
 
 
@@ -178,20 +184,20 @@ def collect(
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    with told(resume=_same_command()):
+    with report_errors(resume=same_command()):
         from ruler_cli.batch import collect as collecting
         from ruler_cli.batch.journal import ledger_exists
 
-        path, seconds = _ledger_path(ledger), timeout if wait else 0.0
+        path, seconds = required_ledger_path(ledger), timeout if wait else 0.0
         if not ledger_exists(path):
-            say(f"ruler: nothing was submitted: there is no {path}")
+            print_stderr(f"ruler: nothing was submitted: there is no {path}")
             return
         console = Console("log", str(path))
         result = _run(
             lambda api, _: collecting.collect(path, api, _print_closed, console, window=settle, wait=seconds),
             api_key_env,
         )
-        _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{on_ledger(sys.argv)}")
+        _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
         raise typer.Exit(result.exit_code)
 
 
@@ -219,10 +225,10 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    with told():
+    with report_errors():
         from ruler_cli.batch import collect as collecting
 
-        path = _ledger_path(ledger)
+        path = required_ledger_path(ledger)
         if bool(names) == every:
             raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
         console = Console("log", str(path))
@@ -231,20 +237,6 @@ def cancel(
             api_key_env,
         )
         raise typer.Exit(_say_canceled(batches))
-
-
-def _same_command(source: str = "") -> str:
-    words = [Location(text).public if text == source else text for text in sys.argv[1:]]
-    return shlex.join(["ruler", *words])
-
-
-def _ledger_path(option: str | None) -> Path:
-    from ruler_cli.ledger.database import ledger_path
-
-    path = ledger_path(option)
-    if path is None:
-        raise UsageError("--ledger none: batches are on record in a ledger; give its path, or leave it out")
-    return path
 
 
 def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | None = None) -> T:
@@ -262,11 +254,11 @@ def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | N
         async with Providers(key_env) as providers:
             return await run_beside(stop, lambda: main(providers, stop_signal))
 
-    return anyio.run(interruptible, with_providers)
+    return anyio.run(run_interruptible, with_providers)
 
 
 def _collect() -> str:
-    return f"ruler batch collect{on_ledger(sys.argv)}"
+    return f"ruler batch collect{ledger_option(sys.argv)}"
 
 
 def _print_submitted(batch: BatchRecord) -> None:
@@ -289,13 +281,13 @@ def _say_submitted(result: SubmitResult, again: str, *, wait: bool) -> int:
     )
     for number, unit, text in parts:
         if number:
-            say(f"ruler: {count(number, unit)} {text}")
+            print_stderr(f"ruler: {count(number, unit)} {text}")
     _say_errors(result.uncertain)
     if result.batches:
         batches = count(len(result.batches), "batch")
-        say(f"ruler: {count(result.requests, 'request')} submitted in {batches}{then}")
+        print_stderr(f"ruler: {count(result.requests, 'request')} submitted in {batches}{then}")
     elif not (result.out or result.large):
-        say(f"ruler: nothing is lacking; `{again}` writes the output")
+        print_stderr(f"ruler: nothing is lacking; `{again}` writes the output")
     return 1 if missing.unreadable or missing.unaskable or result.large or result.uncertain else 0
 
 
@@ -319,26 +311,28 @@ def _say_collected(result: CollectResult, again: str) -> None:
             progress = f"{remote.succeeded + remote.failed} of {each.batch.requests} done"
             ended = remote.state == "running" and remote.label == "completed"
             more = "; its results are not there yet, collect again later" if ended else ""
-            say(f"ruler: batch {_name(each.batch)}: {remote.label}, {progress}{more}")
+            print_stderr(f"ruler: batch {_name(each.batch)}: {remote.label}, {progress}{more}")
         elif not (each.error or each.uncertainty):
-            say(f"ruler: batch {_name(each.batch)}: is being submitted")
+            print_stderr(f"ruler: batch {_name(each.batch)}: is being submitted")
     _say_errors(result.open)
     if result.left_out:
         requests = count(result.left_out, "request")
-        say(f"ruler: {requests} to be submitted again, with the same `ruler batch submit`")
+        print_stderr(f"ruler: {requests} to be submitted again, with the same `ruler batch submit`")
     if failed := sum(each.batch.failed or 0 for each in result.closed):
         requests = count(failed, "request")
-        say(f"ruler: {requests} failed for good; `ruler batch submit --retry-failed` asks them again")
+        print_stderr(
+            f"ruler: {requests} failed for good; `ruler batch submit --retry-failed` asks them again"
+        )
     if not result.open and not result.left_out and result.closed:
-        say(f"ruler: everything is in; `{again}` writes the output, or says what follows")
+        print_stderr(f"ruler: everything is in; `{again}` writes the output, or says what follows")
     elif not result.open and not result.closed:
-        say("ruler: no batch is out")
+        print_stderr("ruler: no batch is out")
 
 
 def _say_canceled(batches: Sequence[BatchStatus]) -> int:
     """Report canceled batches and return the exit code."""
     if not batches:
-        say("ruler: no batch is out")
+        print_stderr("ruler: no batch is out")
     for each in batches:
         batch, remote = each.batch, each.remote
         if batch.state == "abandoned":
@@ -354,9 +348,11 @@ def _say_canceled(batches: Sequence[BatchStatus]) -> int:
 def _say_errors(batches: Sequence[BatchStatus]) -> None:
     for each in batches:
         if each.uncertainty:
-            say(f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.uncertainty}")
+            print_stderr(
+                f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.uncertainty}"
+            )
         elif each.error is not None:
-            say(f"ruler: {each.error}")
+            print_stderr(f"ruler: {each.error}")
 
 
 def _table(batches: Sequence[BatchStatus]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`ruler check INPUT`: read and group as `score` would, and say what it would take."""
+"""`ruler check INPUT`: read and group as `score` would, and estimate its calls, tokens and cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from ruler_cli.cli.messages import one_line, safe_value, told
-from ruler_cli.cli.options import AsJson, ScoreOptions, Source, with_options
+from ruler_cli.cli.messages import one_line, report_errors, safe_value
+from ruler_cli.cli.options import REQUEST_OPTIONS, AsJson, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.reading.parse import dump
 
@@ -21,38 +22,35 @@ if TYPE_CHECKING:
     from ruler_cli.types import Problem
 
 
-@with_options(
-    "model api_base rubric param order seed passes group_size single fallback adaptive escalate price "
-    "group_by reward messages prompt outcome grouping format_ ledger batch as_json"
-)
+@with_options(*REQUEST_OPTIONS, "price ledger batch as_json")
 def command(
     source: Source,
     options: ScoreOptions,
     batch: Annotated[
         bool,
         typer.Option(
-            "--batch", envvar="RULER_BATCH", help="Show, too, what it takes by a provider's batch API."
+            "--batch", envvar="RULER_BATCH", help="Show cost and time in a provider's batch API, too."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
-    What the ledger holds already is not counted. Figures are low, expected and high. Of more than
-    64 MB some groups are laid out, and figures that rest on them are told as such.
+    Requests that the ledger answers are not counted. Figures are low, expected and high. Above 64 MB
+    some groups are laid out, and figures that rest on them are marked with `about`.
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
-    with told():
-        settings = options.settings(source)
+    with report_errors():
+        settings = score_settings(options, source)
         raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
 
 
 def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
-    """Print what INPUT holds and what `score` would take; whether all can be scored."""
-    from ruler_cli.cli.check_page import batches, facts_of, rows
+    """Print what INPUT holds and what `score` would take; return if all of it can be scored."""
+    from ruler_cli.cli.check_page import batch_facts, check_facts, page_rows
     from ruler_cli.estimate import estimate
     from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.input import open_input
@@ -62,25 +60,25 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     console = Console("log", Location(settings.input.source).shown, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)
-        lost = _Lost(None if as_json else console, stack)
-        notes = InputCounts(lost.add)
-        found = open_input(settings.input, stack, lost.add, on_record=notes.add, on_again=notes.again)
-        result = estimate(sample(found, notes.bytes), bills)
-        facts = facts_of(settings, found, notes, result)
+        problems = _Problems(None if as_json else console, stack)
+        notes = InputCounts(problems.add)
+        source = open_input(settings.input, stack, problems.add, on_record=notes.add, on_again=notes.again)
+        result = estimate(sample(source, notes.bytes), bills)
+        facts = check_facts(settings, source, notes, result)
         if batch:
-            facts["batch"] = batches(judges_of(settings), bills)
+            facts["batch"] = batch_facts(judges_of(settings), bills)
         if as_json:
-            lost.write(facts)
+            problems.write(facts)
         else:
             for sentence in facts["warnings"]:
                 console.warn(sentence)
-            for name, value in [("input", found.found()), *rows(facts, lost.number, result)]:
+            for name, value in [("input", source.found()), *page_rows(facts, problems.number, result)]:
                 typer.echo(one_line(f"{name + ':':<20}{value}"))
-    return not lost.number and not result.widest.too_long
+    return not problems.number and not result.widest.too_long
 
 
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
-    """An empty bill for each judge, with its replies in the ledger: one that is not there is not made."""
+    """Return an empty bill for each judge, with its replies in the ledger, which is not created."""
     from ruler_cli.estimate import JudgeEstimate
     from ruler_cli.judges.reply_body import EMBEDDED
     from ruler_cli.judges.resolve import model_of, resolve
@@ -98,8 +96,9 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     def bill(number: int, judge: JudgeSettings) -> JudgeEstimate:
         cache = ReplyCache(ledger, judge.model, judge.params)
         find: FindReply | None = (lambda request: cache.find(cache.key(request))) if ledger else None
-        later: JudgeRole = "fallback" if settings.fallback and number else "panel"
-        role: JudgeRole = "escalation" if judge is settings.escalate else later
+        role: JudgeRole = "fallback" if settings.fallback and number else "panel"
+        if judge is settings.escalate:
+            role = "escalation"
         model, place = model_of(judge), number if role == "panel" else 0
         ask = replace(settings.ask, context_tokens=model.context)
         return JudgeEstimate(judge.model, model, judge.params, find, role, place, ask, settings.adaptive)
@@ -107,20 +106,20 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     return [bill(number, judge) for number, judge in enumerate(judges)]
 
 
-class _Lost:
-    """Names what cannot be scored as it is found: to a person at once, to a program in a list at the end.
+class _Problems:
+    """Lines and trajectories that cannot be scored, named on stderr at once or in a JSON list at the end.
 
-    The list may be as long as the input: it waits in a temporary file.
+    The list may be as long as the input, so it is written to a temporary file.
     """
 
     def __init__(self, console: Console | None, stack: ExitStack) -> None:
-        """Without a console nothing is named on stderr."""
+        """Without a console, problems go into the list."""
         self._console = console
         self._list = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed by the stack
         self.number = 0
 
     def add(self, problem: Problem) -> None:
-        """Name a line, or a trajectory of one."""
+        """Count a problem and name it, or list it."""
         self.number += 1
         if self._console is not None:
             self._console.problem(problem)
@@ -129,7 +128,7 @@ class _Lost:
         self._list.write((b",\n    " if self.number > 1 else b"\n    ") + dump(entry))
 
     def write(self, facts: dict[str, Any]) -> None:
-        """Print one object, its list of what cannot be scored last."""
+        """Print the figures as one JSON object, with the number and the list of problems last."""
         text = orjson.dumps(safe_value(facts), option=orjson.OPT_INDENT_2)
         out = typer.get_binary_stream("stdout")
         out.write(text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.number)

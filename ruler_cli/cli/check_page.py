@@ -1,8 +1,9 @@
-"""What `ruler check` finds: one object of figures for a program, and a page of the same for a person."""
+"""Figures of `ruler check`: as one JSON object for a program, and as a page for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +15,7 @@ from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import given
+from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import dump, parse
@@ -21,43 +23,43 @@ from ruler_cli.reading.sample import InputCounts
 from ruler_cli.scoring.sums import quantile
 
 HOURS = 24
-"""Within so many hours OpenAI and Anthropic are done with a batch; what is not done by then expires."""
-_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-_OWN = "where the format has it"
-_PRICE = "unknown (give --price IN,OUT, in USD per million prompt and completion tokens)"
+"""Hours in which OpenAI and Anthropic finish a batch; requests that are left by then expire."""
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+_OWN_PATH = "where the format has it"
+_NO_PRICE = "unknown (give --price IN,OUT, in USD per million prompt and completion tokens)"
 _THINKING = {
     True: ", thinking included",
     False: "",
-    None: "; the most allows for thinking, which is not known of this model",
+    None: "; the highest allows for thinking, which is not known of this model",
 }
-_WHEN = {
+_ROLES = {
     "panel": ", {}",
-    "fallback": ", where it refuses {}",
+    "fallback": ", if it refuses {}",
     "escalation": "; for groups that stay unresolved {}",
 }
-"""When a judge beside the first is asked."""
+"""Clauses on the judges after the first."""
 _COMMONEST = 5
-"""Group sizes that are listed, the commonest first."""
+"""Number of group sizes that are listed, the commonest first."""
 
 Facts = dict[str, Any]
-"""What is found, as `--json` prints it."""
+"""Figures by name, as `--json` prints them."""
 
 
-def facts_of(settings: ScoreSettings, found: Input, notes: InputCounts, result: Estimate) -> Facts:
-    """All figures; `cannot_be_scored` and its list are written by who has them."""
-    survey, coverage = found.survey, result.coverage
-    doubts = survey.warnings() if survey else found.openings.sentences()
-    first, sizes = result.judges[0], result.sizes
+def check_facts(settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate) -> Facts:
+    """Return all figures but the list of what cannot be scored."""
+    survey, coverage = source.survey, estimate.coverage
+    warnings = survey.warnings() if survey else source.openings.sentences()
+    first, sizes = estimate.judges[0], estimate.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     return {
         "version": 1,
         "input": Location(settings.input.source).public,
-        "format": found.reader and _format(notes, found.reader),
-        "grouping": survey.grouping if survey else "consecutive" if found.reader else None,
-        "paths": _paths(notes, found.reader, settings.input) if found.reader else {},
+        "format": source.reader and _format(notes, source.reader),
+        "grouping": survey.grouping if survey else "consecutive" if source.reader else None,
+        "paths": _paths(notes, source.reader, settings.input) if source.reader else {},
         "bytes": notes.bytes,
         "records": notes.records,
-        "unit": found.unit,
+        "unit": source.unit,
         "groups": sizes.total(),
         "rollouts": notes.rollouts,
         "group_sizes": {
@@ -66,82 +68,87 @@ def facts_of(settings: ScoreSettings, found: Input, notes: InputCounts, result: 
             "max": max(sizes, default=None),
             "commonest": [{"size": size, "groups": number} for size, number in common],
         },
-        "tokens_per_rollout": {name: quantile(result.lengths, share) for name, share in _SHARES.items()},
+        "tokens_per_rollout": {name: quantile(estimate.lengths, share) for name, share in _QUANTILES.items()},
         "shown_to_the_judge": {
             "groups": coverage.groups,
             "bytes": coverage.bytes,
             "share": coverage.share,
             "not_shown": dict(coverage.not_shown()),
         },
-        "rollouts_without_task": found.openings.taskless,
-        "groups_of_several_tasks": found.openings.mixed,
-        "shared_prefix": result.shared / result.bytes if result.bytes else 0.0,
-        "identical_rollouts": result.identical_rollouts,
-        "tied_groups": result.tied_groups,
-        "equal_reward_groups": result.equal,
+        "rollouts_without_task": source.openings.taskless,
+        "groups_of_several_tasks": source.openings.mixed,
+        "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
+        "identical_rollouts": estimate.identical_rollouts,
+        "tied_groups": estimate.tied_groups,
+        "equal_reward_groups": estimate.equal,
         "rewards": notes.rewards.facts
-        | {"spread": result.spread / result.spreads if result.spreads else None},
+        | {"spread": estimate.spread / estimate.spreads if estimate.spreads else None},
         "outcomes": notes.outcomes.facts | {"of_truth": notes.outcomes.of_truth},
         "judge": {"model": first.name, "context_tokens": first.model.context},
-        "judges": [_judge(bill) for bill in result.judges],
+        "judges": [_judge(bill) for bill in estimate.judges],
         "passes": settings.ask.passes,
         "adaptive": settings.adaptive,
         "windows": {
-            "groups": max(bill.windowed for bill in result.judges),
-            "calls": asdict(sum((bill.window_calls * CALLS for bill in result.judges), NEVER)),
+            "groups": max(bill.windowed for bill in estimate.judges),
+            "calls": asdict(sum((bill.window_calls * CALLS for bill in estimate.judges), NEVER)),
         },
-        "estimate": asdict(result.totals),
-        "suspect_rollouts": result.suspect,
-        "too_long": {"groups": result.widest.too_long, "first": list(result.widest.too_long_keys)},
-        "laid_out": result.laid_out,
-        "exact": result.exact,
-        "warnings": [*found.notes, *doubts, *coverage.warnings()],
+        "estimate": asdict(estimate.totals),
+        "suspect_rollouts": estimate.suspect,
+        "too_long": {"groups": estimate.widest.too_long, "first": list(estimate.widest.too_long_keys)},
+        "laid_out": estimate.laid_out,
+        "exact": estimate.exact,
+        "warnings": [*source.notes, *warnings, *coverage.warnings()],
     }
 
 
 def _format(notes: InputCounts, reader: Reader) -> Facts:
-    """The format, and how many of the first records have its keys."""
+    """Return the format's name, and how many of the first lines fit it."""
     form, agreed = reader.format, 0
     lines = {record.line.number: record.line for record in notes.first}
     for line in lines.values():
-        try:
+        with suppress(UnreadableError):
             agreed += bool(fits(form, parse(line.raw)))
-        except UnreadableError:
-            continue
-    about = {"name": form.name, "family": form.family, "shape": form.shape, "tells": form.tells}
-    return about | {"agreed": agreed, "first": len(lines)}
-
-
-def _paths(notes: InputCounts, reader: Reader, told: InputSettings) -> dict[str, Facts]:
-    """Where messages, key, reward and outcome stand, who says so, and what the first record has there."""
-    layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
-    one = next((r for record in notes.first for r in record.rollouts if r.error is None), None)
-    messages = one.messages if one else []
-    task = next((m for m in messages if m.get("role") not in ("system", "developer")), None)
-    said = messages[-1].get("content") if messages else None
-    hashed = "the line" if reader.format.shape == "group" else "hash of the prompt"
-    key = hashed if reader.key == PROMPT_HASH else reader.key
-    # without a place for rewards there is no room for a score either
-    own = ".".join(map(str, layout.source or layout.reward or ())) or (_OWN if rewards.seen else "")
-    outcome = told.outcome or (_OWN if outcomes.seen else "")
-
-    def path(where: str, by: str | None, examples: list[Any], absent: int = 0) -> Facts:
-        shown = shortened(dump(given(examples[0])).decode("utf-8", "replace")) if examples else None
-        return {"path": where, "given": bool(by), "example": shown, "absent": absent}
-
-    last = [messages[-1] if said is None else said] if messages else []
-    found = {"messages": path(told.messages or _OWN, told.messages, last)}
-    if told.prompt:
-        found["prompt"] = path(told.prompt, told.prompt, [task.get("content")] if task else [])
-    return found | {
-        "group key": path(key, told.group_by, [record.key for record in notes.first[:1]]),
-        "reward": path(told.reward or own, told.reward, [one.reward] if one else [], rewards.absent),
-        "outcome": path(outcome, told.outcome, [one.outcome] if one and outcome else [], outcomes.absent),
+    return {
+        "name": form.name,
+        "family": form.family,
+        "shape": form.shape,
+        "tells": form.tells,
+        "agreed": agreed,
+        "first": len(lines),
     }
 
 
-def shortened(text: str, most: int = 60) -> str:
-    """Text that fits on a line."""
+def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[str, Facts]:
+    """Return the paths of messages, key, reward and outcome, each with the value in the first record."""
+    layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
+    rollout = next((r for record in notes.first for r in record.rollouts if r.error is None), None)
+    messages = rollout.messages if rollout else []
+    task = next((m for m in messages if m.get("role") not in ("system", "developer")), None)
+    answer = messages[-1].get("content") if messages else None
+    no_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
+    key = no_key if reader.key == PROMPT_HASH else reader.key
+    reward = ".".join(map(str, layout.source or layout.reward or ())) or (_OWN_PATH if rewards.seen else "")
+    outcome = settings.outcome or (_OWN_PATH if outcomes.seen else "")
+
+    def path(path: str, option: str | None, examples: list[Any], absent: int = 0) -> Facts:
+        example = shorten(dump(given(examples[0])).decode("utf-8", "replace")) if examples else None
+        return {"path": path, "given": bool(option), "example": example, "absent": absent}
+
+    last = [messages[-1] if answer is None else answer] if messages else []
+    paths = {"messages": path(settings.messages or _OWN_PATH, settings.messages, last)}
+    if settings.prompt:
+        paths["prompt"] = path(settings.prompt, settings.prompt, [task.get("content")] if task else [])
+    reward_examples = [rollout.reward] if rollout else []
+    outcome_examples = [rollout.outcome] if rollout and outcome else []
+    return paths | {
+        "group key": path(key, settings.group_by, [record.key for record in notes.first[:1]]),
+        "reward": path(settings.reward or reward, settings.reward, reward_examples, rewards.absent),
+        "outcome": path(outcome, settings.outcome, outcome_examples, outcomes.absent),
+    }
+
+
+def shorten(text: str, most: int = 60) -> str:
+    """Return text cut to `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -158,15 +165,15 @@ def _judge(bill: JudgeEstimate) -> Facts:
     }
 
 
-def batches(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
-    """What the same takes in a provider's batches: USD, batches, hours; the cost of all may be unknown."""
-    costs, found = [], []
+def batch_facts(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
+    """Return USD, batches and hours of the run in providers' batches; the cost may be unknown (None)."""
+    costs, judge_facts = [], []
     for judge, bill in zip(judges, bills, strict=True):
         target = batch_target(judge)
         limits = LIMITS[target] if target else Limits()
         price = batch_price(judge) if target else None
         costs.append(None if price is None else bill.totals(price).cost_usd)
-        found.append(
+        judge_facts.append(
             {
                 "model": bill.name,
                 "provider": target,
@@ -178,12 +185,12 @@ def batches(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
             }
         )
     known = [cost for cost in costs if cost is not None]
-    whole = asdict(sum(known, NEVER)) if len(known) == len(costs) else None
-    return {"hours": HOURS, "cost_usd": whole, "judges": found}
+    total = asdict(sum(known, NEVER)) if len(known) == len(costs) else None
+    return {"hours": HOURS, "cost_usd": total, "judges": judge_facts}
 
 
-def rows(facts: Facts, lost: int, result: Estimate) -> Iterator[tuple[str, str]]:
-    """The page as names and values."""
+def page_rows(facts: Facts, problems: int, estimate: Estimate) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the page: a name and a value each; `problems` is what cannot be scored."""
     about = "" if facts["exact"] else "about "
     lengths = ", ".join(f"{name} {tokens:,}" for name, tokens in facts["tokens_per_rollout"].items())
     judges = facts["judges"]
@@ -192,12 +199,12 @@ def rows(facts: Facts, lost: int, result: Estimate) -> Iterator[tuple[str, str]]
         agreed = f"{form['agreed']} of the first {count(form['first'], 'record')} {has}"
         yield "format", f"{form['name']}: {agreed} {form['tells']}"
     for name, path in facts["paths"].items():
-        yield name, _place(path)
-    yield "group sizes", f"{about}{_sizes(facts['group_sizes'], len(result.sizes))}"
+        yield name, _path_value(path)
+    yield "group sizes", f"{about}{_sizes(facts['group_sizes'], len(estimate.sizes))}"
     yield "tasks", _tasks(facts["rollouts_without_task"], facts["groups_of_several_tasks"])
     yield "rollouts", f"{facts['rollouts']:,} in {count(facts['records'], facts['unit'])}"
     yield "tokens a rollout", f"{about}{lengths}"
-    yield "shown to the judge", _coverage(result)
+    yield "shown to the judge", _coverage(estimate.coverage)
     yield "shared prefix", f"{about}{facts['shared_prefix']:.0%} of the prompts, shown once for a group"
     yield "identical rollouts", f"{about}{facts['identical_rollouts']}"
     yield "tied groups", f"{about}{facts['tied_groups']} (one rollout, or all identical)"
@@ -205,7 +212,7 @@ def rows(facts: Facts, lost: int, result: Estimate) -> Iterator[tuple[str, str]]
     equal = count(facts["equal_reward_groups"], "group")
     yield "equal rewards", f"{about}{equal} (their own rewards teach nothing)"
     yield "outcomes", _outcomes(facts["outcomes"])
-    others = [_WHEN[each["asked"]].format(each["model"]) for each in judges[1:]]
+    others = [_ROLES[each["asked"]].format(each["model"]) for each in judges[1:]]
     yield "judge", "".join([judges[0]["model"], *others])
     if facts["adaptive"]:
         yield "passes", f"up to {facts['passes']} on average, 2 at least"
@@ -214,17 +221,17 @@ def rows(facts: Facts, lost: int, result: Estimate) -> Iterator[tuple[str, str]]
     if facts["windows"]["groups"]:
         groups, calls = count(facts["windows"]["groups"], "group"), _calls(facts["windows"]["calls"])
         yield "windows", f"{about}{groups} in parts, twice at least: {calls} of the calls"
-    yield from _money(facts["estimate"], about, {bill.model.reasoning for bill in result.judges})
+    yield from _estimate(facts["estimate"], about, {bill.model.reasoning for bill in estimate.judges})
     if len(judges) > 1:
-        yield from ((f"judge {i}", _of_judge(each)) for i, each in enumerate(judges, 1))
-    yield from _in_batches(facts["batch"]) if "batch" in facts else ()
+        yield from ((f"judge {i}", _judge_value(each)) for i, each in enumerate(judges, 1))
+    yield from _batch_rows(facts["batch"]) if "batch" in facts else ()
     yield "suspect rollouts", f"{about}{facts['suspect_rollouts']} (text that addresses a judge)"
     yield "too long", _too_long(facts, about)
     yield "laid out", _laid_out(facts)
-    yield "cannot be scored", count(lost, "line or trajectory")
+    yield "cannot be scored", count(problems, "line or trajectory")
 
 
-def _place(path: Facts) -> str:
+def _path_value(path: Facts) -> str:
     if not path["path"]:
         return "none"
     name = path["path"] if " " in path["path"] else f"`{path['path']}`"
@@ -234,11 +241,11 @@ def _place(path: Facts) -> str:
     return f"{name}{value}{absent}"
 
 
-def _sizes(sizes: Facts, different: int) -> str:
-    if not different:
+def _sizes(sizes: Facts, distinct: int) -> str:
+    if not distinct:
         return "no groups"
     common = ", ".join(f"{count(each['groups'], 'group')} of {each['size']}" for each in sizes["commonest"])
-    more = different - _COMMONEST
+    more = distinct - _COMMONEST
     rest = f", {count(more, 'other size')}" if more > 0 else ""
     return f"min {sizes['min']}, median {sizes['median']}, max {sizes['max']} ({common}{rest})"
 
@@ -249,8 +256,7 @@ def _tasks(taskless: int, mixed: int) -> str:
     return ", ".join(filter(None, (none, several))) or "shown to the judge for every rollout, one in a group"
 
 
-def _coverage(result: Estimate) -> str:
-    coverage = result.coverage
+def _coverage(coverage: Coverage) -> str:
     if coverage.share is None:
         return "no text to show"
     missing = coverage.not_shown_text()
@@ -273,41 +279,41 @@ def _rewards(rewards: Facts, about: str) -> str:
 def _outcomes(outcomes: Facts) -> str:
     if not outcomes["numbers"]:
         return f"{outcomes['no_number']:,} no number" if outcomes["no_number"] else "none"
-    mean, no = outcomes["mean"], outcomes["absent"] + outcomes["no_number"]
-    what = f"{mean:.1%} true" if outcomes["of_truth"] else f"mean {mean:.4g}"
-    return f"{what} of {outcomes['numbers']:,}{f'; {no:,} without' if no else ''}"
+    mean, without = outcomes["mean"], outcomes["absent"] + outcomes["no_number"]
+    average = f"{mean:.1%} true" if outcomes["of_truth"] else f"mean {mean:.4g}"
+    return f"{average} of {outcomes['numbers']:,}{f'; {without:,} without' if without else ''}"
 
 
-def _money(left: Facts, about: str, reasons: set[bool | None]) -> Iterator[tuple[str, str]]:
-    """What is left to ask and what it takes."""
+def _estimate(left: Facts, about: str, reasons: set[bool | None]) -> Iterator[tuple[str, str]]:
+    """Yield rows on the requests that are not in the ledger: calls, tokens, cost."""
     calls, cost, cap = left["calls"], left["cost_usd"], left["max_cost_usd"]
-    kept = f"{left['kept']} of {count(left['kept'] + round(calls['expected']), 'call')}"
+    cached = f"{left['kept']} of {count(left['kept'] + round(calls['expected']), 'call')}"
     if left["kept"]:
         failed = f"; {left['kept_failed']} failed, --retry-failed asks again" if left["kept_failed"] else ""
-        kept = f"{about}{kept}, not paid again{failed}"
+        cached = f"{about}{cached}, not paid again{failed}"
     thinking = _THINKING[None if None in reasons else True in reasons]
     enough = "or more lets every call go, at the highest cost" if calls["high"] else "no call is left"
     yield "calls", _calls(calls)
-    yield "kept", kept
+    yield "kept", cached
     yield "prompt tokens", _tokens(left["prompt_tokens"])
     yield "completion tokens", _tokens(left["completion_tokens"]) + thinking
-    yield "cost", _PRICE if cost is None else _dollars(cost)
+    yield "cost", _NO_PRICE if cost is None else _dollars(cost)
     yield "--max-cost", "unknown, as the cost is" if cap is None else f"{rounded(cap, up=True)} {enough}"
 
 
-def _of_judge(one: Facts) -> str:
+def _judge_value(one: Facts) -> str:
     prompt, answers = one["prompt_tokens"]["expected"], one["completion_tokens"]["expected"]
     tokens = f"about {prompt:.0f} prompt and {answers:.0f} completion tokens"
     cost = "cost unknown" if one["cost_usd"] is None else _dollars(one["cost_usd"])
-    kept = f", {one['kept']} kept" if one["kept"] else ""
-    lost, context = "", one["context_tokens"]
+    cached = f", {one['kept']} kept" if one["kept"] else ""
+    too_long, context = "", one["context_tokens"]
     if one["too_long"] and context:
-        lost = f", too long for its {context:,} tokens: {count(one['too_long'], 'group')}"
-    return f"{one['model']}: {_calls(one['calls'])} calls, {tokens}, {cost}{kept}{lost}"
+        too_long = f", too long for its {context:,} tokens: {count(one['too_long'], 'group')}"
+    return f"{one['model']}: {_calls(one['calls'])} calls, {tokens}, {cost}{cached}{too_long}"
 
 
-def _in_batches(batch: Facts) -> Iterator[tuple[str, str]]:
-    """What a provider's batch API takes, each of several judges in rows of its own."""
+def _batch_rows(batch: Facts) -> Iterator[tuple[str, str]]:
+    """Yield rows on the batches of each judge."""
     judges = batch["judges"]
     for number, one in enumerate(judges, 1):
         at = f" {number}" if len(judges) > 1 else ""
@@ -331,19 +337,19 @@ def _batch_cost(one: Facts) -> str:
 
 def _too_long(facts: Facts, about: str) -> str:
     contexts = [each["context_tokens"] for each in facts["judges"] if each["asked"] == "panel"]
-    found, keys = facts["too_long"]["groups"], facts["too_long"]["first"]
-    if not found:
+    number, keys = facts["too_long"]["groups"], facts["too_long"]["first"]
+    if not number:
         return "0 (the judge's context is not known)" if None in contexts else "0"
-    named = ", ".join(map(shortened, keys)) + (", …" if found > len(keys) else "")
-    return f"{about}{count(found, 'group')} for {max(contexts):,} tokens ({named})"
+    named = ", ".join(map(shorten, keys)) + (", …" if number > len(keys) else "")
+    return f"{about}{count(number, 'group')} for {max(contexts):,} tokens ({named})"
 
 
 def _laid_out(facts: Facts) -> str:
     if facts["exact"]:
         return "the group" if facts["laid_out"] == 1 else f"all {facts['laid_out']:,} groups"
     return (
-        f"{facts['laid_out']:,} of {facts['groups']:,} groups, spread over all; tokens, cost and what is "
-        "told with `about` are estimated from them"
+        f"{facts['laid_out']:,} of {facts['groups']:,} groups, spread over all; tokens, cost and figures "
+        "with `about` are estimated from them"
     )
 
 

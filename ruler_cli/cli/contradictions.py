@@ -1,68 +1,90 @@
-"""Options that contradict one another or mislead: UsageError before anything is read, or a warning."""
+"""Refuse options that contradict one another or the files that they name, and warn of those that mislead.
+
+A contradiction is a UsageError before anything is read.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from ruler_cli.config import ScoreSettings
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
 _LAST = "the last run, over the whole file with the --ledger of every shard"
+_PATIENCE = 10.0
+"""Seconds in which a Ray cluster must answer at its address."""
 
 
 def refuse_contradictions(settings: ScoreSettings) -> None:
-    """UsageError where options of one run contradict one another."""
-    ask, how, pool = settings.ask, settings.combine, settings.pool
-    given = {"--blend": how.blend, "--rpm": pool.rpm, "--tpm": pool.tpm, "--max-cost": pool.max_cost}
-    for name, value in (given | {"--timeout": settings.judge.timeout}).items():
-        if value is not None and math.isnan(value):  # it passes every bound, and no score and no wait is one
-            raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
-    if how.standardize and (not settings.panel or settings.fallback):
+    """Raise UsageError if options of one run contradict one another."""
+    ask, combine, pool = settings.ask, settings.combine, settings.pool
+    _refuse_nan(
+        {
+            "--blend": combine.blend,
+            "--rpm": pool.rpm,
+            "--tpm": pool.tpm,
+            "--max-cost": pool.max_cost,
+            "--timeout": settings.judge.timeout,
+        }
+    )
+    if combine.standardize and (not settings.panel or settings.fallback):
         raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
-    if how.debias and ask.order == "input":
-        raise UsageError("--debias: in input order a place says what the rollout is; leave out --order input")
+    if combine.debias and ask.order == "input":
+        raise UsageError(
+            "--debias: in input order a position says what the rollout is; leave out --order input"
+        )
     if ask.passes < 2 and settings.adaptive:
         raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
     if ask.passes < 2 and settings.escalate and (settings.fallback or not settings.panel):
         raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
-    if how.min_passes > ask.passes:
+    if combine.min_passes > ask.passes:
         raise UsageError(
-            f"--min-passes {how.min_passes}: is more than --passes {ask.passes}, so no group could be scored"
+            f"--min-passes {combine.min_passes}: is more than --passes {ask.passes}, so no group could be "
+            "scored"
         )
-    if settings.escalate or settings.adaptive:
-        _refuse_of_blocks(settings)
-    if settings.input.shard is not None:
-        for name, set_ in (("--debias", how.debias), ("--standardize", how.standardize)):
-            if set_:
-                raise UsageError(
-                    f"{name}: needs the replies to all groups, and a shard has some; leave it out here, and "
-                    f"give it to {_LAST}: it costs no call"
-                )
+    if settings.adaptive or settings.escalate:
+        _refuse_allotted_passes(settings)
+    if settings.input.shard is not None and (combine.debias or combine.standardize):
+        option = "--debias" if combine.debias else "--standardize"
+        raise UsageError(
+            f"{option}: needs the replies to all groups, and a shard has some; leave it out here, and "
+            f"give it to {_LAST}: it costs no call"
+        )
 
 
-def _refuse_of_blocks(settings: ScoreSettings) -> None:
-    """UsageError where passes that are allotted among groups cannot be what is asked for."""
+def _refuse_nan(numbers: dict[str, float | None]) -> None:
+    """Raise UsageError if the number of an option is `nan`, which passes every bound."""
+    for name, number in numbers.items():
+        if number is not None and math.isnan(number):
+            raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
+
+
+def _refuse_allotted_passes(settings: ScoreSettings) -> None:
+    """Raise UsageError if `--adaptive` or `--escalate`, which need all groups, cannot allot their passes."""
     from ruler_cli.judging.adaptive import FIRST
 
-    least, shard = settings.combine.min_passes, settings.input.shard
-    if least > FIRST and settings.adaptive:
+    option = f"--min-passes {settings.combine.min_passes}"
+    if settings.combine.min_passes > FIRST and settings.adaptive:
+        raise UsageError(f"{option}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less")
+    if settings.combine.min_passes > FIRST:
         raise UsageError(
-            f"--min-passes {least}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less"
+            f"{option}: the judge of --escalate gives {FIRST} passes, so its scores would never count; give "
+            f"{FIRST} or less"
         )
-    if least > FIRST:
-        raise UsageError(
-            f"--min-passes {least}: the judge of --escalate gives {FIRST} passes, so its scores would never "
-            f"count; give {FIRST} or less"
-        )
-    if shard is not None and settings.adaptive:
+    if settings.input.shard is not None and settings.adaptive:
         raise UsageError(
             f"--adaptive: passes are allotted among all groups, and a shard has some; give --passes {FIRST} "
             f"here, and --adaptive to {_LAST}"
         )
-    if shard is not None:
+    if settings.input.shard is not None:
         raise UsageError(
             "--escalate: groups are chosen among all of them, and a shard has some; leave it out here, and "
             f"give it to {_LAST}"
@@ -70,7 +92,7 @@ def _refuse_of_blocks(settings: ScoreSettings) -> None:
 
 
 def refuse_swapped(source: str, output: str) -> None:
-    """UsageError where INPUT is not there and OUTPUT is, unless INPUT looks like another file's name."""
+    """Raise UsageError if INPUT does not exist and OUTPUT does, unless INPUT resembles another name."""
     if not Location(source).local or not Path(output).is_file() or Location(source).many:
         return
     from ruler_cli.suggestions import suggest_file
@@ -82,8 +104,8 @@ def refuse_swapped(source: str, output: str) -> None:
 
 
 def refuse_summary(path: Path, settings: ScoreSettings) -> None:
-    """UsageError where `--summary` cannot be written, before the run and not after it."""
-    taken = [
+    """Raise UsageError if the file of `--summary` cannot be written, before the run and not after it."""
+    others = [
         settings.input.source,
         settings.output,
         settings.output.rstrip("/") + ".failed.jsonl",
@@ -91,7 +113,7 @@ def refuse_summary(path: Path, settings: ScoreSettings) -> None:
     ]
     if Location.of(path).remote:
         raise UsageError("--summary: is an address; give a file of this machine")
-    files = [other for other in taken if other and not Location(str(other)).remote]
+    files = [other for other in others if other and not Location(str(other)).remote]
     if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
         raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
     if str(path) == "-" and settings.output == "-":
@@ -100,25 +122,77 @@ def refuse_summary(path: Path, settings: ScoreSettings) -> None:
         raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
 
 
+def refuse_engine(settings: ScoreSettings, engine: str, address: str | None, words: Sequence[str]) -> None:
+    """Refuse a run that Ray cannot do, and options of Ray without `--engine ray`.
+
+    `words` are those of the command line. UsageError, or RefusedError if no Ray answers at the address.
+    """
+    if engine != "ray":
+        for word in words:
+            if word.startswith("--ray-"):
+                option = word.partition("=")[0]
+                raise UsageError(f"{option}: is for workers of Ray; give --engine ray too, or leave it out")
+        return
+    if settings.input.shard is not None:
+        raise UsageError(
+            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
+        )
+    source = settings.input.source
+    if source == "-" or source.startswith(("/dev/", "/proc/")) or Path(source).is_fifo():
+        raise UsageError(
+            "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave out "
+            "--engine"
+        )
+    if find_spec("ray") is None:
+        raise UsageError("--engine ray: ray is not installed; pip install 'ruler-cli[ray]'")
+    option = "--ray-address" if address else "RAY_ADDRESS"
+    address = address or os.environ.get("RAY_ADDRESS") or ""
+    if address.startswith("ray://"):
+        raise UsageError(
+            f"{option}: ray:// leads to Ray Client; give host:port of the cluster and run there, or hand the "
+            "command to it: ray job submit"
+        )
+    _refuse_unreachable(option, address)
+
+
+def _refuse_unreachable(option: str, address: str) -> None:
+    """Raise RefusedError if no Ray answers at an address.
+
+    Ray itself tries for minutes, in C++ code that cannot be stopped: so another process asks, with a timeout.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto` and the like are Ray's
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+        health_check = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+        subprocess.run(health_check, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
+    except (OSError, subprocess.SubprocessError):
+        raise RefusedError(
+            f"{option} {address}: no Ray answers there; `ray status` on a machine of the cluster tells the "
+            "address, or leave it out to start one here"
+        ) from None
+
+
 def warnings(settings: ScoreSettings) -> Iterator[str]:
-    """Sentences on options that mislead: about the figures, and about a ledger that is not there."""
+    """Yield a sentence for each option that misleads."""
     from ruler_cli.ledger.database import default_path
 
-    if settings.ask.order == "input" and _several(settings):
+    if settings.ask.order == "input" and _scored_repeatedly(settings):
         yield (
-            "--order input: every pass shows the same order, so what a judge gives a place for itself counts "
-            "as reliability and weight; leave it out to have that cancel"
+            "--order input: every pass shows the same order, so what a judge gives a position for itself "
+            "counts as reliability and weight; leave it out to have that cancel"
         )
-    place = settings.ledger
-    if not settings.cached_only or settings.ledgers or place is None or place == default_path():
+    ledger = settings.ledger
+    if not settings.cached_only or settings.ledgers or ledger is None or ledger == default_path():
         return
-    if not place.exists():
-        yield f"--cached-only: there is no ledger at {place} yet, so nothing is answered; check --ledger"
+    if not ledger.exists():
+        yield f"--cached-only: there is no ledger at {ledger} yet, so nothing is answered; check --ledger"
 
 
 def note_of_shard(settings: ScoreSettings) -> str | None:
-    """A sentence on figures of a shard's OUTPUT that rest on less than they seem to."""
-    if settings.input.shard is None or not _several(settings):
+    """Return a sentence on the figures of a shard's OUTPUT that are measured over its groups only."""
+    if settings.input.shard is None or not _scored_repeatedly(settings):
         return None
     return (
         f"{settings.input.shard}: reliability and weight rest on this shard's groups here, scores do not; "
@@ -126,6 +200,6 @@ def note_of_shard(settings: ScoreSettings) -> str | None:
     )
 
 
-def _several(settings: ScoreSettings) -> bool:
-    """Whether a group gets the scores of several passes or judges."""
+def _scored_repeatedly(settings: ScoreSettings) -> bool:
+    """Tell if a group gets the scores of several passes or judges."""
     return settings.ask.passes > 1 or bool(settings.panel and not settings.fallback)

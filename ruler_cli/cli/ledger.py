@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, safe, safe_value, say, told
+from ruler_cli.cli.messages import one_line, print_stderr, report_errors, safe, safe_value
 from ruler_cli.cli.options import AsJson, LedgerPath, finite
 from ruler_cli.cli.units import count, iso, size
 from ruler_cli.errors import UsageError
@@ -45,8 +45,8 @@ def path(ledger: LedgerPath = None) -> None:
 
     Exit codes: 0 printed; 2 bad usage.
     """
-    with told():
-        typer.echo(os.fsencode(_place_of(ledger)))  # byte for byte: a script reads it
+    with report_errors():
+        typer.echo(os.fsencode(required_ledger_path(ledger)))  # byte for byte: a script reads it
 
 
 @app.command("stats")
@@ -62,10 +62,10 @@ def stats(
 
     Exit codes: 0 said; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
-    with told():
+    with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger
 
-        place = _place_of(ledger)
+        place = required_ledger_path(ledger)
         with Ledger(place, make=False) as kept:
             found = kept.stats()
         typer.echo(json.dumps(_as_json(place, found)) if as_json else "\n".join(_table(place, found)))
@@ -93,10 +93,10 @@ def clear(
 
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage.
     """
-    with told():
+    with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger, is_there
 
-        place = _place_of(ledger)
+        place = required_ledger_path(ledger)
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
         if not is_there(place):
             typer.echo(f"removed nothing: there is no {safe(str(place))}")
@@ -145,11 +145,11 @@ def import_(
     Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
     2 bad usage, or no such file.
     """
-    with told():
+    with report_errors():
         from ruler_cli.batch.import_replies import Importer, reply_files
         from ruler_cli.ledger.reply_cache import Ledger
 
-        place, names = _place_of(ledger), reply_files(replies)
+        place, names = required_ledger_path(ledger), reply_files(replies)
         with Ledger(place) as kept, Importer(kept, model) as importer:
             for name in names:
                 importer.import_file(name)
@@ -163,8 +163,8 @@ def import_(
             raise typer.Exit(1)
 
 
-def _place_of(text: str | None) -> Path:
-    """Where the ledger is that `--ledger` names; UsageError where it names none."""
+def required_ledger_path(text: str | None) -> Path:
+    """Return the path that `--ledger` names; UsageError for `none`."""
     from ruler_cli.ledger.database import ledger_path
 
     place = ledger_path(text)
@@ -220,17 +220,19 @@ def _table(place: Path, found: LedgerStats) -> Iterator[str]:
 def _tell(found: ImportResult) -> None:
     """Name on stderr what could not be taken; rows in a row that are alike are one sentence."""
     if not found.rows and not found.rejected:
-        say("ruler: there are no replies in what was read")
+        print_stderr("ruler: there are no replies in what was read")
     for _, alike in groupby(enumerate(found.rejected), _alike):
         rows = [row for _, row in alike]
         more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
-        say(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
+        print_stderr(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
     if (more := found.unreadable + found.foreign - len(found.rejected)) > 0:
-        say(f"ruler: … and {count(more, 'more row')} like that")
+        print_stderr(f"ruler: … and {count(more, 'more row')} like that")
     for counts, what in ((found.failed, "failed for good"), (found.again, "to be asked again")):
         for label, number in counts.items():
             if sentence := found.messages.get(label):
-                say(f"ruler: {count(number, 'request')} {what} ({_KINDS.get(label, label)}): {sentence}")
+                print_stderr(
+                    f"ruler: {count(number, 'request')} {what} ({_KINDS.get(label, label)}): {sentence}"
+                )
 
 
 def _alike(at: tuple[int, RejectedRow]) -> tuple[str, int, str]:
@@ -266,9 +268,9 @@ def _imported_table(place: Path, found: ImportResult, files: int) -> Iterator[st
         "foreign:": found.foreign and f"{count(found.foreign, 'row')} of other requests, left out",
         "unreadable:": found.unreadable and f"{count(found.unreadable, 'row')}, left out",
     }
-    told = {name: text for name, text in rows.items() if text}
-    width = max(map(len, told)) + 1
-    return (f"{name:{width}}{text}" for name, text in told.items())
+    report_errors = {name: text for name, text in rows.items() if text}
+    width = max(map(len, report_errors)) + 1
+    return (f"{name:{width}}{text}" for name, text in report_errors.items())
 
 
 def _listed(counts: Mapping[str, int], what: str) -> str:

@@ -1,4 +1,7 @@
-"""The options of `ruler score`, declared once, from which the other commands take those they share."""
+"""Declare the options of `ruler score` in groups, which the other commands share.
+
+`settings.py` turns the values into settings.
+"""
 
 # ruff: noqa: RUF009 - `_option` makes a `dataclasses.field`, which ruff knows by that name only
 from __future__ import annotations
@@ -7,44 +10,35 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from ruler_cli.cli import option_values, ray_options
-from ruler_cli.cli.contradictions import refuse_contradictions
-from ruler_cli.config import (
-    AskSettings,
-    CombineSettings,
-    InputSettings,
-    JudgeSettings,
-    PoolSettings,
-    ScoreSettings,
-    shard_of,
-)
+from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
 
+LEDGER_VARIABLE = "RULER_LEDGER"
 _JUDGES = (
     "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",
     "deepseek/", "gemini/", "groq/", "litellm_proxy/", "mistral/", "ollama_chat/", "openrouter/",
     "together_ai/", "vertex_ai/", "xai/",
 )  # fmt: skip
-"""Judges without a model, and the providers that are used most, for a shell to offer."""
+"""Judges without a model, and the most used providers, for the shell's completion."""
 
 
-def _some_judges(incomplete: str) -> list[str]:
+def _complete_judge(incomplete: str) -> list[str]:
     return [name for name in _JUDGES if name.startswith(incomplete)]
 
 
-def _formats(incomplete: str) -> list[str]:
+def _complete_format(incomplete: str) -> list[str]:
     from ruler_cli.formats.detect import families
 
     return [name for name in ("auto", *families()) if name.startswith(incomplete)]
 
 
-def _rubrics(incomplete: str) -> list[str]:
-    """Files behind `@`; a text is its writer's own."""
+def _complete_rubric(incomplete: str) -> list[str]:
+    """Complete the name of a file behind `@`."""
     import glob
 
     if not incomplete.startswith("@"):
@@ -53,9 +47,9 @@ def _rubrics(incomplete: str) -> list[str]:
 
 
 def finite(value: float | None) -> float | None:
-    """Refuse `nan` and `inf`, which pass every bound."""
+    """Refuse `nan` and `inf`, which typer lets pass every bound."""
     if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is no number that can be meant; give one such as 60")
+        raise typer.BadParameter(f"{value} is not a finite number; give one such as 60")
     return value
 
 
@@ -68,7 +62,8 @@ Source = Annotated[
     ),
 ]
 Scored = Annotated[
-    str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
+    str,
+    typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
 ]
 ApiKeyEnv = Annotated[
     str | None,
@@ -78,8 +73,8 @@ LedgerPath = Annotated[
     str | None,
     typer.Option(
         metavar="PATH|none",
-        envvar="RULER_LEDGER",
-        help="Where paid replies are kept.  [default: ruler/ledger.sqlite in the user's cache directory]",
+        envvar=LEDGER_VARIABLE,
+        help="File of paid replies.  [default: ruler/ledger.sqlite in the user's cache directory]",
     ),
 ]
 Labels = Annotated[
@@ -94,13 +89,13 @@ AsJson = Annotated[bool, typer.Option("--json", envvar="RULER_JSON", help="Print
 
 
 def _option(default: Any, text: str, *names: str, **more: Any) -> Any:
-    """Declare an option: its default, its help, its names if they are not the field's, and more for typer."""
+    """Declare an option: its default, its help, its names if they differ from the field's, more for typer."""
     return field(default=default, metadata={"help": text, "names": names, **more})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreOptions:
-    """The options of `score`, in the order of its help. One that a command leaves out has its default."""
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions:
+    """Options that name the judges and what they are told."""
 
     model: list[str] | None = _option(
         None,
@@ -109,15 +104,14 @@ class ScoreOptions:
         "--judge-model",
         "-m",
         metavar="NAME",
-        autocompletion=_some_judges,
+        autocompletion=_complete_judge,
     )
     api_base: str | None = _option(None, "Chat completions endpoint, up to /v1.", metavar="URL")
-    api_key_env: ApiKeyEnv = None
     rubric: str | None = _option(
         None,
         "Grading standards; a group's own `rubric` wins.",
         metavar="TEXT|@FILE",
-        autocompletion=_rubrics,
+        autocompletion=_complete_rubric,
     )
     param: list[str] | None = _option(
         None,
@@ -126,10 +120,13 @@ class ScoreOptions:
         "-p",
         metavar="KEY=VALUE",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOptions:
+    """Options on how often, in which order and by which judges a group is scored."""
+
     passes: int = _option(1, "Times that a judge scores a group, in orders that balance.", metavar="K", min=1)
-    min_passes: int = _option(
-        1, "Valid passes that a judge must have brought for its scores to count.", metavar="M", min=1
-    )
     adaptive: bool = _option(
         False, "Two passes for every group, then where they help, up to --passes on average."
     )
@@ -140,20 +137,10 @@ class ScoreOptions:
         None,
         "A stronger judge for groups that passes leave neither resolved nor tied.",
         metavar="MODEL",
-        autocompletion=_some_judges,
-    )
-    debias: bool = _option(False, "Subtract what the batch shows that a place is worth.")
-    standardize: bool = _option(
-        False, "Bring the judges of a panel to one mean and spread before they are averaged."
-    )
-    blend: float | None = _option(
-        None, "Mix: W times the judge's score, the rest the original reward.", metavar="W", min=0.0, max=1.0
-    )
-    order_by_outcome: bool = _option(
-        False, "A rollout that failed its check (--outcome, else the reward) never outranks one that passed."
+        autocompletion=_complete_judge,
     )
     single: Literal["flag", "score"] = _option(
-        "flag", "A rollout with nothing to compare: asked about once and flagged, or scored in every pass."
+        "flag", "How to score a group with one distinct rollout: once and flagged, or in every pass."
     )
     group_size: int = _option(
         AskSettings().group_size,
@@ -163,15 +150,40 @@ class ScoreOptions:
     )
     order: Literal["random", "input"] = _option("random", "Order in which the judge sees the rollouts.")
     seed: int = _option(0, "Seed of order and labels.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombineOptions:
+    """Options on how replies become scores; to change them costs no call."""
+
+    min_passes: int = _option(
+        1, "Valid passes that a judge needs for its scores to count.", metavar="M", min=1
+    )
+    debias: bool = _option(False, "Correct for position bias measured over the batch.")
+    standardize: bool = _option(
+        False, "Bring the judges of a panel to one mean and spread before they are averaged."
+    )
+    blend: float | None = _option(
+        None, "Mix: W times the judge's score, the rest the original reward.", metavar="W", min=0.0, max=1.0
+    )
+    order_by_outcome: bool = _option(
+        False, "A rollout that failed its check (--outcome, else the reward) never outranks one that passed."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOptions:
+    """Options on how the judge is reached, and on the limits and the cost of calls."""
+
+    api_key_env: ApiKeyEnv = None
+    via: Literal["auto", "http", "litellm"] = _option("auto", "How the judge is reached.")
     concurrency: int | None = _option(
         None, "Calls in flight.  [default: as many as the judge takes]", "--concurrency", "-c", min=1
     )
     rpm: float | None = _option(None, "Requests per minute.", metavar="N", min=0.01)
     tpm: float | None = _option(None, "Tokens per minute.", metavar="N", min=1)
     timeout: float = _option(JudgeSettings().timeout, "Deadline per call, seconds.", metavar="S", min=0.001)
-    retries: int = _option(
-        PoolSettings().retries, "Retries per call; waits at a limit are no retries.", min=0
-    )
+    retries: int = _option(PoolSettings().retries, "Retries per call; waits at a limit do not count.", min=0)
     max_cost: float | None = _option(None, "Stop before spending more.", metavar="USD", min=0)
     price: list[str] | None = _option(
         None,
@@ -179,6 +191,12 @@ class ScoreOptions:
         "judge in order.",
         metavar="IN,OUT",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """Options on how INPUT is read and grouped."""
+
     group_by: str | None = _option(None, "Dotted path of the group key.", metavar="PATH")
     reward: str | None = _option(None, "Dotted path of the original reward.", metavar="PATH")
     messages: str | None = _option(
@@ -189,146 +207,133 @@ class ScoreOptions:
     prompt: str | None = _option(
         None, "Dotted path of the task's text, for conversations that do not begin with it.", metavar="PATH"
     )
-    outcome: str | None = _option(None, "Dotted path of what a verifier said.", metavar="PATH")
+    outcome: str | None = _option(None, "Dotted path of a verifier's result.", metavar="PATH")
     grouping: Literal["auto", "line", "consecutive", "scattered"] = _option(
-        "auto", "How the records of a group lie."
+        "auto", "How the records of a group are arranged."
     )
     format_: str = _option(
         "auto",
-        "The dump's shape, where it shall not be found by looking.",
+        "The dump's shape, if it is not to be detected.",
         metavar="auto|NAME",
-        autocompletion=_formats,
+        autocompletion=_complete_format,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Options on groups and lines that are not scored."""
+
     on_failure: Literal["null", "drop", "keep"] = _option(
         "null", "A group that cannot be scored: reward null, record left out, or reward kept."
     )
     failed: Path | None = _option(
         None,
-        "Where lines that cannot be read and dropped records go.  [default: OUTPUT.failed.jsonl]",
+        "File for lines that cannot be read and for dropped records.  [default: OUTPUT.failed.jsonl]",
         metavar="FILE",
     )
     max_failures: str | None = _option(
         None, "Stop when more groups and lines than that fail.", metavar="N|P%"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerOptions:
+    """Options on the requests that are sent: those of a shard, and those that no ledger answers."""
+
     shard: str | None = _option(
         None,
-        "Judge only the groups of shard I of N; the first is 1. Limits and cost cap are this process's.",
+        "Judge only the groups of shard I of N; the first is 1. Limits and cost cap hold for this process.",
         metavar="I/N",
     )
     ledger: list[str] | None = _option(
         None,
-        "Where paid replies are kept; repeat it to read others as well, e.g. of shards.  [default: "
-        f"ruler/ledger.sqlite in the user's cache directory]  [env var: {option_values.LEDGER_VARIABLE}]",
+        "File of paid replies; repeat it to read others as well, e.g. of shards.  [default: "
+        f"ruler/ledger.sqlite in the user's cache directory]  [env var: {LEDGER_VARIABLE}]",
         metavar="PATH|none",
-        envvar=None,  # typer would split what the variable holds at every space
+        envvar=None,  # typer would split the variable's value at every space
     )
     retry_failed: bool = _option(False, "Ask again what failed in an earlier run.")
     cached_only: bool = _option(
         False, "Ask no judge: score what the ledger answers, and mark the rest as failed."
     )
-    via: Literal["auto", "http", "litellm"] = _option("auto", "How the judge is reached.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options on the machines of a run and on its report."""
+
+    engine: Literal["here", "ray"] = _option(
+        "here", "Judge in this process, or in workers of Ray; OUTPUT is the same."
+    )
+    ray_address: str | None = _option(
+        None,
+        "A running Ray cluster of which this machine is a part.  [default: one is started here]",
+        metavar="HOST:PORT",
+    )
+    ray_workers: int | None = _option(None, "Workers of Ray.  [default: 2]", metavar="N", min=1)
     summary: Path | None = _option(None, "Write the run's summary as JSON.", metavar="FILE")
-    progress: Literal["auto", "bar", "log", "none"] = _option("auto", "What stderr shows while it runs.")
-    engine: ray_options.Engine = "here"
-    ray_address: ray_options.Address = None
-    ray_workers: ray_options.Workers = None
+    progress: Literal["auto", "bar", "log", "none"] = _option("auto", "Progress on stderr.")
     debug: bool = _option(False, "Show each reply.")
 
-    def input(self, source: str, *, labels: str | None = None, scored: bool = False) -> InputSettings:
-        """Where records stand; in a scored file the labels stand in place of the outcome."""
-        return InputSettings(
-            source,
-            self.format_,
-            self.grouping,
-            self.group_by,
-            self.reward,
-            self.messages,
-            labels if scored else self.outcome,
-            "--labels" if scored else "--outcome",
-            None if self.shard is None else shard_of(self.shard),
-            self.prompt,
-        )
 
-    def settings(self, source: str, output: str = "") -> ScoreSettings:
-        """A run of `score` with these options; UsageError for what cannot be meant."""
-        usual = JudgeSettings(
-            api_base=self.api_base,
-            api_key_env=self.api_key_env,
-            via=self.via,
-            params=option_values.params(self.param),
-            timeout=self.timeout,
-        )
-        names = option_values.judges(self.model, self.escalate, fallback=self.fallback)
-        prices = option_values.prices(self.price, len(names))
-        judges = [replace(usual, model=name, price=each) for name, each in zip(names, prices, strict=True)]
-        stronger = None if self.escalate is None else judges.pop()
-        ledger, others = option_values.ledgers(self.ledger)
-        settings = ScoreSettings(
-            self.input(source),
-            output,
-            judges[0],
-            AskSettings(
-                option_values.rubric(self.rubric),
-                self.order,
-                self.seed,
-                None,
-                self.passes,
-                self.group_size,
-                self.single,
-            ),
-            PoolSettings(self.concurrency, self.rpm, self.tpm, self.retries, self.max_cost),
-            self.on_failure,
-            self.failed,
-            option_values.max_failures(self.max_failures),
-            ledger,
-            self.retry_failed,
-            debug=self.debug,
-            combine=CombineSettings(
-                self.min_passes, self.debias, self.standardize, self.blend, self.order_by_outcome, self.single
-            ),
-            panel=tuple(judges[1:]),
-            fallback=self.fallback,
-            adaptive=self.adaptive,
-            escalate=stronger,
-            cached_only=self.cached_only,
-            ledgers=others,
-        )
-        refuse_contradictions(settings)
-        return settings
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(
+    JudgeOptions,
+    PassOptions,
+    CombineOptions,
+    CallOptions,
+    InputOptions,
+    OutputOptions,
+    LedgerOptions,
+    RunOptions,
+):
+    """The options of `score`. One that a command leaves out has its default."""
 
 
-def _parameters() -> dict[str, inspect.Parameter]:
-    """Each field of ScoreOptions as typer reads it in a signature."""
-    hints = get_type_hints(ScoreOptions, include_extras=True)
-    found = {}
-    for one in fields(ScoreOptions):
-        hint, more = hints[one.name], dict(one.metadata)
-        if more:
-            names = more.pop("names") or (f"--{one.name.rstrip('_').replace('_', '-')}",)
-            variable = "RULER_" + names[0].removeprefix("--").replace("-", "_").upper()
-            hint = Annotated[hint, typer.Option(*names, **{"envvar": variable, **more})]
-        found[one.name] = inspect.Parameter(
-            one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hint
-        )
-    return found
+OPTION_GROUPS = ScoreOptions.__bases__
+"""In the order of `ruler score --help`."""
+REQUEST_OPTIONS = (JudgeOptions, PassOptions, InputOptions)
+"""Groups that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
 
 
-_SHARED = _parameters()
+_HINTS = get_type_hints(ScoreOptions, include_extras=True)
+_FIELDS = {one.name: one for one in fields(ScoreOptions)}
 
 
-def with_options(names: str = " ".join(_SHARED)) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options in the order of `names`, its own and those of `score`.
+def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
+    """Return a field of ScoreOptions as typer reads it in a signature, with another help if it is given."""
+    hint, more = _HINTS[name], dict(_FIELDS[name].metadata)
+    if more:
+        more["help"] = text or more["help"]
+        names = more.pop("names") or (f"--{name.rstrip('_').replace('_', '-')}",)
+        variable = "RULER_" + names[0].removeprefix("--").replace("-", "_").upper()
+        hint = Annotated[hint, typer.Option(*names, **{"envvar": variable, **more})]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=_FIELDS[name].default, annotation=hint
+    )
 
-    A name that is a parameter of the command is its own option; the others reach it in `options`, a
-    ScoreOptions. Parameters that are not named stand in front, as arguments do.
+
+def with_options(
+    *groups: type[Any] | str, **texts: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options in the order of `groups`: groups of ScoreOptions, and names of single options.
+
+    A name that is a parameter of the command is its own option. The command gets the others in `options`, a
+    ScoreOptions. Its parameters that are not named stand in front, as arguments do. `texts` is the help, by
+    name, of options that differ from those of `score` in nothing else.
     """
-    named = names.split()
+    named = list[str]()
+    for group in groups:
+        named += group.split() if isinstance(group, str) else [one.name for one in fields(group)]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(command, eval_str=True).parameters)
         del own["options"]
         shared = [name for name in named if name not in own]
-        every = [*(name for name in own if name not in named), *named]
+        parameters = [
+            *(parameter for name, parameter in own.items() if name not in named),
+            *(own.get(name) or _typer_parameter(name, texts.get(name)) for name in named),
+        ]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
@@ -336,7 +341,7 @@ def with_options(names: str = " ".join(_SHARED)) -> Callable[[Callable[..., None
             command(options=options, **values)
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-            [(_SHARED | own)[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in every]
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         )
         return run
 

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal, a line now and then elsewhere, and named problems."""
+"""Progress and problems of a run on stderr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from ruler_cli.cli.messages import say
+from ruler_cli.cli.messages import print_stderr
 from ruler_cli.cli.units import count, short
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.types import Problem
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 Progress = Literal["auto", "bar", "log", "none"]
 _NAMED = 20
-"""How many problems and failures are named one by one; the rest is counted."""
-_EVERY = 30.0
+"""Problems, and groups not scored, that are named one by one; the rest is counted."""
+_LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
-_MOMENT = 1.0
-"""Seconds before `waiting` shows anything."""
+_COUNTER_DELAY = 1.0
+"""Seconds before `group_counter` shows anything."""
 
 
 class Console(Observer):
-    """Shows a run on stderr: a bar on a terminal, a line now and then elsewhere."""
+    """An observer that shows a run on stderr: a bar on a terminal, elsewhere a line every 30 seconds."""
 
     def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
-        """`source` is how INPUT is called in messages; `named` problems are told one by one."""
+        """`source` is the name of INPUT in messages, `named` the number of problems named one by one."""
         self._mode = progress
         if progress == "auto":
             self._mode = "bar" if sys.stderr and sys.stderr.isatty() else "log"
-        self._source, self._most = source, named
+        self._source, self._named = source, named
         self._problems = self._failures = 0
-        self._said = set[str]()
+        self._printed = set[str]()
         self._total: int | None = None
         self._bar: tqdm[Any] | None = None
         self._last = time.monotonic()
@@ -44,26 +44,26 @@ class Console(Observer):
     def note(self, sentence: str) -> None:
         """Show a sentence, once, unless progress is off."""
         if self._mode != "none":
-            self._once(f"ruler: {sentence}")
+            self._print_once(f"ruler: {sentence}")
 
     def warn(self, sentence: str) -> None:
         """Show a warning, once."""
-        self._once(f"ruler: warning: {sentence}")
+        self._print_once(f"ruler: warning: {sentence}")
 
     def problem(self, problem: Problem) -> None:
-        """Name what could not be read."""
+        """Name a line or trajectory that cannot be read."""
         self._problems += 1
-        if self._problems <= self._most:
-            self._line(f"ruler: {self._source}: {problem.where} {problem.reason}")
+        if self._problems <= self._named:
+            self._print(f"ruler: {self._source}: {problem.where} {problem.reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored."""
         self._failures += 1
-        if self._failures <= self._most:
-            self._line(f"ruler: group {group} not scored ({kind}): {reason}")
+        if self._failures <= self._named:
+            self._print(f"ruler: group {group} not scored ({kind}): {reason}")
 
     def started(self, groups: int | None) -> None:
-        """Open the bar where there is one."""
+        """Open the bar in mode `bar`."""
         self._total = groups
         if self._mode == "bar":
             if self._bar is not None:
@@ -79,47 +79,47 @@ class Console(Observer):
                 self._bar.update(1)
 
     def tick(self, summary: Summary, status: Status) -> None:
-        """Show the state on the bar, or as a line when it is time."""
+        """Show the state on the bar, or as a line every 30 seconds."""
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.set_postfix_str(_state(summary, status, self._total), refresh=True)
-        elif self._mode == "log" and time.monotonic() - self._last >= _EVERY:
+        elif self._mode == "log" and time.monotonic() - self._last >= _LOG_INTERVAL:
             self._last = time.monotonic()
             of = f" of {self._total}" if self._total else ""
-            say(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
+            print_stderr(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
 
     def stopping(self, in_flight: int, grace: float) -> None:
-        """Say what is waited for."""
+        """Say how many calls are waited for, and how long."""
         if in_flight and self._mode != "none":
             calls = count(in_flight, "call")
-            self._line(f"ruler: stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once")
+            self._print(f"ruler: stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once")
 
     def replied(self, group: str, text: str) -> None:
         """Show a judge's reply."""
-        self._line(f"judge on group {group}: {text}")
+        self._print(f"judge on group {group}: {text}")
 
     def close(self) -> None:
-        """Close the bar and say what was not named."""
+        """Close the bar and print how many problems were not named."""
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.close()
             self._bar = None
-        more = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
-        for number, what in more:
-            if number > self._most:
-                say(f"ruler: … and {number - self._most:.0f} more {what}")
+        totals = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
+        for number, what in totals:
+            if number > self._named:
+                print_stderr(f"ruler: … and {number - self._named:.0f} more {what}")
 
-    def _once(self, text: str) -> None:
-        """Show a line, unless it was shown before: a run on Ray reads INPUT twice."""
-        if text not in self._said:
-            self._said.add(text)
-            self._line(text)
+    def _print_once(self, text: str) -> None:
+        """Print a line, unless it was printed before: a run on Ray reads INPUT twice."""
+        if text not in self._printed:
+            self._printed.add(text)
+            self._print(text)
 
-    def _line(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.clear()
-        say(text)
+        print_stderr(text)
 
 
 def _state(summary: Summary, status: Status, total: int | None) -> str:
@@ -136,34 +136,34 @@ def _state(summary: Summary, status: Status, total: int | None) -> str:
 
 
 def _money(summary: Summary, total: int | None) -> str:
-    """What is spent, and what all of it will come to if the rest costs as much as what was asked for."""
+    """Return the cost so far, and that of all groups at the same cost per group asked for."""
     asked = summary.groups - summary.kept
     if not summary.cost_usd or not asked:
         return ""
-    left = (total or 0) - summary.groups
-    expected = f" of about ${summary.cost_usd * (1 + left / asked):.2f}" if left > 0 else ""
+    remaining = (total or 0) - summary.groups
+    expected = f" of about ${summary.cost_usd * (1 + remaining / asked):.2f}" if remaining > 0 else ""
     return f"${summary.cost_usd:.2f}{expected}"
 
 
 @contextmanager
-def waiting() -> Iterator[Callable[[], object]]:
-    """Call what this gives for each group that is looked at; the bar is gone at the end."""
+def group_counter() -> Iterator[Callable[[], object]]:
+    """Give a function that counts one group on a terminal; the bar is removed at the end."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda: None
         return
     from tqdm import tqdm
 
-    with tqdm(unit="group", file=sys.stderr, dynamic_ncols=True, leave=False, delay=_MOMENT) as bar:
+    with tqdm(unit="group", file=sys.stderr, dynamic_ncols=True, leave=False, delay=_COUNTER_DELAY) as bar:
 
-        def one() -> None:
+        def advance() -> None:
             with suppress(OSError):  # a terminal that is gone must not end the command
                 bar.update()
 
-        yield one
+        yield advance
 
 
 class Problems:
-    """Names what cannot be used: on stderr at once, or in a list for a program."""
+    """Problems of a scored file: printed on stderr at once, or, if `quiet`, listed for a program."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -171,25 +171,25 @@ class Problems:
         self.number = 0
         self.first: list[str] = []
 
-    def problem(self, name: str, problem: Problem) -> None:
-        """A record that cannot be read."""
-        self.tell(f"{name}: {problem.where} {problem.reason}")
+    def add(self, name: str, problem: Problem) -> None:
+        """Add a record of the file `name` that cannot be read."""
+        self.add_sentence(f"{name}: {problem.where} {problem.reason}")
 
-    def tell(self, sentence: str) -> None:
-        """A sentence."""
+    def add_sentence(self, sentence: str) -> None:
+        """Add a problem in words."""
         self.number += 1
         if self.number <= _NAMED:
             self.first.append(sentence)
             if not self._quiet:
                 self._console.note(sentence)
 
-    def left(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
-        """Where there is no page that could list them, they are told after all."""
+    def print_on_error(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+        """Print the list if an exception leaves the context: then no page will hold it."""
         if kind is not None and self._quiet:
             for sentence in self.first:
                 self._console.note(sentence)
 
     def close(self) -> None:
-        """Say how many were not named."""
+        """Print how many were not named."""
         if self.number > _NAMED and not self._quiet:
             self._console.note(f"… and {self.number - _NAMED} more")

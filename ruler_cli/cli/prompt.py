@@ -1,4 +1,4 @@
-"""`ruler prompt INPUT`: the exact request for a group."""
+"""`ruler prompt INPUT`: print the exact request for a group."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import safe, say, told
+from ruler_cli.cli.messages import print_stderr, report_errors, safe
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count
 from ruler_cli.config import AskSettings, InputSettings
 from ruler_cli.errors import UsageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ruler_cli.types import Group
 
 _COMPARED = 1000
-"""Groups' keys that are looked through for one that was not found."""
+"""Number of keys among which a suggestion for an unknown one is looked for."""
 
 
 @with_options(
@@ -46,99 +47,108 @@ def command(
 ) -> None:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
-    Of a panel it is what the first judge is sent. Where a group takes more than one request, stderr says
+    For a panel this is the request to the first judge. If a group takes more than one request, stderr says
     which one this is and how many there are.
 
     Example: ruler prompt rollouts.jsonl --group task-17
 
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
-    with told():
-        from ruler_cli.judges.request_body import messages as written
+    with report_errors():
+        from ruler_cli.judges.request_body import messages as request_messages
         from ruler_cli.judges.resolve import answers_of, model_of
         from ruler_cli.prompting.prompt import build_layout, write_prompt
 
-        settings = options.settings(source)
-        where, judges = settings.input, [settings.judge, *settings.panel]
+        settings = score_settings(options, source)
+        judges = [settings.judge, *settings.panel]
         contexts = [model_of(judge).context for judge in judges]
-        first, *others = (replace(settings.ask, context_tokens=context) for context in contexts)
-        one = _group(where, group)
-        sheet = build_layout(one, first)
-        if not sheet.distinct:
-            raise UsageError(f"{_name(where)}: group {one.key!r} has no trajectory that can be judged")
-        part = _part(one, sheet, first, pass_, window)
-        _say_how_many(one, sheet, first, others, part)
-        system, user = written(write_prompt(sheet, first, part), answers_of(judges[0]))
+        ask, *others = (replace(settings.ask, context_tokens=context) for context in contexts)
+        found = _group(settings.input, group)
+        layout = build_layout(found, ask)
+        if not layout.distinct:
+            name = _name(settings.input)
+            raise UsageError(f"{name}: group {found.key!r} has no trajectory that can be judged")
+        part = _part(found, layout, ask, pass_, window)
+        _print_position(found, layout, ask, others, part)
+        system, user = request_messages(write_prompt(layout, ask, part), answers_of(judges[0]))
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
 
 
-def _name(where: InputSettings) -> str:
+def _name(settings: InputSettings) -> str:
     from ruler_cli.reading.location import Location
 
-    return Location(where.source).shown
+    return Location(settings.source).shown
 
 
-def _group(where: InputSettings, key: str | None) -> Group:
-    """The group with the key, or the first."""
+def _group(settings: InputSettings, key: str | None) -> Group:
+    """Return the group with the key, or the first; UsageError if there is none."""
     from contextlib import ExitStack
 
     from ruler_cli.reading.input import open_input
 
-    name = _name(where)
-    seen: list[str] = []
+    name = _name(settings)
+    keys: list[str] = []
     with ExitStack() as stack:
-        for one in open_input(where, stack, Console("log", name).problem).groups:
-            if key is None or one.key == key:
-                return one
-            if len(seen) < _COMPARED:
-                seen.append(one.key)
+        for group in open_input(settings, stack, Console("log", name).problem).groups:
+            if key is None or group.key == key:
+                return group
+            if len(keys) < _COMPARED:
+                keys.append(group.key)
     from ruler_cli.suggestions import nearest
 
-    meant = None if key is None else nearest(key, seen)
-    which = "there is no group" if key is None else f"there is no group {key!r}"
-    if meant is not None:
-        raise UsageError(f"{name}: {which}; did you mean {meant!r}?")
-    raise UsageError(f"{name}: {which}; `ruler check {name}` says how groups are found")
+    problem = "there is no group" if key is None else f"there is no group {key!r}"
+    suggestion = None if key is None else nearest(key, keys)
+    if suggestion is not None:
+        raise UsageError(f"{name}: {problem}; did you mean {suggestion!r}?")
+    raise UsageError(f"{name}: {problem}; `ruler check {name}` says how groups are found")
 
 
-def _part(group: Group, sheet: PromptLayout, ask: AskSettings, turn: int, window: int) -> RequestPart | None:
-    """What the request shows, passes and windows counted from 1; None where no request can be made."""
-    named = f"group {group.key!r}"
-    if sheet.alone and ask.single == "flag" and turn > 1:
+def _part(
+    group: Group, layout: PromptLayout, ask: AskSettings, pass_number: int, window: int
+) -> RequestPart | None:
+    """Return the part of a request, passes and windows counted from 1; None if nothing fits the context."""
+    name = f"group {group.key!r}"
+    if layout.alone and ask.single == "flag" and pass_number > 1:
         raise UsageError(
-            f"--pass {turn}: {named} has nothing to compare and one pass; --single score makes them more"
+            f"--pass {pass_number}: {name} has nothing to compare and one pass; --single score makes them "
+            "more"
         )
     from ruler_cli.prompting.prompt import requests_of_pass
 
-    found = requests_of_pass(sheet, ask, turn - 1)
-    if window > max(1, len(found)):
-        raise UsageError(f"--window {window}: {named} is shown in {count(len(found), 'window')}")
-    return found[window - 1] if found else None
+    windows = requests_of_pass(layout, ask, pass_number - 1)
+    if window > max(1, len(windows)):
+        raise UsageError(f"--window {window}: {name} is shown in {count(len(windows), 'window')}")
+    return windows[window - 1] if windows else None
 
 
-def _say_how_many(
+def _print_position(
     group: Group,
-    sheet: PromptLayout,
+    layout: PromptLayout,
     ask: AskSettings,
     others: Sequence[AskSettings],
     part: RequestPart | None,
 ) -> None:
-    """Which of how many requests this is, where it is not the only one; a warning where it is none."""
+    """Print on stderr which of the group's requests this is, or a warning that it is never sent.
+
+    `others` is how the other judges are asked.
+    """
     from ruler_cli.prompting.prompt import build_layout, pass_count, requests_of_pass, why_unaskable
 
     if part is None:
-        reason = why_unaskable(group, sheet, ask).reason
-        say(f"ruler: warning: this is not sent, group {group.key!r} is too long: {reason}")
+        reason = why_unaskable(group, layout, ask).reason
+        print_stderr(f"ruler: warning: this is not sent, group {group.key!r} is too long: {reason}")
         return
     ask = replace(ask, passes=max(ask.passes, part.pass_index + 1))
-    each = len(requests_of_pass(sheet, ask, 0))
-    passes = pass_count(sheet, ask, each)
-    whole = passes * each
+    windows = len(requests_of_pass(layout, ask, 0))
+    passes = pass_count(layout, ask, windows)
+    requests = passes * windows
     for other in (replace(other, passes=ask.passes) for other in others):
-        theirs = build_layout(group, other)
-        windows = len(requests_of_pass(theirs, other, 0))
-        whole += pass_count(theirs, other, windows) * windows
-    if whole > 1:
-        place = f"pass {part.pass_index + 1} of {passes}, window {part.window + 1} of {each}"
+        other_layout = build_layout(group, other)
+        other_windows = len(requests_of_pass(other_layout, other, 0))
+        requests += pass_count(other_layout, other, other_windows) * other_windows
+    if requests > 1:
+        position = f"pass {part.pass_index + 1} of {passes}, window {part.window + 1} of {windows}"
         judges = f", of {count(len(others) + 1, 'judge')} the first" if others else ""
-        say(f"ruler: group {group.key!r}: {place}{judges}; the group takes {count(whole, 'request')}")
+        print_stderr(
+            f"ruler: group {group.key!r}: {position}{judges}; the group takes {count(requests, 'request')}"
+        )

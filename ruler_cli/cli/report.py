@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, say, told
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, print_stderr, report_errors
 from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
-from ruler_cli.cli.progress import Problems, waiting
-from ruler_cli.cli.signals import in_order
+from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.settings import scored_input
+from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
@@ -64,9 +65,9 @@ def command(
     Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no marks
     of ruler in it.
     """
-    with told(), in_order():
+    with report_errors(), unwind_on_signal():
         _refuse(output, group, max_groups, options.format_, as_json=as_json)
-        where = options.input(source, labels=labels, scored=True)
+        where = scored_input(options, source, labels)
         problems = Problems(quiet=as_json)
         if output is None:
             _look(where, problems, group, as_json=as_json)
@@ -103,10 +104,10 @@ def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json:
 
     source = Location(where.source)
     with ExitStack() as stack:
-        stack.push(problems.left)
-        scored = ScoredFile(where, stack, partial(problems.problem, source.shown))
+        stack.push(problems.print_on_error)
+        scored = ScoredFile(where, stack, partial(problems.add, source.shown))
         for note in scored.input.notes:
-            say(f"ruler: {note}")
+            print_stderr(f"ruler: {note}")
         # a command to type again must show no password either
         head = {"version": 1, "source": source.public, "found": scored.input.found()}
         if key is None:
@@ -125,23 +126,23 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
     from ruler_cli.cli.report_words import facts
     from ruler_cli.results.report.html import MOST_GROUPS, write_html
 
-    with waiting() as tick:
+    with group_counter() as tick:
         found = write_html(
             where,
             output,
-            on_problem=partial(problems.problem, Location(where.source).shown),
+            on_problem=partial(problems.add, Location(where.source).shown),
             facts=facts,
             most=MOST_GROUPS if most is None else most,
             on_group=tick,
         )
     problems.close()
     if found.doubt:
-        say(f"ruler: warning: {found.doubt}")
+        print_stderr(f"ruler: warning: {found.doubt}")
     part = f"{found.rows} of " if found.rows < found.groups else ""
     size, to = f"{found.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    say(f"ruler: {part}{count(found.groups, 'group')}, {size} written to {to}")
+    print_stderr(f"ruler: {part}{count(found.groups, 'group')}, {size} written to {to}")
     if found.left_out:
-        say(f"ruler: {found.left_out}")
+        print_stderr(f"ruler: {found.left_out}")
 
 
 def _print(page: dict[str, Any]) -> None:

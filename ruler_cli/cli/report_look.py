@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ruler_cli.cli import report_group, report_page
-from ruler_cli.cli.messages import say, shown, typed
-from ruler_cli.cli.progress import waiting
+from ruler_cli.cli.messages import parse_key, print_stderr, printable_key
+from ruler_cli.cli.progress import group_counter
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
@@ -29,13 +29,13 @@ _ALIKE = 20
 def run(scored: ScoredFile, head: dict[str, Any]) -> _Found:
     """All of a file; UsageError if no group has a mark."""
     gathering, shortlist = Gathering(), Shortlist()
-    with waiting() as tick:
+    with group_counter() as tick:
         for _, marked in scored.groups():
             gathering.add(marked)
             shortlist.add(marked)
             tick()
     if scored.doubt:
-        say(f"ruler: warning: {scored.doubt}")
+        print_stderr(f"ruler: warning: {scored.doubt}")
     head |= {"figures": gathering.figures()}
     lists = {"worst": shortlist.worst(), "disputed": shortlist.disputed()}
 
@@ -54,7 +54,7 @@ def one(scored: ScoredFile, head: dict[str, Any], key: str) -> _Found:
     """The groups with a key, given as it is or as the page shows it; UsageError if there are none."""
     exact: list[tuple[int, Group]] = []
     alike: list[tuple[int, Group]] = []
-    keys, meant, more = list[str](), typed(key), 0
+    keys, meant, more = list[str](), parse_key(key), 0
     survey = scored.input.survey  # which tells if no two groups have one key
     lines = survey is not None and survey.grouping == "line" and survey.reader.format.shape == "trajectory"
     alone = survey is not None and survey.repeated is None and not lines
@@ -84,7 +84,7 @@ def one(scored: ScoredFile, head: dict[str, Any], key: str) -> _Found:
                 report_group.show(mark, text, f"{head['source']}, number {ordinal} in the file", terminal)
         terminal.flush()
         if more:
-            say(f"ruler: {count(more, 'more group')} of this key: the file names them alike")
+            print_stderr(f"ruler: {count(more, 'more group')} of this key: the file names them alike")
 
     return page, show
 
@@ -110,5 +110,5 @@ def _unknown(name: str, key: str, keys: Sequence[str]) -> UsageError:
 
 def _named(key: str) -> str:
     """A key in a sentence, as `--group` takes it."""
-    text = shown(key)
+    text = printable_key(key)
     return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}…`"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli.messages import told
+from ruler_cli.cli.messages import report_errors
 from ruler_cli.cli.options import Labels, Scored, ScoreOptions, with_options
-from ruler_cli.cli.progress import Console, waiting
-from ruler_cli.cli.signals import in_order
+from ruler_cli.cli.progress import Console, group_counter
+from ruler_cli.cli.settings import scored_input
+from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
@@ -82,7 +83,7 @@ def command(
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
     usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
     """
-    with told(), in_order():
+    with report_errors(), unwind_on_signal():
         from ruler_cli.results.select.conditions import condition
         from ruler_cli.results.select.select import select
 
@@ -93,14 +94,14 @@ def command(
                 "say what to keep: --where live for groups to learn from, --keep 4 --by variance for some "
                 "rollouts of each; `ruler select --help` lists all"
             )
-        place = options.input(source, labels=labels, scored=True)
+        place = scored_input(options, source, labels)
         console = Console("log", Location(source).shown)
 
         def found(opened: Input) -> None:
             for sentence in (opened.found(), *opened.notes):
                 console.note(sentence)
 
-        with waiting() as tick:
+        with group_counter() as tick:
             tally = select(
                 place, output, conditions, kept, on_found=found, on_problem=console.problem, on_group=tick
             )

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first ends a command in order, the second at once."""
+"""Handle Ctrl-C, SIGTERM and SIGHUP: the first stops a command in order, the second at once."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ if TYPE_CHECKING:
     from ruler_cli.pool.engine import StopSignal
 
 T = TypeVar("T")
-_LAST = 2.0
-"""Seconds after the second signal in which threads may come to their end."""
+_GRACE = 2.0
+"""Seconds for threads to end after the second signal."""
 
 
-async def interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
-    """Run `main`: the first signal tells it to stop, the second ends it as InterruptedRun."""
+async def run_interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
+    """Run `main`: the first signal stops it by its StopSignal, the second raises InterruptedRun."""
     import anyio
 
     from ruler_cli.pool.engine import StopSignal, first_of
 
-    done: list[T] = []
-    halt = StopSignal()
+    results: list[T] = []
+    stop = StopSignal()
 
-    # what the shell told us to ignore stays ignored: `nohup ruler …`, `ruler … &` in a script
-    heard = [
+    # signals that the shell has set to be ignored stay ignored: `nohup ruler …`, `ruler … &` in a script
+    handled = [
         s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN
     ]
 
     async def watch() -> None:
-        with anyio.open_signal_receiver(*heard) as signals:
+        with anyio.open_signal_receiver(*handled) as signals:
             async for signum in signals:
-                if halt.reason is not None:
-                    _die_soon(128 + signum)
+                if stop.reason is not None:
+                    _exit_soon(128 + signum)
                     raise InterruptedRun(signum)
-                halt.stop(InterruptedRun(signum))
+                stop.stop(InterruptedRun(signum))
 
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
-            done.append(await main(halt))
+            results.append(await main(stop))
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise first_of(group) from None
-    return done[0]
+    return results[0]
 
 
-def _die_soon(code: int) -> None:
+def _exit_soon(code: int) -> None:
     """End the process even if a thread waits for a pipe or for another process's lock."""
-    timer = threading.Timer(_LAST, os._exit, [code])
+    timer = threading.Timer(_GRACE, os._exit, [code])
     timer.daemon = True
     timer.start()
 
 
 @contextmanager
-def in_order() -> Iterator[None]:
-    """A first signal unwinds the command, so that temporary files go; a second one ends it at once.
+def unwind_on_signal() -> Iterator[None]:
+    """Unwind the command at the first signal, so that its temporary files go; end it at the second.
 
-    The exit code is 128 and the signal's number. What the shell told us to ignore stays ignored.
+    The exit code is 128 plus the signal's number. Signals that the shell has set to be ignored stay so.
     """
-    if threading.current_thread() is not threading.main_thread():  # only there can signals be heard
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
-    before = {
+    handlers = {
         number: signal.signal(number, _end)
         for number in (signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) == signal.SIG_DFL
@@ -76,7 +76,7 @@ def in_order() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 

@@ -1,4 +1,4 @@
-"""A run's summary: the closing block for a person, and `--summary FILE` for a program."""
+"""Report a run: lines on stderr for a person, and `--summary FILE` for a program."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError
 from ruler_cli.observer import BatchFigures, Contradiction, Summary
 
-_GROUPS = 20
-"""Below this many groups a curve or a slope is mostly chance."""
-_SURE = 2.0
-"""Standard errors from which on a slope is told."""
+_MIN_GROUPS = 20
+"""Groups from which position bias and length bias are reported; of fewer they are mostly chance."""
+_ERRORS = 2.0
+"""Length bias is reported if it is more than so many standard errors."""
 _NAMED = 3
-"""Odd rollouts that are named in a line; the summary lists more."""
-_LONG = 40
-"""Characters of a group's key that are shown."""
+"""Rollouts that are named in a line; `--summary` lists more."""
+_KEY_LENGTH = 40
+"""Characters of a group's key that are printed."""
 
 
-def closing(summary: Summary) -> list[str]:
-    """The closing block: what the run did, for a person."""
+def summary_lines(summary: Summary) -> list[str]:
+    """Return the lines on a run that is done."""
     groups = count(max(summary.total or 0, summary.groups), "group")
-    inside = f"{count(summary.rollouts, 'rollout')}, {count(summary.written, 'record')}"
-    out = [f"{summary.scored} of {groups} scored ({inside}) in {summary.seconds:.1f} s"]
+    contents = f"{count(summary.rollouts, 'rollout')}, {count(summary.written, 'record')}"
+    out = [f"{summary.scored} of {groups} scored ({contents}) in {summary.seconds:.1f} s"]
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(summary.failed.items()))
     if failed:
         out.append(f"not scored: {failed}")
@@ -42,14 +42,15 @@ def closing(summary: Summary) -> list[str]:
         (summary.unknown_ids, "unknown id", "in replies, ignored"),
         (summary.shortened, "group", "shortened to fit the judge"),
     )
-    out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
+    out += [f"{count(number, noun)} {note}" for number, noun, note in notes if number]
     compared = summary.scored - summary.alone
     if 3 * summary.one_score > compared:
-        several = summary.figures is not None and summary.figures.judges
-        who = "these judges do" if several else "this judge does"
+        panel = summary.figures is not None and summary.figures.judges
+        subject = "these judges do" if panel else "this judge does"
         out.append(
-            f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: {who} "
-            "not tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly will"
+            f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: "
+            f"{subject} not tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly "
+            "will"
         )
     if summary.figures is not None:
         out += figure_lines(summary.figures)
@@ -61,25 +62,25 @@ def closing(summary: Summary) -> list[str]:
         tried = ", ".join(f"{number} {kind}" for kind, number in summary.retried.items())
         out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
     if summary.unsure_usd:
-        out.append(f"calls that told no usage may have cost up to ${summary.unsure_usd:.4f} more")
+        out.append(f"calls without a stated usage may have cost up to ${summary.unsure_usd:.4f} more")
     return out
 
 
 def figure_lines(figures: BatchFigures) -> Iterator[str]:
-    """One line for each thing that a person should know of the scores."""
+    """Yield a line for each figure on the scores that a person should know."""
     if figures.degraded:
         yield f"degraded: of {count(figures.degraded, 'group')} a pass brought no scores"
     if figures.reliability_median is not None:
-        told, low = sum(figures.reliability), sum(figures.reliability[:5])
-        where = f" in the median, below 0.5 in {low} of {count(told, 'group')}" if told > 1 else ""
-        yield f"reliability: {figures.reliability_median:.2f}{where}"
-    curve, length = figures.slot_curve, figures.length
-    if figures.slot_groups >= _GROUPS and curve:
-        worst = max((b.error for b in curve if b.error is not None), default=None)
+        groups, low = sum(figures.reliability), sum(figures.reliability[:5])
+        median = f" in the median, below 0.5 in {low} of {count(groups, 'group')}" if groups > 1 else ""
+        yield f"reliability: {figures.reliability_median:.2f}{median}"
+    bias, length = figures.slot_curve, figures.length
+    if figures.slot_groups >= _MIN_GROUPS and bias:
+        worst = max((b.error for b in bias if b.error is not None), default=None)
         error = "" if worst is None else f" (each ± {worst:.3f} at most)"
         done = ", subtracted" if figures.debiased else ""
-        yield f"slot curve, first to last: {' '.join(f'{b.mean:+.3f}' for b in curve)}{error}{done}"
-    if length is not None and length.groups >= _GROUPS and abs(length.slope) > _SURE * length.error:
+        yield f"position bias, first to last: {' '.join(f'{b.mean:+.3f}' for b in bias)}{error}{done}"
+    if length is not None and length.groups >= _MIN_GROUPS and abs(length.slope) > _ERRORS * length.error:
         yield (
             f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f}, "
             f"correlation {length.correlation:+.2f} within groups"
@@ -89,33 +90,35 @@ def figure_lines(figures: BatchFigures) -> Iterator[str]:
             within = f"scores correlate {pair.correlation:.2f} within groups"
             errors = "" if pair.errors is None else f", errors against the reward {pair.errors:.2f}"
             yield f"{pair.judges[0]} and {pair.judges[1]}: {within}{errors}"
-    kinds = (
+    contradictions = (
         (figures.flawed, figures.flawed_listed, "passed with a score below 0.5 (flawed positives)"),
         (figures.near_misses, figures.near_misses_listed, "failed with a score from 0.5 on (near misses)"),
     )
-    for number, listed, what in kinds:
+    for number, listed, note in contradictions:
         if number:
-            yield f"{count(number, 'rollout')} {what}: {_some(listed, number)}"
+            yield f"{count(number, 'rollout')} {note}: {_name_some(listed, number)}"
     if figures.without_outcome:
         yield f"{count(figures.without_outcome, 'rollout')} without an outcome"
 
 
-def _some(listed: tuple[Contradiction, ...], number: int) -> str:
+def _name_some(listed: tuple[Contradiction, ...], number: int) -> str:
     named = [
-        f"group {odd.group if len(odd.group) <= _LONG else odd.group[:_LONG] + '…'} rollout {odd.rollout} "
-        f"({odd.score:.2f})"
-        for odd in listed[:_NAMED]
+        f"group {_shorten(odd.group)} rollout {odd.rollout} ({odd.score:.2f})" for odd in listed[:_NAMED]
     ]
     return ", ".join(named) + (", …" if number > len(named) else "")
 
 
-def write_summary(path: Path, done: Summary) -> None:
-    """Write it; OutputError where that cannot be."""
+def _shorten(key: str) -> str:
+    return key if len(key) <= _KEY_LENGTH else key[:_KEY_LENGTH] + "…"
+
+
+def write_summary(path: Path, summary: Summary) -> None:
+    """Write the summary as JSON, to stdout for `-`; OutputError if the file cannot be written."""
     import dataclasses
 
     import orjson
 
-    text = orjson.dumps({"version": 1, **dataclasses.asdict(done)}, option=orjson.OPT_INDENT_2)
+    text = orjson.dumps({"version": 1, **dataclasses.asdict(summary)}, option=orjson.OPT_INDENT_2)
     if str(path) == "-":
         typer.echo(text)
         return

@@ -1,4 +1,4 @@
-"""stdout for pages with tables and bars: as wide as it is, in its colours, in characters that it has."""
+"""Print pages with tables and bars on stdout, in its width, colours and characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
-from ruler_cli.cli.messages import escape, shown, visible
+from ruler_cli.cli.messages import escape, printable_key, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 _Colours = Literal["standard", "256", "truecolor", "windows"]
 _NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
-"""Whether the character before is a picture: half of a model's check marks have one."""
+"""Variation selectors: they make a picture of the character before, or text."""
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
-_INSTEAD = {"─": "-", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▕": " "}
-_INSTEAD |= {"▍": " ", "▎": " ", "▏": " ", "…": "~"}
+_REPLACEMENTS = {"─": "-", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▕": " "}
+_REPLACEMENTS |= {"▍": " ", "▎": " ", "▏": " ", "…": "~"}
 
 
 class Terminal:
-    """Writes what rich lays out to stdout; no line is wider than `width`.
+    """A rich console for stdout; no line is wider than `width`.
 
-    Colours are for a terminal, or where FORCE_COLOR asks for them; NO_COLOR leaves all styles away.
-    Every line goes to `write`: stdout's, until a pager takes its place.
+    Colours are for a terminal, or for any stdout with FORCE_COLOR; NO_COLOR turns all styles off.
+    `write` writes a line to stdout, or into a pager (see `paged`).
     """
 
     def __init__(self) -> None:
         from rich.console import Console
 
-        own = Console(file=sys.stdout)
+        console = Console(file=sys.stdout)
         self.tty = sys.stdout.isatty()
         # what COLUMNS says, else the terminal's, else 80
         self.width = min(max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST)
-        self.styled = own.is_terminal and not own.no_color and own.color_system is not None
-        self._colours = cast("_Colours | None", own.color_system if self.styled else None)
+        self.styled = console.is_terminal and not console.no_color and console.color_system is not None
+        self._colours = cast("_Colours | None", console.color_system if self.styled else None)
         self.encoding = "ascii" if _plain_locale() else getattr(sys.stdout, "encoding", None) or "utf-8"
-        self._instead = {ord(c): other for c, other in _INSTEAD.items() if not self._has(c)}
+        self._replacements = {ord(c): other for c, other in _REPLACEMENTS.items() if not self._has(c)}
         self._console: Console | None = None
         self.write: Callable[[str], object] = sys.stdout.write
 
@@ -55,9 +55,9 @@ class Terminal:
         return True
 
     def foreign(self, text: str, *, lines: bool = False) -> str:
-        """Text of a file as it may be shown: nothing unseen, and only characters that stdout has.
+        """Return text of a file with escapes for what is unseen or what stdout does not have.
 
-        It is one line, with its breaks as escapes, unless `lines`.
+        The text is one line, with its line breaks as escapes, unless `lines` are allowed.
         """
         text = visible(_VARIATION.sub("", text) if lines else text)
         if not lines:
@@ -68,29 +68,29 @@ class Terminal:
         return text.expandtabs(4) if lines else text
 
     def text(self, text: str, style: str = "", *, lines: bool = False) -> Text:
-        """The same for rich, with the escapes standing out."""
+        """Return the same as a text of rich, with the escapes highlighted."""
         from rich.text import Text
 
-        found = Text(self.foreign(text, lines=lines), style)
-        if self.styled and found.plain != text:
-            found.highlight_regex(_ESCAPED, "yellow")
-        return found
+        styled = Text(self.foreign(text, lines=lines), style)
+        if self.styled and styled.plain != text:
+            styled.highlight_regex(_ESCAPED, "yellow")
+        return styled
 
     def key(self, key: str) -> str:
-        """A group's key in characters that stdout has; see `messages.shown`."""
-        return shown(key, self._has)
+        """Return a group's key in characters that stdout has; see `messages.printable_key`."""
+        return printable_key(key, self._has)
 
     def show(self, *parts: RenderableType) -> None:
-        """Write some parts, one below another."""
+        """Print parts of a page, one below another."""
         if self._console is None:
-            self._console = self._made()
-        paper = self._console.file = io.StringIO()
+            self._console = self._new_console()
+        buffer = self._console.file = io.StringIO()
         for part in parts:
             self._console.print(part)
-        for line in paper.getvalue().translate(self._instead).splitlines():
+        for line in buffer.getvalue().translate(self._replacements).splitlines():
             self.write((line if self.styled else line.rstrip()) + "\n")
 
-    def _made(self) -> Console:
+    def _new_console(self) -> Console:
         from rich.console import Console
 
         return Console(
@@ -100,17 +100,17 @@ class Terminal:
         )  # fmt: skip
 
     def flush(self) -> None:
-        """Let what was written be seen."""
+        """Flush stdout."""
         sys.stdout.flush()
 
 
 @contextmanager
 def paged(terminal: Terminal) -> Iterator[None]:
-    """On a terminal, show with `$PAGER`, else less, what is written inside; an empty one is none."""
+    """Page what is written inside on a terminal, with `$PAGER`, by default less; an empty one is none."""
     import pydoc
 
-    able = os.environ.get("TERM", "dumb") != "dumb" and shutil.which("less")
-    os.environ.setdefault("PAGER", "less" if able else "")
+    has_less = os.environ.get("TERM", "dumb") != "dumb" and shutil.which("less")
+    os.environ.setdefault("PAGER", "less" if has_less else "")
     if not terminal.tty or not os.environ["PAGER"]:
         yield
         return
@@ -127,6 +127,6 @@ def paged(terminal: Terminal) -> Iterator[None]:
 
 
 def _plain_locale() -> bool:
-    """Whether the user asks for a locale of ASCII only; Python itself writes UTF-8 even there."""
+    """Tell if the locale is of ASCII only; Python itself writes UTF-8 even there."""
     names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     return next((name for name in names if name), "") in ("C", "POSIX")

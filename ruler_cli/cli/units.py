@@ -1,4 +1,4 @@
-"""Numbers with their units, as a person reads them: counts, bytes, money, time."""
+"""Format numbers for a person: counts, bytes, money, time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ _PLURALS = {
     "reply": "replies", "batch": "batches", "pass": "passes", "line or trajectory": "lines or trajectories",
 }  # fmt: skip
 _WHOLE = 999.95
-"""Anything above is 1,000 once it is rounded to a tenth."""
-_MINUTES, _HOURS = 60, 3600
+"""The least number that is 1,000 when it is rounded to a tenth."""
+_MINUTE, _HOUR = 60, 3600
 
 
 def count(number: int, what: str) -> str:
-    """A number with its noun."""
+    """Return a number with its noun, e.g. `1 group`, `2 groups`."""
     return f"1 {what}" if number == 1 else f"{number} {_PLURALS.get(what, what + 's')}"
 
 
 def short(number: float) -> str:
-    """A number in three digits."""
+    """Return a number in three digits, e.g. `1.23k`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{letter}"
@@ -26,7 +26,7 @@ def short(number: float) -> str:
 
 
 def size(number: float) -> str:
-    """So many bytes, with a unit of 1,000 each: little is not nothing."""
+    """Return a number of bytes in bytes, kB, MB or GB."""
     if number < 1000:
         return count(round(number), "byte")
     for unit in ("kB", "MB"):
@@ -36,33 +36,37 @@ def size(number: float) -> str:
     return f"{number / 1000:.1f} GB"
 
 
-def seconds(x: float) -> str:
-    """A time."""
-    if x < _MINUTES:
-        return f"{x:.1f} s"
-    return f"{x / _MINUTES:.1f} min" if x < _HOURS else f"{x / _HOURS:.1f} h"
+def seconds(number: float) -> str:
+    """Return a duration in s, min or h."""
+    if number < _MINUTE:
+        return f"{number:.1f} s"
+    return f"{number / _MINUTE:.1f} min" if number < _HOUR else f"{number / _HOUR:.1f} h"
 
 
 def moment(at: float) -> str:
-    """Seconds since 1970 as a date and a time, to the minute."""
+    """Return a Unix time as a date and a time in UTC, to the minute."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def iso(at: float | None) -> str | None:
-    """Seconds since 1970 for a program, to the second."""
+    """Return a Unix time in the format of ISO 8601, to the second."""
     return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def usd(x: float) -> str:
-    """Money: cents, and of less than a dollar four digits."""
-    return "$0" if not x else f"${x:.2f}" if x >= 1 else f"${x:.4f}" if x >= 0.0001 else f"${x:.1e}"
+def usd(amount: float) -> str:
+    """Return an amount with cents, below a dollar with four digits."""
+    if not amount:
+        return "$0"
+    if amount >= 1:
+        return f"${amount:.2f}"
+    return f"${amount:.4f}" if amount >= 0.0001 else f"${amount:.1e}"
 
 
 def rounded(usd: float, *, up: bool | None = None) -> str:
-    """USD to the cent, and below ten cents to two digits that count: little is not nothing."""
+    """Return USD to the cent, below ten cents to two significant digits: a small amount is not 0."""
     from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
     exact = Decimal(f"{usd:.9g}")
-    cents = 2 if not usd or usd >= 0.1 else 1 - exact.adjusted()
-    how = ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
-    return f"{exact.quantize(Decimal(1).scaleb(-cents), how):f}"
+    digits = 2 if not usd or usd >= 0.1 else 1 - exact.adjusted()
+    rounding = ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), rounding):f}"

@@ -1,6 +1,10 @@
-"""Where further passes help most: pure, from what the passes so far said of a block of groups.
+"""The groups that further passes help most, and those that a stronger judge scores.
 
-What a pass is worth.  A group's scores are x = t + e + noise: t the truth with variance T, e the judge's
+Groups decide in blocks of neighbours, so that memory stays flat. A block is a stretch of the input, so the
+requests depend on the input and the replies only, never on the order of replies: a run that is repeated asks
+the same. While one block waits for its slowest reply the others go on.
+
+The worth of a pass.  A group's scores are x = t + e + noise: t the truth with variance T, e the judge's
 persistent error with variance E, which no pass averages out, and noise of variance v per pass, so that
 the mean of k passes has the variance S + v/k with S = T + E.  A trainer uses advantages
 A = (x − mean)/sd, and the expected squared difference of two standardised values with correlation r is
@@ -11,8 +15,8 @@ A = (x − mean)/sd, and the expected squared difference of two standardised val
 It is small for a tied group (T ≈ 0), for one whose passes agree already (v small) and for one whose
 differences are large (S large); it falls with k, so spending greedily is best.
 
-What is known of it.  v is the group's residual mean square drawn towards the block's (Smyth 2004), after
-the block's slot curve is taken out: an order and its reverse cancel slots in the mean, but not in the
+The estimates.  v is the group's residual mean square drawn towards the block's (Smyth 2004), after
+the block's position bias is taken out: an order and its reverse cancel positions in the mean, but not in the
 residual.  S is not plugged in, for eight rollouts tell little of it: F = MS_item/v divided by 1 + k·S/v
 is F distributed, so each value of S/v on a grid has a likelihood; how common each is in the block is
 fitted by a few steps of expectation and maximisation (nonparametric empirical Bayes, Laird 1978), and
@@ -29,16 +33,18 @@ from functools import cache
 from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
+import anyio
+
 from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import Correct, anova, tables
+from ruler_cli.scoring.batch_statistics import BatchStatistics, Correct, anova, tables
 from ruler_cli.scoring.reliability import Noise, Prior
 from ruler_cli.scoring.sums import SlotCurve
-from ruler_cli.types import GroupResult, PassScores
+from ruler_cli.types import UNANSWERED, Group, GroupResult, PassScores
 
 FIRST = 2
 """Passes that every group gets before any is compared: an order and its reverse tell its noise."""
 UNIT = 2
-"""Passes given at once: a pair, an order and its reverse. A single pass would leave its slots in the mean."""
+"""Passes given at once: an order and its reverse. A single pass would leave its positions in the mean."""
 MOST = 4
 """A group gets at most this many times the average, so that none waits for many rounds of another."""
 RELIABLE = 0.8
@@ -55,40 +61,41 @@ _GRID = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
 _STEPS = 12
 _HOPELESS = 0.1
 """Probability of any true difference below which a group gets no further pass."""
+BLOCK_GROUPS, BLOCK_BYTES = 64, 16 << 20
+"""Groups of a block, and bytes of input: a quarter of the bytes that a run may hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStanding:
-    """A group between two rounds: what was said of it in `passes` so far, and what one costs in tokens."""
+    """A group between two rounds: its replies in `passes` so far, and the tokens of one pass."""
 
-    judged: GroupResult
+    result: GroupResult
     passes: int
     tokens: float
 
     @classmethod
-    def of(cls, judged: GroupResult, tokens: float) -> Self | None:
-        """None where further passes are pointless: nothing to compare, no usable reply, or escalated."""
-        if judged.alone or not judged.pass_scores or judged.escalated_to is not None:
+    def of(cls, result: GroupResult, tokens: float) -> Self | None:
+        """Return None if further passes are pointless: nothing to compare, no usable reply, or escalated."""
+        if result.alone or not result.pass_scores or result.escalated_to is not None:
             return None
-        turns = [ballot.pass_index for ballot in judged.pass_scores] + [
-            miss.pass_index for miss in judged.failed_calls
-        ]
-        return cls(judged, 1 + max(turns), max(tokens, 1.0))
+        indices = [scores.pass_index for scores in result.pass_scores]
+        indices += [call.pass_index for call in result.failed_calls]
+        return cls(result, 1 + max(indices), max(tokens, 1.0))
 
 
 def unresolved(standing: GroupStanding, prior: Prior) -> bool:
-    """Whether a stronger judge is worth its price: there is a difference, and it is not yet reliable.
+    """Tell if a stronger judge is worth its price: there is a difference, and it is not yet reliable.
 
-    Not where the F test finds a tie, not from a reliability of RELIABLE on, and not where a single pass
-    leaves both unknown. `prior` is what the batch says of the noise.
+    It is not if the F test finds a tie, if the reliability is RELIABLE or more, or if a single pass leaves
+    both unknown. `prior` is the noise of the batch.
     """
-    table = anova(standing.judged, tables(standing.judged))
+    table = anova(standing.result, tables(standing.result))
     rated = None if table is None else reliability.rate(table, prior)
     return rated is not None and not rated[1] and rated[0] < RELIABLE
 
 
 def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
-    """How many further passes each group of a block gets in the next round; all zeros: the block is done.
+    """Allot the further passes of the next round to the groups of a block; all zeros: the block is done.
 
     With those already spent, groups get at most `average` passes on average, and at most the tokens
     that `average` passes for each would take. None (failed, or nothing to compare) gets nothing and
@@ -128,18 +135,18 @@ def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
 
 
 class _Group:
-    """One group's sums: of rollouts over all judges (None where one pass leaves none), of noise within each.
+    """One group's sums: of rollouts over all judges (None if one pass leaves none), of noise within each.
 
-    What judges of a panel disagree on stays however often they are asked, so it is no noise here. `noise`
-    is the noise variance v, and `likely` are the chances of each S/v, once the block has told.
+    A disagreement between judges of a panel stays however often they are asked, so it is no noise here.
+    `noise` is the noise variance v, and `likely` are the probabilities of each S/v, known with the block.
     """
 
     def __init__(self, standing: GroupStanding, correct: Correct) -> None:
-        judged = standing.judged
-        every = tables(judged, correct)
-        self.rollouts = len(judged.sizes)
-        self.table = anova(judged, every)
-        apart = [self.table] if len(every) == 1 else [anova(judged, [one]) for one in every]
+        result = standing.result
+        every = tables(result, correct)
+        self.rollouts = len(result.sizes)
+        self.table = anova(result, every)
+        apart = [self.table] if len(every) == 1 else [anova(result, [one]) for one in every]
         each = [own for own in apart if own is not None]
         self.df_res = sum(own.df_res for own in each)
         squares = fsum(own.ms_res * own.df_res for own in each)
@@ -151,7 +158,7 @@ class _Group:
         self.likely: tuple[float, ...] = ()
 
     def likelihood(self, prior: Prior) -> tuple[float, ...]:
-        """Of each S/v; () where nothing is known of the group; all on 0 where rollouts differ by less.
+        """The likelihood of each S/v; () if nothing is known; all on 0 if rollouts differ by less than noise.
 
         The density of F · (1 + k·S/v), F on `df_item` and the shrunk noise's degrees of freedom.
         """
@@ -172,7 +179,7 @@ class _Group:
         return tuple(exp(value - top) for value in logs)
 
     def gain(self, given: int) -> float:
-        """How much UNIT passes after `given` others lower the squared error of the group's advantages."""
+        """The squared error of the group's advantages that UNIT passes after `given` others save."""
         before = self.noise / (self.k + self.per_pass * given)
         after = self.noise / (self.k + self.per_pass * (given + UNIT))
         total = hope = 0.0
@@ -186,41 +193,41 @@ class _Group:
 
 
 def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
-    """What the block says of each of its groups."""
-    correct = _without_slots(standings)
-    found = [_Group(standing, correct) for standing in standings]
+    """Estimate the noise and the likely S/v of each group from the whole block."""
+    correct = _without_position_bias(standings)
+    groups = [_Group(standing, correct) for standing in standings]
     noise = Noise()
-    for group in found:
+    for group in groups:
         noise.add(group.ms_res, group.df_res)
-    likelihoods = [group.likelihood(noise.prior()) for group in found]
+    likelihoods = [group.likelihood(noise.prior()) for group in groups]
     common = _mixture([own for own in likelihoods if own])
-    for group, own in zip(found, likelihoods, strict=True):
+    for group, own in zip(groups, likelihoods, strict=True):
         group.likely = _posterior(common, own)
-    return found
+    return groups
 
 
-def _without_slots(standings: Sequence[GroupStanding]) -> Correct:
-    """Scores less what the block's slot curve explains of them, as far as there are groups enough.
+def _without_position_bias(standings: Sequence[GroupStanding]) -> Correct:
+    """Return the correction of scores for the block's position bias, as far as there are groups enough.
 
-    Where all passes show one order (`--order input`) the curve would hold how good the rollouts are.
+    If all passes show one order (`--order input`) the bias would hold the quality of the rollouts.
     """
     curve = SlotCurve()
     turned = any(
-        len({b.distinct for b in s.judged.pass_scores}) > 1 for s in standings if s.judged.windows == 1
+        len({b.distinct for b in s.result.pass_scores}) > 1 for s in standings if s.result.windows == 1
     )
     for standing in standings if turned else ():
-        curve.add(*(ballot.scores for ballot in standing.judged.pass_scores))
+        curve.add(*(scores.scores for scores in standing.result.pass_scores))
     corrections = cache(curve.corrections)
 
-    def correct(ballot: PassScores) -> Sequence[float]:
-        away = corrections(len(ballot.scores))
-        return [score - less for score, less in zip(ballot.scores, away, strict=True)]
+    def correct(scores: PassScores) -> Sequence[float]:
+        bias = corrections(len(scores.scores))
+        return [score - less for score, less in zip(scores.scores, bias, strict=True)]
 
     return correct
 
 
 def _mixture(likelihoods: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """How common each S/v is in the block; one group's worth of evenness for small blocks."""
+    """The share of each S/v in the block; one even group is added, for small blocks."""
     even = 1 / len(_GRID)
     common = (even,) * len(_GRID)
     for _ in range(_STEPS):
@@ -239,4 +246,101 @@ def _posterior(common: Sequence[float], likelihood: Sequence[float]) -> tuple[fl
     return tuple(value / total for value in joint)
 
 
-__all__ = ["FIRST", "MOST", "PERSISTENT", "RELIABLE", "UNIT", "GroupStanding", "allot", "unresolved"]
+class Blocks:
+    """Gives each group that is read its place in a block."""
+
+    def __init__(self, average: int | None) -> None:
+        """`average` passes are spent over a block; None: no group gets further passes."""
+        self._average = average
+        self._open: _Block | None = None
+
+    def place(self, group: Group) -> BlockMember:
+        """Make a place for the next group of the input."""
+        block = self._open
+        if block is not None and (
+            len(block.members) >= BLOCK_GROUPS or block.bytes + group.size > BLOCK_BYTES
+        ):
+            self.close()
+        if self._open is None:
+            self._open = _Block(self._average)
+        self._open.bytes += group.size
+        self._open.members.append(BlockMember(self._open))
+        return self._open.members[-1]
+
+    def close(self) -> None:
+        """End the block: it is full, or the input is at its end."""
+        block, self._open = self._open, None
+        if block is not None:
+            block.closed = True
+            block.end_round()
+
+
+class _Block:
+    """One block: each member reports its standing, and the last one to report decides for all."""
+
+    def __init__(self, average: int | None) -> None:
+        self._average = average
+        self.members: list[BlockMember] = []
+        self.bytes = self._waiting = 0
+        self.closed = self.unanswered = self.goes_on = False
+        self._over = anyio.Event()
+        self._prior: Prior | None = None
+
+    async def wait_for_round(self) -> None:
+        """Wait until all others have reported. If one is unanswered, none gets passes: they depend on it."""
+        over = self._over
+        self._waiting += 1
+        self.end_round()
+        await over.wait()
+
+    def end_round(self) -> None:
+        """Give all members their passes, once none is missing."""
+        if not self.closed or self._waiting < len(self.members):
+            return
+        extra = [0] * len(self.members)
+        if not self.unanswered and self._average is not None:
+            extra = allot([member.standing for member in self.members], self._average)
+        for member, more in zip(self.members, extra, strict=True):
+            member.extra = more
+        self.goes_on, self._waiting = any(extra), 0
+        self._over.set()
+        self._over = anyio.Event()
+
+    def unresolved(self, standing: GroupStanding) -> bool:
+        """Tell if, at the end, a group is neither resolved nor tied, by the noise of the whole block."""
+        if self._prior is None:
+            noise = BatchStatistics()
+            for member in self.members:
+                if member.standing is not None:
+                    noise.add(member.standing.result)
+            self._prior = noise.prior
+        return not self.unanswered and unresolved(standing, self._prior)
+
+
+class BlockMember:
+    """One group's place in its block: its standing (None: it failed), and its passes of this round."""
+
+    def __init__(self, block: _Block) -> None:
+        """A place in this block."""
+        self._block = block
+        self.standing: GroupStanding | None = None
+        self.extra = 0
+
+    @property
+    def undecided(self) -> bool:
+        """Tell if replies are missing, of this group or of others, that the block decides by."""
+        return self.standing is not None and self._block.unanswered
+
+    async def more(self, result: GroupResult, tokens: float) -> int:
+        """Return the number of further passes; 0 ends the group."""
+        self.standing = GroupStanding.of(result, tokens)
+        self._block.unanswered |= any(call.error.reason == UNANSWERED.reason for call in result.failed_calls)
+        while True:
+            await self._block.wait_for_round()
+            if self.extra or not self._block.goes_on:
+                return self.extra
+
+    async def escalate(self, result: GroupResult, tokens: float) -> bool:
+        """Tell if the stronger judge is to score the group, once all of the block have their passes."""
+        standing = GroupStanding.of(result, tokens)
+        return standing is not None and self._block.unresolved(standing)

@@ -39,7 +39,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # few runs need it, and it takes longer than the first request may wait
-    from ruler_cli.judging.blocks import BlockMember
+    from ruler_cli.judging.adaptive import BlockMember
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 """Kinds of a first error after which the other passes of the judge would fail too."""
@@ -72,8 +72,7 @@ class JudgeRunner:
         self.settings, self.judges, self.on_reply = settings, tuple(judges), on_reply
         ask, self._coverage, self._blocks = settings.ask, coverage, None
         if settings.adaptive or settings.escalate:  # imported if needed, see above
-            from ruler_cli.judging.adaptive import FIRST
-            from ruler_cli.judging.blocks import Blocks
+            from ruler_cli.judging.adaptive import FIRST, Blocks
 
             self._blocks = Blocks(ask.passes if settings.adaptive else None)
             if settings.adaptive:

@@ -23,10 +23,10 @@ from ruler_cli.errors import RulerError
 
 
 class StopSignal:
-    """Once told, nothing new goes; what is in flight may finish."""
+    """A signal to stop: no new call is sent; calls in flight may finish."""
 
     def __init__(self) -> None:
-        """Must be made where the loop runs."""
+        """Make it where the loop runs."""
         self.reason: RulerError | None = None
         self.event = anyio.Event()
         self._loop = asyncio.get_running_loop()
@@ -49,11 +49,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many items, and how many bytes of them, may be held at once; one item always may.
+    """The bounds on items, and bytes of them, that are held at once; one item always may be.
 
-    Held are also those that are done and wait for a slow one before them, so this is what a straggler
-    may cost in memory, and how far the others run on meanwhile. `ready` are done and wait only for whoever
-    takes results: as many as bridge a pause of a pipe's reader, however slow it is.
+    Items that are done and wait for a slow one before them are held too, so the bounds say how much memory
+    one slow item may cost, and how far the others go on meanwhile. `ready` bounds the items that are done
+    and wait only to be taken: as many as bridge a pause of a pipe's reader, however slow it is.
     """
 
     items: int = 10_000
@@ -62,7 +62,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class _Slot(Generic[Item, Result]):
+class _Task(Generic[Item, Result]):
     item: Item
     size: int
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -74,40 +74,40 @@ async def run(
     work: Callable[[Item], Awaitable[Result]],
     deliver: Callable[[Item, Result], Awaitable[None]],
     size: Callable[[Item], int],
-    room: Callable[[], Awaitable[None]],
+    demand: Callable[[], Awaitable[None]],
     bounds: Bounds = Bounds(),
 ) -> None:
     """Pull items until None, work on them concurrently, deliver results in the order pulled.
 
-    `room` returns when one more should be pulled.  An exception of any of them ends everything and
+    `demand` returns when one more should be pulled.  An exception of any of them ends everything and
     comes out as itself.
     """
     held, line = ByteLimit(bounds.size), _Ready(bounds.ready)
-    send, receive = anyio.create_memory_object_stream[_Slot[Item, Result]](bounds.items)
+    send, receive = anyio.create_memory_object_stream[_Task[Item, Result]](bounds.items)
 
-    async def one(slot: _Slot[Item, Result]) -> None:
-        slot.result.append(await work(slot.item))
-        slot.done.set()
+    async def one(task: _Task[Item, Result]) -> None:
+        task.result.append(await work(task.item))
+        task.done.set()
         line.number += 1
 
-    async def produce(out: ObjectSendStream[_Slot[Item, Result]]) -> None:
+    async def produce(out: ObjectSendStream[_Task[Item, Result]]) -> None:
         async with out:
             while (item := await pull()) is not None:
-                slot = _Slot[Item, Result](item, size(item))
-                await held.enter(slot.size)
-                await out.send(slot)
-                tasks.start_soon(one, slot)
-                await anyio.lowlevel.checkpoint()  # it takes its place before room is asked for
-                await room()
+                task = _Task[Item, Result](item, size(item))
+                await held.enter(task.size)
+                await out.send(task)
+                tasks.start_soon(one, task)
+                await anyio.lowlevel.checkpoint()  # its requests wait before demand is looked at
+                await demand()
                 await line.short()
 
-    async def consume(slots: ObjectReceiveStream[_Slot[Item, Result]]) -> None:
-        async with slots:
-            async for slot in slots:
-                await slot.done.wait()
+    async def consume(pending: ObjectReceiveStream[_Task[Item, Result]]) -> None:
+        async with pending:
+            async for task in pending:
+                await task.done.wait()
                 with line.taking():
-                    await deliver(slot.item, slot.result.pop())
-                held.leave(slot.size)
+                    await deliver(task.item, task.result.pop())
+                held.leave(task.size)
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -118,7 +118,7 @@ async def run(
 
 
 class ByteLimit:
-    """Bytes held; whoever would overfill it waits, unless it is empty."""
+    """Counts bytes that are held; an item that would pass the limit waits, unless nothing is held."""
 
     def __init__(self, limit: int) -> None:
         """At most `limit` bytes, or one thing that is larger."""
@@ -141,9 +141,9 @@ class ByteLimit:
 
 
 class _Ready:
-    """Results that are there; work goes on at the pace of whoever takes them once they are too many.
+    """Counts results that are ready; if they are too many, work goes on at the pace of their taker.
 
-    While the first of them is still worked on nobody can take any, and they may be more.
+    While the first of them is still worked on none can be taken, and there may be more.
     """
 
     def __init__(self, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Line → group key and place, in a temporary file: what a survey notes and a scattered run looks up."""
+"""Line → group key and place, in a temporary file: noted by a survey, looked up by a scattered run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Index:
         return short, rollouts
 
     def rollouts(self, record: Record, group: bytes) -> int:
-        """How many rollouts begin in a record: a part of one of which another was there is none.
+        """Count the rollouts that begin in a record: a part of one that another record began is none.
 
         `group` is what its group is known by, nothing where the record is all of it.
         """
@@ -88,12 +88,12 @@ class Index:
 
     def first_seen(self, key: str, number: int) -> int:
         """The line on which a key was first told here; `number` itself the first time."""
-        row = (digest(key), number)
+        seen = (digest(key), number)
         with self._statement():
-            if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", row).rowcount:
+            if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", seen).rowcount:
                 return number
-        (found,) = self._all("SELECT number FROM seen WHERE key = ?", row[:1])
-        return int(found[0])
+        (row,) = self._all("SELECT number FROM seen WHERE key = ?", seen[:1])
+        return int(row[0])
 
     def sizes(self, *, each_line: bool = False) -> list[int]:
         """Groups, smallest, largest, how many have one rollout, and how many are the run's own.
@@ -147,10 +147,10 @@ class Index:
             self._db.execute("CREATE TABLE wanted (key BLOB PRIMARY KEY)")
             query = "INSERT INTO wanted SELECT key FROM line WHERE id = ?"
             self._db.executemany(query, ((first,) for first in firsts))
-        found: dict[bytes, list[int]] = {}
+        groups: dict[bytes, list[int]] = {}
         for key, at in self._all("SELECT key, id FROM line WHERE key IN wanted ORDER BY id"):
-            found.setdefault(key, []).append(at)
-        return list(found.values())
+            groups.setdefault(key, []).append(at)
+        return list(groups.values())
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
@@ -173,7 +173,7 @@ class Index:
             return self._db.execute(query, values).fetchall()
 
     def places(self) -> Iterator[list[Place]]:
-        """Where the lines of each own group are, groups in the order of their first line."""
+        """The places of the lines of each own group, groups in the order of their first line."""
         with self._statement():
             self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
             self._db.execute(
@@ -200,23 +200,23 @@ class Index:
             )
         while True:
             with self._statement():
-                found = rows.fetchmany(_BATCH)
-            if not found:
+                batch = rows.fetchmany(_BATCH)
+            if not batch:
                 return
-            yield from found
+            yield from batch
 
     def at(self, ids: Iterable[int]) -> list[Place]:
-        """Where some records are, by what `place` says of each."""
+        """The places of some records, by the number that `place` gives each."""
         query = "SELECT start, size FROM line WHERE id = ?"
         return [(at >> PARTS, *self._all(query, (at,))[0]) for at in ids]
 
     def keep(self, number: int, body: bytes) -> None:
-        """Keep what will be written for a line until its turn comes."""
+        """Keep the body of a line until it can be written in its order."""
         with self._statement():
             self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
 
     def take(self, number: int) -> bytes | None:
-        """What was kept for a line, if its group is done; it is forgotten here."""
+        """Take the body of a line, if its group is done; it is removed here."""
         with self._statement():
             row = self._db.execute("SELECT body FROM mark WHERE number = ?", (number,)).fetchone()
             if row is None:

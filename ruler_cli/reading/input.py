@@ -104,7 +104,7 @@ class Input:
         yield from (group for group in again if place(group.records[0]) in firsts)
 
     def found(self) -> str:
-        """What was found, in one line."""
+        """Describe the input in one line."""
         if self.reader is None:
             return "no records"
         hashed = "key: the line" if self.reader.format.shape == "group" else "key: hash of the prompt"
@@ -219,41 +219,41 @@ def _file(
     def lines() -> Iterator[Line]:
         return container.records() if container.plain else with_offsets(container.records())
 
-    found = survey(lines(), reader, settings.grouping, index, report, container.where, on_record, shard)
+    result = survey(lines(), reader, settings.grouping, index, report, container.where, on_record, shard)
     if (
         isinstance(container, MultiFileContainer)
         and settings.group_by is None
         and reader.format.shape == "trajectory"
     ):
-        within = labelled(found.reader, container.tasks(), index)
+        within = labelled(result.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
             index, how = _index(stack), settings.grouping
             on_again()
-            found = survey(lines(), within, how, index, _known, container.where, on_record, shard)
-    reader = found.reader
-    if found.first_mixed:
-        found.openings.first_mixed = _key_at(found.first_mixed, lines(), reader)
+            result = survey(lines(), within, how, index, _known, container.where, on_record, shard)
+    reader = result.reader
+    if result.first_mixed:
+        result.openings.first_mixed = _key_at(result.first_mixed, lines(), reader)
     if shard is not None:
-        notes.append(f"{shard}: {found.mine:,} of {found.groups:,} group{'s' * (found.groups != 1)}")
-    if found.records == 0:
+        notes.append(f"{shard}: {result.mine:,} of {result.groups:,} group{'s' * (result.groups != 1)}")
+    if result.records == 0:
         why = f"; {problems[0].where} {problems[0].reason}" if problems else ""
         raise UsageError(f"{name}: none of its {container.unit}s can be read{why}")
     plain: File | None = container if container.plain else None
-    if found.grouping == "scattered" and plain is None:
+    if result.grouping == "scattered" and plain is None:
         with unchanged(f"{name}:"):
-            plain = spool_records(own(surveyed(lines(), found), index), stack.enter_context(Scratch()))
+            plain = spool_records(own(surveyed(lines(), result), index), stack.enter_context(Scratch()))
 
     def again() -> Iterator[Group]:
         with unchanged(f"{name}:"):
-            if found.grouping == "scattered" and plain is not None:
+            if result.grouping == "scattered" and plain is not None:
                 yield from scattered(plain, reader, index, container.line)
             else:
-                yield from grouped(own(surveyed(lines(), found), index), reader, found.grouping)
+                yield from grouped(own(surveyed(lines(), result), index), reader, result.grouping)
 
     return Input(
-        reader, found, again(), index, notes=notes, plain=plain, line_of=container.line, again=again,
-        waits=Location(settings.source).remote and found.grouping != "scattered", unit=container.unit,
-        openings=found.openings, total=found.mine,
+        reader, result, again(), index, notes=notes, plain=plain, line_of=container.line, again=again,
+        waits=Location(settings.source).remote and result.grouping != "scattered", unit=container.unit,
+        openings=result.openings, total=result.mine,
     )  # fmt: skip
 
 

@@ -31,11 +31,11 @@ class Openings:
     ruleless: int = 0
 
     def look(self, rollouts: Iterable[Rollout], where: str, *, compare: bool = True) -> list[Opening]:
-        """Count the rollouts of a record that show no task; how each of them begins.
+        """Count the rollouts of a record that show no task; return the opening of each.
 
         A part of a rollout after the first is passed over. Without `compare` nothing is returned.
         """
-        found: list[Opening] = []
+        openings: list[Opening] = []
         members: set[str] = set()
         for rollout in rollouts:
             if rollout.error is not None or rollout.member in members:
@@ -51,8 +51,8 @@ class Openings:
             if compare:
                 if self.simulated_user:
                     asked = [message for message in asked if message.get("role") in _SYSTEM]
-                found.append([(message.get("role"), message.get("content")) for message in asked])
-        return found
+                openings.append([(message.get("role"), message.get("content")) for message in asked])
+        return openings
 
     def compared(self, openings: Sequence[Opening], key: str) -> None:
         """Count a group whose openings are not all the same."""

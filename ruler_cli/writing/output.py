@@ -1,4 +1,4 @@
-"""Where a run writes: records in input order, and no file that would destroy another."""
+"""The output of a run: records in input order, and no file that would destroy another."""
 
 from __future__ import annotations
 

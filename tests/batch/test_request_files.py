@@ -95,7 +95,7 @@ def test_no_stale_part(path: Path) -> None:
 
 
 def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a stop at any point, the next rendering finds the stale files, and none stands beside a new one."""
+    """After a stop at any point the next rendering finds the stale files; none stands beside a new one."""
     remove = Path.unlink
     for steps in range(5):
         written(path, 8, Limits(requests=2))

@@ -1,4 +1,4 @@
-"""`ruler check` as scripts and people see it: what a run would take, and that it then takes no more."""
+"""`ruler check` as scripts and people see it: a run never takes more than its estimate."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_figures(ruler: Ruler, dump: Path) -> None:
 
 
 def test_unknown_price(ruler: Ruler, dump: Path) -> None:
-    """The price behind an endpoint of one's own is unknown, also under a listed name; the option is told."""
+    """The price of a private endpoint is unknown, also under a listed name; the sentence names the option."""
     for model in ("mine", "openai/o3"):
         found = rows(ruler("check", dump, "-m", model, "--api-base", "http://x/v1").stdout)
         assert found["cost"].startswith("unknown")
@@ -64,7 +64,7 @@ def test_unknown_price(ruler: Ruler, dump: Path) -> None:
 
 
 def test_price(ruler: Ruler, dump: Path) -> None:
-    """A stated price holds for any model, listed or not; zero is a price, and what is none is bad usage."""
+    """A given price holds for any model, listed or not; zero is a price, and other text is bad usage."""
     free = rows(ruler("check", dump, "-m", "openai/o3", "--price", "0,0").stdout)
     assert free["cost"] == "$0.00 (from $0.00 to $0.00)"
     assert free["--max-cost"].startswith("0.00 ")
@@ -81,7 +81,7 @@ def test_price(ruler: Ruler, dump: Path) -> None:
 
 @pytest.mark.parametrize(("groups", "cue"), [(1, "good"), (20, "once-not-json")])
 def test_cap_is_enough(groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A run under the cap that `check` names is not stopped by it, also when all is asked twice."""
+    """A run with the cap that `check` names is not stopped by it, even if every call is made twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)])
     args = ["-m", f"openai/{cue}", "--api-base", server.base, "--price", "2,8"]
     cap = rows(ruler("check", "in.jsonl", *args).stdout)["--max-cost"].split()[0]
@@ -91,7 +91,7 @@ def test_cap_is_enough(groups: int, cue: str, ruler: Ruler, server: JudgeServer,
 
 
 def test_kept(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
-    """What the ledger answers is not counted again, and only what is really the same question."""
+    """Requests that the ledger answers are not counted again; a request with any other text is."""
     args = ["-m", "openai/good", "--api-base", server.base, "-p", "temperature=0.5", "--price", "2,8"]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
     write(tmp_path / "more.jsonl", [*OK, group("c", 0.3, 0.4)])
@@ -109,7 +109,7 @@ def test_kept(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> 
 
 
 def test_kept_failures(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
-    """A call that failed for good is told as such: `score` makes it again only when told to."""
+    """A call that failed for good is counted as such: `score` makes it again only on request."""
     args = ["-m", "openai/400", "--api-base", server.base]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 1
     found = rows(ruler("check", dump, *args).stdout)
@@ -117,7 +117,7 @@ def test_kept_failures(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
 
 
 def test_ledger_is_left_alone(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
-    """Looking makes no ledger and changes none; what is none is refused, unless no judge has one."""
+    """`check` creates and changes no ledger; another file is refused, unless no judge uses a ledger."""
     place = tmp_path / "new" / "l.sqlite"
     args = ["-m", "openai/good", "--api-base", server.base, "--ledger", place]
     assert ruler("check", dump, *args).returncode == 0
@@ -139,7 +139,7 @@ def test_ledger_is_left_alone(ruler: Ruler, server: JudgeServer, dump: Path, tmp
 
 
 def test_panel(ruler: Ruler, several: Path) -> None:
-    """The page says how often, in which parts and by whom groups are judged, and what each judge takes."""
+    """The page has the passes, the windows and the judges of the groups, and the cost of each judge."""
     args = [*PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
     found = rows(ruler("check", several, *args).stdout)
     assert found["judge"] == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
@@ -157,9 +157,9 @@ def test_panel(ruler: Ruler, several: Path) -> None:
 
 
 def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
-    """Who takes over is told, and how passes are allotted."""
+    """The page names the judges that take over, and how passes are allotted."""
     found = rows(ruler("check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4").stdout)
-    assert found["judge"] == "openai/o3, where it refuses openai/gpt-4o"
+    assert found["judge"] == "openai/o3, if it refuses openai/gpt-4o"
     assert found["passes"] == "up to 4 on average, 2 at least"
     assert found["calls"] == "13 (up to 52)"
     assert found["judge 2"].startswith("openai/gpt-4o: 0 (up to 26) calls")
@@ -191,14 +191,14 @@ def test_variables(ruler: Ruler, several: Path) -> None:
         "RULER_PRICE": "1,2 3,4 5,6",
     }  # fmt: skip
     prices = ["--price", "1,2", "--price", "3,4", "--price", "5,6"]
-    said = ruler("check", several, *args, "--escalate", "x/y", *prices).stdout
-    assert said == ruler("check", several, **given).stdout
-    assert rows(said)["judge 3"].startswith("x/y: ")
-    assert "unknown" not in rows(said)["cost"]
+    output = ruler("check", several, *args, "--escalate", "x/y", *prices).stdout
+    assert output == ruler("check", several, **given).stdout
+    assert rows(output)["judge 3"].startswith("x/y: ")
+    assert "unknown" not in rows(output)["cost"]
 
 
 def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
-    """A group that only one judge of a panel cannot hold is told with that judge, and can be scored."""
+    """A group that is too long for one judge of a panel is listed with that judge, and can be scored."""
     long = "word " * 150_000
     made = [{"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)]
     write(tmp_path / "in.jsonl", made)
@@ -213,17 +213,17 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_batch(check: Any) -> None:
     """Price, number and time stand beside the figures of calls, which stay as they are."""
-    plain, told = (rows(check("-m", "openai/o3", *more).stdout) for more in ((), ("--batch",)))
-    assert {name: value for name, value in told.items() if name in plain} == plain
-    assert set(told) - set(plain) == {"batch cost", "batches", "batch time"}
-    assert told["batch cost"].endswith("as its provider lists it")
-    assert told["batches"] == "1 (up to 1), of at most 50,000 requests or 200 MB each"
-    assert told["batch time"].startswith("up to 24 hours")
+    plain, page = (rows(check("-m", "openai/o3", *more).stdout) for more in ((), ("--batch",)))
+    assert {name: value for name, value in page.items() if name in plain} == plain
+    assert set(page) - set(plain) == {"batch cost", "batches", "batch time"}
+    assert page["batch cost"].endswith("as its provider lists it")
+    assert page["batches"] == "1 (up to 1), of at most 50,000 requests or 200 MB each"
+    assert page["batch time"].startswith("up to 24 hours")
     assert rows(check("-m", "openai/m", "--batch").stdout)["batch cost"] == "unknown, as the cost is"
 
 
 def test_half_in_batches(check: Any) -> None:
-    """Of a price that is given, or of a list that says nothing of batches, a batch takes half."""
+    """A batch costs half of a given price, and of a listed price without one for batches."""
     found = json.loads(check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout)
     whole, (judge,) = found["estimate"]["cost_usd"], found["batch"]["judges"]
     assert judge["price"] == "half"
@@ -233,11 +233,11 @@ def test_half_in_batches(check: Any) -> None:
 
 
 def test_panel_in_batches(check: Any) -> None:
-    """Each judge has its own row; where one has no batch API that is said, and the whole is not known."""
+    """Each judge has its own row; if one has no batch API the row says so, and the total is unknown."""
     args = ("-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "-m", "gemini/gemini-2.5-pro", "--batch")
-    told = rows(check(*args).stdout)
-    assert told["batches 2"].endswith("100,000 requests or 256 MB each")
-    assert "ruler render" in told["batch cost 3"]
+    page = rows(check(*args).stdout)
+    assert page["batches 2"].endswith("100,000 requests or 256 MB each")
+    assert "ruler render" in page["batch cost 3"]
     found = json.loads(check(*args, "--json").stdout)["batch"]
     assert [judge["provider"] for judge in found["judges"]] == ["openai", "anthropic", None]
     assert found["cost_usd"] is None

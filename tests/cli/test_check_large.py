@@ -1,4 +1,4 @@
-"""`ruler check` of a large input, of which some groups are laid out, held to what all of them give."""
+"""`ruler check` of a large input: the figures from some groups are compared with those from all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def dump(path: Path, groups: int, make: Callable[[random.Random, int], Made], li
 
 
 def uneven(dice: random.Random, number: int) -> Made:
-    """Two to six rollouts of very different lengths; what they say is not all that is in the record."""
+    """Two to six rollouts of very different lengths, in records that hold other text too."""
     asked = f"Task {number}: " + "why " * dice.randint(1, 60)
     return [
         {
@@ -84,7 +84,7 @@ def longest(dice: random.Random, number: int) -> Made:
 
 @pytest.fixture
 def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
-    """What `check` says of a file if all groups are laid out, and if some are."""
+    """The output of `check` for a file if all groups are laid out, and if some are."""
 
     def check(path: Path, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = []
@@ -109,7 +109,7 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
 def test_close(
     make: Callable[[random.Random, int], Made], args: list[str], both: Both, tmp_path: Path
 ) -> None:
-    """Figures are near those of all groups, what is of few groups is found, and the cap named is enough."""
+    """Figures are near those of all groups, rare groups are found, and the cap that is named is enough."""
     exact, guessed = both(dump(tmp_path / "in.jsonl", 300, make), *args, "--ledger", "none")
     assert exact["exact"]
     assert not guessed["exact"]
@@ -146,7 +146,7 @@ def test_however_it_lies(both: Both, tmp_path: Path) -> None:
 
 
 def test_kept(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """What the ledger answers of the sample is expected of all, and not relied on for the highest figures."""
+    """The sample's share of cached replies is expected of all groups, but not in the highest figures."""
     path = dump(tmp_path / "in.jsonl", 200, uneven)
     rows = [line for line in path.read_text().splitlines() if int(json.loads(line)["group_id"][1:]) % 2]
     (tmp_path / "half.jsonl").write_text("\n".join(rows))
@@ -160,15 +160,15 @@ def test_kept(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
 
 
 def test_same_each_time(tmp_path: Path) -> None:
-    """What is told of a file does not change from run to run: the sample is drawn by the groups' keys."""
+    """The output for a file does not change from run to run: the sample is drawn by the groups' keys."""
     path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
     code = "import ruler_cli.reading.sample as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
-    said = set()
+    outputs = set()
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
         line = [sys.executable, "-c", code, "check", str(path), "--ledger", "none"]
         done = subprocess.run(line, capture_output=True, env=env, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
-        said.add(done.stdout)
-    assert len(said) == 1
-    assert b"of 300 groups, spread over all" in said.pop()
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+    assert b"of 300 groups, spread over all" in outputs.pop()

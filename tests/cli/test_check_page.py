@@ -1,4 +1,4 @@
-"""The page of `ruler check`, and the same as JSON: what is found, where things stand, what is wrong."""
+"""The page of `ruler check`, and the same as JSON: figures, paths and problems."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_wrong_path(ruler: Ruler, home_made: Path) -> None:
 
 
 def test_reward_that_is_nowhere(ruler: Ruler, home_made: Path) -> None:
-    """A reward that no record has is no error, for the score will be put there, but it is told."""
+    """A reward that no record has is no error, since the score will be put there, but the page says so."""
     found = page(ruler, home_made, *PATHS, "--reward", "nothing")
     assert found["reward"] == "`nothing` as given, first: null, absent in 5"
     assert found["rewards"] == "5 without"
@@ -120,7 +120,7 @@ def test_json_of_nothing_wrong(ruler: Ruler, home_made: Path) -> None:
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_nothing(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
-    """An empty input is nothing to do, and told as such."""
+    """An empty input is nothing to do, and the page says so."""
     (tmp_path / "in.jsonl").touch()
     done = ruler("check", "in.jsonl", *(["--json"] if as_json else []), "-m", "offline")
     assert done.returncode == 0, done.stderr
@@ -158,7 +158,7 @@ def test_columns(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_parts(ruler: Ruler, tmp_path: Path) -> None:
-    """Parts of one rollout over several records are one, with one reward, and records say what they are."""
+    """Several records of one rollout count as one rollout with one reward."""
     uid = "6513270e-269e-4d37-b2a7-4de452e6b438"
     outputs = [(0, 0, 1.0), (1, 0, 0.0), (1, 1, 0.0), (1, 2, 0.0)]
     made = [
@@ -199,6 +199,6 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
     ],
 )
 def test_where_the_reward_is(record: dict[str, Any], says: str, ruler: Ruler, tmp_path: Path) -> None:
-    """The page names the place that a reward is read from, and none where the format has none."""
+    """The page names the path of the reward, and none if the format has none."""
     write(tmp_path / "in.jsonl", [record])
     assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout)["reward"] == says

@@ -24,7 +24,7 @@ TRUE = [[0.1, i / 10, 0.9] for i in range(8)]
 
 
 def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A panel in passes scores, says what it was, and a second run asks nothing."""
+    """A panel scores in passes and is named in the output; a second run asks nothing."""
     write(tmp_path / "in.jsonl", GROUPS)
     run = ("score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--passes", "2")
     done = ruler(*run, "--summary", "sum.json")
@@ -40,7 +40,7 @@ def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_judge_that_refuses_the_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Where one judge of a panel refuses the run it ends with 3, whichever it is."""
+    """If any judge of a panel refuses the run, it ends with 3."""
     write(tmp_path / "in.jsonl", GROUPS)
     for first, second in (("good", "401"), ("quota", "good"), ("good", "404")):
         panel = ("-m", f"openai/{first}", "-m", f"openai/{second}", "--passes", "3")

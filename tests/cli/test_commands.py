@@ -77,7 +77,7 @@ def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """A line that cannot be read is named, kept verbatim and costs the others nothing."""
+    """A line that cannot be read is named and written verbatim to the failed file; the others are scored."""
     bad = [b"{torn", b"[1]", b'{"trajectories": 3}', b'{"no": "messages"}', b"\xff\xfe{}"]
     good = json.dumps(OK[0]).encode()
     lines = [good, *bad, good.replace(b'"a"', b'"c"')]
@@ -85,8 +85,8 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
     assert done.returncode == 1, done.stderr
     assert [r["group_id"] for r in read(tmp_path / "out.jsonl")] == ["a", "c"]
-    kept = (tmp_path / "out.jsonl.failed.jsonl").read_bytes().splitlines()
-    assert kept == [*bad, b'{"trajectories": [']
+    failed = (tmp_path / "out.jsonl.failed.jsonl").read_bytes().splitlines()
+    assert failed == [*bad, b'{"trajectories": [']
     for number in (2, 3, 4, 5, 6, 8):
         assert f"in.jsonl: line {number} " in done.stderr
 
@@ -147,8 +147,8 @@ def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
     """`--progress none` is silent when all goes well."""
     write(tmp_path / "in.jsonl", OK)
     assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none").stderr == ""
-    shown = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "bar").stderr
-    assert "2/2" in shown
+    stderr = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "bar").stderr
+    assert "2/2" in stderr
 
 
 def test_signals(server: JudgeServer, tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_signals(server: JudgeServer, tmp_path: Path) -> None:
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=20)[1]
+    stderr = process.communicate(timeout=20)[1]
     assert process.returncode == 130
-    assert "to go on: ruler score in.jsonl" in said
+    assert "to go on: ruler score in.jsonl" in stderr
     assert read(tmp_path / "out.jsonl.partial")
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -210,7 +210,7 @@ def test_tau_bench(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_dropped_file_can_be_scored(ruler: Ruler, tmp_path: Path) -> None:
-    """What was dropped stands whole in the failed file, which can be scored again."""
+    """Dropped records stand whole in the failed file, which can be scored again."""
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}])
     assert ruler("score", "in.jsonl", "o.jsonl", "-m", "offline", "--on-failure", "drop").returncode == 1
     assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == ["c"]
@@ -218,7 +218,7 @@ def test_dropped_file_can_be_scored(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def until_it_waits(process: subprocess.Popen[bytes], where: str) -> None:
-    """Wait until it listens for signals, of which it says nothing, and its stdout, if meant, is full."""
+    """Wait until it handles signals, and, if asked for, until its stdout is full."""
     assert process.stdout is not None
     status = Path(f"/proc/{process.pid}/status")
     if not status.exists():  # a system that does not tell either
@@ -260,7 +260,7 @@ def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
 
 
 def test_null_that_a_reader_refuses(ruler: Ruler, tmp_path: Path) -> None:
-    """Where a group failed and the dump's own reader takes no null, that is said, with the way out."""
+    """If a group failed and the dump's own reader takes no null, a sentence says so, with the way out."""
     talk = {"messages_and_choices": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
     write(
         tmp_path / "lost.jsonl", [{"trajectories": [talk]}, {"trajectories": [{"messages_and_choices": []}]}]
@@ -274,5 +274,5 @@ def test_null_that_a_reader_refuses(ruler: Ruler, tmp_path: Path) -> None:
 def test_forged_line(ruler: Ruler, tmp_path: Path) -> None:
     """A line break in a group's key begins no line of its own on stderr."""
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}])
-    said = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr
-    assert not any(line.startswith("ruler: all is well") for line in said.splitlines())
+    stderr = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr
+    assert not any(line.startswith("ruler: all is well") for line in stderr.splitlines())

@@ -1,4 +1,4 @@
-"""What a shell offers behind TAB: commands, options, values, files; in bash, zsh and fish as they are."""
+"""Completion in bash, zsh and fish: commands, options, values, files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Where `ruler` is this checkout, and nobody's settings of a shell are read."""
+    """An environment in which `ruler` is this checkout, without any shell's own settings."""
     return {
         "PATH": f"{place / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONPATH": str(ROOT),
@@ -44,7 +44,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def offered(place: Path, line: str) -> list[str]:
-    """What typer's protocol for fish answers behind a line: a word and its help a line."""
+    """Return typer's completions in its protocol for fish: a word and its help on each line."""
     asked = {"_RULER_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line}
     done = subprocess.run(
         ["ruler"],

@@ -29,7 +29,7 @@ def scored(records: list[Any]) -> list[int]:
 
 @pytest.mark.parametrize("name", ["in.json", "in.json.gz", "-"])
 def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
-    """A list of scattered records comes out as a list, what is bad in the failed file, once."""
+    """A list of scattered records comes out as a list; bad records stand in the failed file, once."""
     items = [json.dumps(r, indent=2) for r in ROLLOUTS]
     text = "[\n" + ",\n".join(['{"bad":\n oops}', *items, "7"]) + "\n]\n"
     pack = gzip.compress if name.endswith(".gz") else bytes
@@ -48,7 +48,7 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
 
 
 def test_held(ruler: Ruler, tmp_path: Path) -> None:
-    """An object that holds groups keeps its other members, also where none of them could be read."""
+    """An object that holds groups keeps its other members, even if none of the groups can be read."""
     whole = {"a": [1.0], "trajectory_groups": [group("g", 0.1, 0.9), {"bad": 1}], "z": None}
     (tmp_path / "in.json").write_text(json.dumps(whole))
     done = ruler("score", "in.json", "out.json", *SCORE, "--on-failure", "drop")
@@ -72,7 +72,7 @@ def test_cut(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_scattered_stdin(ruler: Ruler) -> None:
-    """On stdin scattered groups are found when that is said."""
+    """Scattered groups are found on stdin with `--grouping scattered`."""
     text = "".join(json.dumps(r) + "\n" for r in ROLLOUTS)
     assert ruler("score", "-", "-", *SCORE, stdin=text).returncode == 2
     done = ruler("score", "-", "-", *SCORE, "--grouping", "scattered", stdin=text)
@@ -153,7 +153,7 @@ REFUSED = {
 
 
 def test_refused(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
-    """What cannot be written is told before anything is read, and leaves nothing behind."""
+    """An OUTPUT that cannot be written is refused before anything is read, and nothing is left behind."""
     (tmp_path / "file").write_text("{")
     before = sorted(tmp_path.rglob("*"))
     for args, says in REFUSED.items():
@@ -163,13 +163,13 @@ def test_refused(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
 
 
 class Stops(Observer):
-    """Tells a run to stop once some of it is written."""
+    """An observer that stops a run once some of it is written."""
 
     def __init__(self, halt: StopSignal) -> None:
         self._halt = halt
 
     def advanced(self, summary: Summary) -> None:
-        """Three records are enough."""
+        """Stop after three records."""
         if summary.written >= 3:
             self._halt.stop(InterruptedRun(15))
 
@@ -177,7 +177,7 @@ class Stops(Observer):
 @pytest.mark.anyio
 @pytest.mark.parametrize("out", ["out.json", "in.json"])
 async def test_interrupted_document(tmp_path: Path, out: str) -> None:
-    """What an interrupted run leaves of a document is a document, and the next run makes it whole."""
+    """An interrupted run leaves a partial document that is a document, and the next run completes it."""
     rows = [{**r, "group_id": i // 2} for i, r in enumerate(ROLLOUTS)]
     (tmp_path / "in.json").write_text(json.dumps({"trajectory_groups": rows, "z": 1}, indent=1))
     settings = ScoreSettings(

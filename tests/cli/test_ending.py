@@ -1,4 +1,4 @@
-"""What SIGINT, SIGTERM and SIGHUP leave of `report` and `select`, which wait for a pipe that never ends."""
+"""SIGINT, SIGTERM and SIGHUP end `report` and `select` while they wait for a pipe that never ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS = {
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("name", few(1, COMMANDS))
 def test_a_signal_leaves_nothing_half_done(name: str, number: signal.Signals, tmp_path: Path) -> None:
-    """A command that is told to end removes what it has begun, is quiet, and says so by its exit code."""
+    """A command that gets a signal removes its temporary files, is quiet, and has the signal's exit code."""
     with subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", *COMMANDS[name]],
         cwd=tmp_path,

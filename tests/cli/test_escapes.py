@@ -25,7 +25,7 @@ def dump(path: Path, *texts: str) -> None:
 @pytest.mark.parametrize(("cue", "code"), [("escapes", 0), ("raw-escapes", 1), ("400-escapes", 1)])
 @pytest.mark.parametrize("name", ["out.jsonl", "-"])
 def test_judge(cue: str, code: int, name: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """What a judge says reaches stderr, the ledger and OUTPUT escaped, and is whole there."""
+    """A judge's text reaches stderr, the ledger and OUTPUT whole, with escapes."""
     dump(tmp_path, "other")
     model = ["-m", f"openai/{cue}", "--api-base", server.base, "--retries", 0]
     done = ruler("score", "in.jsonl", name, *model, "--debug", "--progress", "log")
@@ -41,7 +41,7 @@ def test_judge(cue: str, code: int, name: str, ruler: Ruler, server: JudgeServer
 
 
 def test_corpus(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """The whole corpus as one group is scored, each by its own truth, and nothing raw is shown."""
+    """The whole corpus as one group is scored, each by its own truth, and nothing raw is printed."""
     texts = [attack.text for attacks in FAMILIES.values() for attack in attacks if len(attack.text) < 20_000]
     truths = [n / len(texts) for n in range(len(texts))]
     trajectories = [rollout(round(truth, 3), text) for truth, text in zip(truths, texts, strict=True)]

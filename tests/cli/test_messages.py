@@ -1,4 +1,4 @@
-"""Sentences on stderr: keys that strangers chose, and the command to go on with."""
+"""Keys on stderr that others chose, and the command to go on with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.cli.messages import on_ledger, scoring, shown, typed
+from ruler_cli.cli.messages import ledger_option, parse_key, printable_key, score_command
 from tests.on_terminal import RAW
 
 TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d\ufe0f é日"), max_size=12)
@@ -16,20 +16,20 @@ TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d
 @given(key=TEXT, ascii_only=st.booleans())
 def test_keys_are_told_apart(key: str, *, ascii_only: bool) -> None:
     """A printed key shows everything, fits one line and gives the key back."""
-    told = shown(key, str.isascii) if ascii_only else shown(key)
-    assert not RAW.search(told)
-    assert "\n" not in told
-    assert typed(told) == key
-    assert not ascii_only or told.isascii()
+    printed = printable_key(key, str.isascii) if ascii_only else printable_key(key)
+    assert not RAW.search(printed)
+    assert "\n" not in printed
+    assert parse_key(printed) == key
+    assert not ascii_only or printed.isascii()
 
 
 @settings(max_examples=10)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12))
 def test_a_shell_gives_the_key_back(key: str) -> None:
     """A key printed in quotes of its own is the key to bash."""
-    told = shown(key, str.isascii)
-    if told.startswith("$'"):
-        script = f"LC_ALL=C.UTF-8; printf %s {told}"
+    printed = printable_key(key, str.isascii)
+    if printed.startswith("$'"):
+        script = f"LC_ALL=C.UTF-8; printf %s {printed}"
         done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=30, check=True)
         assert done.stdout.decode() == key
 
@@ -37,21 +37,21 @@ def test_a_shell_gives_the_key_back(key: str) -> None:
 def test_plain_keys_stay() -> None:
     """A key of plain words is printed as it is."""
     for key in ("task-17", "a b", "日本", "[bold]", "it's", "$HOME", "a\\x1b"):
-        assert (shown(key), typed(key)) == (key, key)
+        assert (printable_key(key), parse_key(key)) == (key, key)
 
 
 def test_the_command_that_follows() -> None:
-    """OUTPUT stands behind INPUT, options that only the other command takes go, and no secret is shown."""
+    """OUTPUT follows INPUT, options of the other command are left out, and no secret is printed."""
     lines = {
         ("--wait --timeout 5 --settle=1 in.jsonl -m openai/o3", None): "in.jsonl OUTPUT -m openai/o3",
         ("--passes 3 in.jsonl r.jsonl --target vllm", "r.jsonl"): "--passes 3 in.jsonl OUTPUT",
         ("in.jsonl in.jsonl --ledger l", "in.jsonl"): "in.jsonl OUTPUT --ledger l",
     }
     for (words, requests), says in lines.items():
-        assert scoring(words.split(), "in.jsonl", requests) == f"ruler score {says} --cached-only"
+        assert score_command(words.split(), "in.jsonl", requests) == f"ruler score {says} --cached-only"
     address = "https://host/in.jsonl?token=secret"
-    told = scoring([address, "--rubric", "be kind; rm -r x"], address)
-    assert "--rubric 'be kind; rm -r x'" in told
-    assert "secret" not in told
-    assert on_ledger(["collect", "--ledger=l.sqlite", "--ledger", "second"]) == " --ledger l.sqlite"
-    assert on_ledger(["collect"]) == ""
+    printed = score_command([address, "--rubric", "be kind; rm -r x"], address)
+    assert "--rubric 'be kind; rm -r x'" in printed
+    assert "secret" not in printed
+    assert ledger_option(["collect", "--ledger=l.sqlite", "--ledger", "second"]) == " --ledger l.sqlite"
+    assert ledger_option(["collect"]) == ""

@@ -11,7 +11,7 @@ import pytest
 import typer
 import typer.main
 
-from ruler_cli.cli import app, mistakes
+from ruler_cli.cli import app, messages
 from tests.conftest import Ruler, group, write
 
 S = "score in.jsonl out.jsonl"
@@ -115,7 +115,7 @@ def test_other_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     """A prompt that the user leaves is aborted, and a bug leaves `main` as it is."""
     from ruler_cli import cli
 
-    assert mistakes.explain(typer.Abort()) == 1
+    assert messages.report_usage_error(typer.Abort()) == 1
     assert "aborted" in capsys.readouterr().err
 
     def broken(*_args: object, **_more: object) -> None:
@@ -131,8 +131,8 @@ def test_words_of_other_tools_lead_somewhere(ruler: Ruler) -> None:
     root: Any = typer.main.get_command(app)
     inner = [one for sub in root.commands.values() for one in getattr(sub, "commands", {}).values()]
     options = {o for one in (root, *root.commands.values(), *inner) for p in one.params for o in p.opts}
-    assert {instead.split(" ")[0].rstrip(";") for instead in mistakes.OPTIONS.values()} <= options
-    for instead in mistakes.COMMANDS.values():
+    assert {instead.split(" ")[0].rstrip(";") for instead in messages.OPTIONS_OF_OTHERS.values()} <= options
+    for instead in messages.COMMANDS_OF_OTHERS.values():
         assert ruler(*instead.split(), "--help").returncode == 0
 
 
@@ -148,16 +148,16 @@ WORDS = st.one_of(
 
 @hypothesis.given(st.lists(WORDS, max_size=6))
 def test_any_line(words: list[str]) -> None:
-    """Whatever is typed, a usage error of typer becomes one sentence, and nothing is raised on the way."""
+    """Any usage error of typer becomes one sentence, and nothing is raised."""
     try:
         code = _parsed(words)
     except Exception as error:  # noqa: BLE001 - typer keeps the class of its errors to itself
         with pytest.MonkeyPatch.context() as patch:
-            said: list[str] = []
-            patch.setattr(mistakes, "say", said.append)
-            assert mistakes.explain(error) == 2
-        assert len(said) == (type(error).__name__ != "NoArgsIsHelpError")
-        assert all(text.startswith("ruler: ") for text in said)
+            printed: list[str] = []
+            patch.setattr(messages, "print_stderr", printed.append)
+            assert messages.report_usage_error(error) == 2
+        assert len(printed) == (type(error).__name__ != "NoArgsIsHelpError")
+        assert all(text.startswith("ruler: ") for text in printed)
     else:
         assert code == 0
 

@@ -1,4 +1,4 @@
-"""A judge that gives all rollouts of a group the same score: marked, counted, and told at the end."""
+"""A judge that gives all rollouts of a group the same score: marked, counted and reported at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.summary import closing
+from ruler_cli.cli.summary import summary_lines
 from ruler_cli.observer import BatchFigures, Pair, Summary
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
@@ -19,16 +19,16 @@ TOLD = (
 )
 
 
-def lines(told: str) -> list[str]:
+def lines(report: str) -> list[str]:
     """The lines about groups with one score."""
-    return [line.removeprefix("ruler: ") for line in told.splitlines() if "the same score" in line]
+    return [line.removeprefix("ruler: ") for line in report.splitlines() if "the same score" in line]
 
 
 @pytest.mark.parametrize("options", [(), ("--passes", "2")], ids=["one pass", "two passes"])
 def test_a_judge_that_says_nothing(
     options: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path
 ) -> None:
-    """Its groups are tied and weigh nothing, the end of the run says so, also where answers are kept."""
+    """Its groups are tied and weigh nothing, and the end of the run says so, also for cached replies."""
     write(tmp_path / "in.jsonl", TWELVE)
     run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/same", "--api-base", server.base, *options)
     for more in ((), ("--cached-only",)):
@@ -61,12 +61,12 @@ def test_more_than_a_third() -> None:
     """It is reported from more than a third on of the groups that have something to compare."""
     cases = {(12, 0, 4): [], (12, 0, 5): ["5 of 12 groups"], (12, 9, 2): ["2 of 3 groups"], (3, 3, 0): []}
     for (scored, alone, one_score), says in cases.items():
-        told = lines("\n".join(closing(Summary(scored=scored, alone=alone, one_score=one_score))))
-        assert [line.partition(" got")[0] for line in told] == says
+        report = lines("\n".join(summary_lines(Summary(scored=scored, alone=alone, one_score=one_score))))
+        assert [line.partition(" got")[0] for line in report] == says
 
 
 def test_a_panel_is_told_as_one() -> None:
-    """Of several judges the line speaks of all of them."""
+    """For a panel the line is about all judges."""
     several = BatchFigures(judges=(Pair(("a", "b"), None, 36, None, 0),))
-    (told,) = lines("\n".join(closing(Summary(scored=12, one_score=12, figures=several))))
-    assert ": these judges do not tell them apart;" in told
+    (report,) = lines("\n".join(summary_lines(Summary(scored=12, one_score=12, figures=several))))
+    assert ": these judges do not tell them apart;" in report

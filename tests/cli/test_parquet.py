@@ -64,12 +64,12 @@ def art(version: int) -> pa.Table:
     """Two groups of two ART trajectories as its two versions of a table hold them."""
     rows = []
     for number in range(4):
-        said = [*asked(str(number // 2)), {"role": "assistant", "content": f"truth=0.{number}"}]
+        messages = [*asked(str(number // 2)), {"role": "assistant", "content": f"truth=0.{number}"}]
         row = {"group_index": number // 2, "group_metadata": "{}", "group_metrics": "{}", "group_logs": ["g"]}
         row |= {"reward": float(number), "metrics": '{"correct": true}', "metadata": "{}", "logs": ["log"]}
-        row["messages"] = [{**turn, "tool_calls": None, "trainable": False} for turn in said]
+        row["messages"] = [{**turn, "tool_calls": None, "trainable": False} for turn in messages]
         if version == 2:
-            whole = {"messages_and_choices": said, "reward": float(number), "metrics": {"correct": True}}
+            whole = {"messages_and_choices": messages, "reward": float(number), "metrics": {"correct": True}}
             row = {"format_version": 2, "trajectory_index": number % 2, "group_json": "{}", **row}
             row["trajectory_json"] = json.dumps(whole, separators=(",", ":"))
         rows.append(row)
@@ -78,7 +78,7 @@ def art(version: int) -> pa.Table:
     )
 
 
-def kept(before: pa.Table, after: pa.Table, *changed: str) -> None:
+def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
     """Every column of `before` is in `after`, first, of its type and with its values, but what changed."""
     file = io.BytesIO()
     pq.write_table(before, file)
@@ -106,7 +106,7 @@ def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
     pq.write_table(trl(keys), path, row_group_size=2)
     done = piped(tmp_path, path) if name == "-" else ruler("score", name, "out.parquet", *SCORE)
     assert done.returncode == 0, done.stderr
-    kept(trl(keys), pq.read_table(tmp_path / "out.parquet"))
+    check_unchanged(trl(keys), pq.read_table(tmp_path / "out.parquet"))
     frame = pd.read_parquet(tmp_path / "out.parquet")
     assert frame["reward"].between(0, 1).all()
     assert [mark["score"] for mark in marks(frame)] == list(frame["reward"])
@@ -134,7 +134,7 @@ def test_verl(ruler: Ruler, tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
     assert done.returncode == 0, done.stderr
-    kept(table, pq.read_table(tmp_path / "out.parquet"))
+    check_unchanged(table, pq.read_table(tmp_path / "out.parquet"))
     frame = pd.read_parquet(tmp_path / "out.parquet")
     assert [len(rewards) for rewards in frame["rewards"]] == [2, 3]
     assert all(0 <= reward <= 1 for rewards in frame["rewards"] for reward in rewards)
@@ -142,13 +142,13 @@ def test_verl(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
-    """ART's rows keep the first reward, also where what was scored is scored again, in place."""
+    """ART's rows keep the first reward, also if they are scored again in place."""
     pq.write_table(art(version), tmp_path / "a.parquet")
     for source in ("a.parquet", "b.parquet"):
         done = ruler("score", source, "b.parquet", *SCORE)
         assert done.returncode == 0, done.stderr
         after = pq.read_table(tmp_path / "b.parquet")
-        kept(art(version), after, "reward", "metrics", "logs", "trajectory_json")
+        check_unchanged(art(version), after, "reward", "metrics", "logs", "trajectory_json")
         frame = after.to_pandas()
         assert [mark["independent_reward"] for mark in marks(frame)] == [0.0, 1.0, 2.0, 3.0]
         assert frame["reward"].between(0, 1).all()
@@ -159,7 +159,7 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
 
 
 def test_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """To stdout and to a name that ends so, rows are JSON lines."""
+    """Rows are JSON lines on stdout, and in a file whose name ends in .jsonl."""
     pq.write_table(trl("abab"), tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "-", *SCORE)
     assert done.returncode == 0, done.stderr
@@ -185,20 +185,20 @@ def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_drop(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A group that fails is left out with `drop`, also where that leaves a table without a row."""
+    """A group that fails is left out with `drop`, even if the table then has no row."""
     table = verl(["truth=0.1", "truth=0.9"], [None, None])
     pq.write_table(table, tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "out.parquet", *SCORE, "--on-failure", "drop")
     assert done.returncode == 1, done.stderr
-    kept(table.slice(0, 1), pq.read_table(tmp_path / "out.parquet"))
+    check_unchanged(table.slice(0, 1), pq.read_table(tmp_path / "out.parquet"))
     assert read(tmp_path / "out.parquet.failed.jsonl") == table.slice(1).to_pylist()
     more = ("-m", "openai/400", "--api-base", server.base, "--ledger", "none", "--on-failure", "drop")
     assert ruler("score", "in.parquet", "none.parquet", *more).returncode == 1
-    kept(table.slice(0, 0), pq.read_table(tmp_path / "none.parquet"))
+    check_unchanged(table.slice(0, 0), pq.read_table(tmp_path / "none.parquet"))
 
 
 def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """What a run that stops leaves in OUTPUT.partial is a table that can be read."""
+    """A run that stops leaves a readable table in OUTPUT.partial."""
     pq.write_table(verl(*(["truth=0.1", "truth=0.9"] for _ in range(30))), tmp_path / "in.parquet")
     more = ("--api-base", server.base, "-c", "1", "--max-failures", "3")
     done = ruler("score", "in.parquet", "out.parquet", "-m", "openai/400", *more)
@@ -220,7 +220,7 @@ def test_shards(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "8 records, 3 groups of 2 to 4 rollouts, scattered" in done.stderr
     for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
-        kept(trl(keys), pq.read_table(tmp_path / "out" / name))
+        check_unchanged(trl(keys), pq.read_table(tmp_path / "out" / name))
         assert pd.read_parquet(tmp_path / "out" / name)["reward"].between(0, 1).all()
     assert len(read(tmp_path / "out" / "3.jsonl")) == 2
     assert ruler("score", "in", "all.jsonl", *SCORE).returncode == 0
@@ -239,7 +239,7 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("args", [("check", "in.parquet"), ("score", ".", "-", *SCORE)], ids=" ".join)
 def test_without_pyarrow(process: Ruler, tmp_path: Path, args: Sequence[str]) -> None:
-    """Where what reads a table is not installed, it is said how to install it."""
+    """If pyarrow is not installed, a sentence says how to install it."""
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")

@@ -1,4 +1,4 @@
-"""The bar of a command that takes longer than a moment."""
+"""The counter of a command that takes longer than a moment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def test_a_bar_is_for_a_terminal(
     tty: bool, moment: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Groups are counted on a terminal, after a moment; elsewhere nothing is written."""
-    monkeypatch.setattr(progress, "_MOMENT", moment)
+    monkeypatch.setattr(progress, "_COUNTER_DELAY", moment)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
-    with progress.waiting() as one:
+    with progress.group_counter() as one:
         for _ in range(3):
             one()
     assert ("group" in capsys.readouterr().err) is (tty and not moment)

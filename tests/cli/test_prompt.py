@@ -60,7 +60,7 @@ def test_form_of_the_answer(ruler: Ruler, dump: Path, server: JudgeServer) -> No
 
 
 def test_panel(ruler: Ruler, dump: Path) -> None:
-    """Of a panel it is what the first judge is sent, and the requests of all are counted."""
+    """For a panel the request to the first judge is printed, and the requests to all are counted."""
     alone = ruler("prompt", dump, "-m", "openai/o3")
     done = ruler("prompt", dump, "-m", "openai/o3", "-m", "openai/gpt-4o", "--passes", "2")
     assert done.stdout == alone.stdout
@@ -68,7 +68,7 @@ def test_panel(ruler: Ruler, dump: Path) -> None:
 
 
 def test_refused(ruler: Ruler, dump: Path) -> None:
-    """A request that is never made is bad usage, and why is told."""
+    """A request that is never made is bad usage, with the reason."""
     cases = {
         "--window 2": "is shown in 1 window",
         "--group-size 3 --window 4": "is shown in 3 windows",
@@ -81,14 +81,14 @@ def test_refused(ruler: Ruler, dump: Path) -> None:
 
 
 def test_alone_in_every_pass(ruler: Ruler, dump: Path) -> None:
-    """A rollout alone is asked about in every pass where it is to be scored."""
+    """A single rollout has a request in every pass with `--single score`."""
     done = ruler("prompt", dump, "--group", "alone", "--pass", "2", "--single", "score")
     assert done.returncode == 0
     assert "the group takes 2 requests" in done.stderr
 
 
 def test_too_long(ruler: Ruler, tmp_path: Path) -> None:
-    """A request that no judge would be sent is shown with a warning that says so."""
+    """A request that is never sent is printed with a warning."""
     long = "word " * 150_000
     write(tmp_path / "in.jsonl", [{"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)])
     done = ruler("prompt", "in.jsonl", "-m", "openai/gpt-4o")

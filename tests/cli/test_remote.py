@@ -72,14 +72,14 @@ def got(name: str) -> bytes:
     return found
 
 
-class Heard(Observer):
-    """Keeps what could not be read."""
+class ProblemCollector(Observer):
+    """An observer that collects problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
     def problem(self, problem: Problem) -> None:
-        """Note it."""
+        """Collect a problem."""
         self.problems.append(f"{problem.where} {problem.reason}")
 
 
@@ -101,7 +101,7 @@ async def test_lines(memory: dict[str, Any]) -> None:
 
 
 async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
-    """A table at an address comes out as a table, in place too, and as lines where that is asked for."""
+    """A table at an address comes out as a table, in place too, or as lines if OUTPUT says so."""
     put("a", table(SCATTERED))
     await run("memory://a", "memory://a")
     after = pq.read_table(io.BytesIO(got("a"))).to_pylist()
@@ -128,7 +128,7 @@ async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
 
 
 async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
-    """Shards come out as objects below an address, what is none of them too, or in place."""
+    """Shards come out as objects below an address, with all other objects, or in place."""
     for number, record in enumerate(SCATTERED):
         put(f"in/{number}.jsonl.gz", gzip.compress(lines([record])))
     put("in/notes.txt", b"nothing\n")
@@ -163,7 +163,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 async def test_refused(memory: dict[str, Any]) -> None:
-    """What cannot be read or written is told, and leaves nothing behind."""
+    """An address that cannot be read or written is reported, and nothing is left behind."""
     put("in/a", lines(ROLLOUTS))
     for source, output, more, says in REFUSED:
         with pytest.raises(UsageError, match=says) as error:
@@ -185,12 +185,12 @@ async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
 
 
 async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
-    """What cannot be read is named; it is kept where --failed says, and nowhere by default."""
+    """Lines that cannot be read are named, and written to the file of --failed only."""
     put("a", b"oops\n" + lines(ROLLOUTS))
-    heard = Heard()
-    done = await run("memory://a", "memory://b", heard)
+    observer = ProblemCollector()
+    done = await run("memory://a", "memory://b", observer)
     assert done.summary.unreadable == 1
-    assert heard.problems[0].startswith("line 1 is not JSON")
+    assert observer.problems[0].startswith("line 1 is not JSON")
     assert set(memory) == {"/a", "/b"}
     await run("memory://a", "memory://b", failed=tmp_path / "bad.jsonl")
     assert (tmp_path / "bad.jsonl").read_text() == "oops\n"
@@ -264,7 +264,7 @@ def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
 
 
 def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
-    """Who may read an object and not list the others can score it."""
+    """An object can be scored without the right to list the others."""
     store.objects["/bucket/a"] = lines(ROLLOUTS)
     store.refuse_lists = True
     done = ruler("score", "s3://bucket/a", "s3://bucket/b", *SCORE, **leading_to(store))
@@ -308,7 +308,7 @@ def test_s3_stopped(process: Ruler, store: Store, server: JudgeServer, tmp_path:
 
 
 def test_s3_refuses(ruler: Ruler, store: Store, server: JudgeServer) -> None:
-    """A store that refuses the object at the end is told as such, and the rerun asks nothing again."""
+    """A store that refuses the object at the end is reported, and the rerun asks nothing again."""
     store.objects["/bucket/a"] = lines([group("g", 0.1, 0.9)])
     run = ("score", "s3://bucket/a", "s3://bucket/b", "-m", "openai/good", "--api-base", server.base)
     store.refuse_puts_after = 0

@@ -1,4 +1,4 @@
-"""`ruler render` as scripts and people see it: files that anybody can answer, and the way back to scores."""
+"""`ruler render` as scripts and people see it: from request files back to scores."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _MOST = 12
 
 
 def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
-    """Answer each request of a file with the judge server, as an engine would, and keep what it says."""
+    """Answer each request of a file with the judge server, as an engine would, and write the replies."""
     lines = path.read_bytes().splitlines()
-    with Ledger(ledger) as kept:
+    with Ledger(ledger) as database:
         for line in reversed(lines):  # in no order that was asked for
             row = orjson.loads(line)
             post = urllib.request.Request(server.base + "/chat/completions", orjson.dumps(row["body"]))
             key = bytes.fromhex(row["custom_id"])
             try:
                 with server.opener.open(post, timeout=10) as reply:
-                    kept.keep(key, model, reply_of(reply.read()), 0.5)
+                    database.keep(key, model, reply_of(reply.read()), 0.5)
             except urllib.error.HTTPError as error:
                 code, message = error_of(error.read())
-                kept.keep(key, model, classify(error.code, code, message, dict(error.headers)), 0.5)
+                database.keep(key, model, classify(error.code, code, message, dict(error.headers)), 0.5)
     return len(lines)
 
 
 def masked(path: Path) -> bytes:
-    """An output without what says when, and how long, and from where."""
+    """An output without times, and without the marks of cached replies."""
     return re.sub(rb'"judged_at": ?"[^"]+"|"cached": ?\w+|"latency_s": ?[0-9.]+', b"", path.read_bytes())
 
 
@@ -62,7 +62,7 @@ def masked(path: Path) -> bytes:
     ],
 )
 def test_round_trip(cue: str, options: list[str], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Rendered, answered and scored from the ledger, the output is a live run's, except what is time."""
+    """The output of rendered, answered and cached requests is that of a live run, except for times."""
     write(tmp_path / "in.jsonl", [*GROUPS[:6], LONG, *GROUPS[6:]])
     model = f"openai/{cue}"
     there = [*options, "-m", model, "--api-base", server.base]
@@ -82,7 +82,7 @@ def test_round_trip(cue: str, options: list[str], ruler: Ruler, server: JudgeSer
 
 
 def test_nothing_is_sent_and_nothing_kept(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """It needs no key, asks nobody and makes no ledger."""
+    """`render` needs no key, asks no judge and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base)
     assert done.returncode == 0
@@ -105,7 +105,7 @@ def test_stdout(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_nothing_lacking(ruler: Ruler, tmp_path: Path) -> None:
-    """Where the ledger answers all, the file is there and empty, as `[ -s FILE ]` tells a script."""
+    """If the ledger answers all requests, the file exists and is empty, as `[ -s FILE ]` tells a script."""
     write(tmp_path / "in.jsonl", [])
     done = ruler("render", "in.jsonl", "r.jsonl")
     assert done.returncode == 0
@@ -131,7 +131,7 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_a_part_cannot_be_asked_about(ruler: Ruler, tmp_path: Path) -> None:
-    """Lines that cannot be read and groups with nothing to judge are told; the rest is written."""
+    """Lines that cannot be read and groups with nothing to judge are reported; the rest is written."""
     write(tmp_path / "in.jsonl", [GROUPS[0], {"no": "group"}, {"group_id": "x", "trajectories": []}])
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     assert done.returncode == 1
@@ -141,7 +141,7 @@ def test_a_part_cannot_be_asked_about(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_larger_than_a_batch_takes(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that no file may hold is told, and the exit code says that it is lost."""
+    """A request that is larger than a file may be is reported, and the exit code is 1."""
     from ruler_cli.batch import request_files
     from ruler_cli.batch.request_files import Limits
 
@@ -154,32 +154,32 @@ def test_larger_than_a_batch_takes(ruler: Ruler, tmp_path: Path, monkeypatch: py
 
 
 def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
-    """What cannot be rendered is told with the way out, and nothing is written."""
+    """Bad usage of `render` is reported with the way out, and nothing is written."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
     cases = {
         "-m offline": "as it is needed",
         "-m gemini/gemini-2.5-pro": "--target openai",
         "-m openai/o3 --target anthropic": "none of Anthropic's",
     }
-    for options, said in cases.items():
+    for options, message in cases.items():
         done = ruler("render", "in.jsonl", "r.jsonl", *options.split())
-        assert (done.returncode, said in done.stderr) == (2, True)
+        assert (done.returncode, message in done.stderr) == (2, True)
         assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 def test_files_of_before_are_left(ruler: Ruler, tmp_path: Path) -> None:
-    """Rollouts are not written over, and where nothing can be rendered the requests of before stay."""
+    """Rollouts are not overwritten, and earlier requests stay if nothing can be rendered."""
     write(tmp_path / "in.jsonl", GROUPS)
     ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     (tmp_path / "bad.jsonl").write_text('{"no": "rollouts"}\n' * 3)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for names, said in (
+    for names, message in (
         (("in.jsonl", "in.jsonl"), "is in the way"),
         (("r.jsonl", "in.jsonl"), "is in the way"),
         (("bad.jsonl", "r.jsonl"), ""),
     ):
         done = ruler("render", *names, "-m", "openai/o3")
-        assert (done.returncode, said in done.stderr) == (2, True)
+        assert (done.returncode, message in done.stderr) == (2, True)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -201,6 +201,6 @@ def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
     """A row holds what `ruler prompt` shows."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
     body: Any = orjson.loads(ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout)["body"]
-    shown = ruler("prompt", "in.jsonl", "-m", "openai/o3").stdout
+    printed = ruler("prompt", "in.jsonl", "-m", "openai/o3").stdout
     system, user = (message["content"] for message in body["messages"])
-    assert shown == f"system:\n{system}\n\nuser:\n{user}\n"
+    assert printed == f"system:\n{system}\n\nuser:\n{user}\n"

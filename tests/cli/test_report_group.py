@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.messages import shown
+from ruler_cli.cli.messages import printable_key
 from ruler_cli.results.report.group import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
@@ -76,7 +76,7 @@ def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
     """Whatever its key is, a group can be named and is shown under a name that hides nothing."""
     write(tmp_path / "s.jsonl", [scored(key, 0.9, 0.1, judge=key) for key in HOSTILE])
     for number, key in enumerate(HOSTILE, 1):
-        done = ruler("report", "s.jsonl", f"--group={shown(key)}", COLUMNS="60")
+        done = ruler("report", "s.jsonl", f"--group={printable_key(key)}", COLUMNS="60")
         assert (done.returncode, done.stderr) == (0, ""), ascii(key)
         assert RAW.findall(done.stdout) == []
         assert widest(done.stdout) <= 60
@@ -185,9 +185,9 @@ def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
     group, why = scored("g", 0.1, 0.9), "It gave up."
     group["trajectories"][0]["ruler"]["explanation"] = why
     write(tmp_path / "s.jsonl", [group])
-    shown = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert f"rollout 1  {why}" in shown
-    assert shown.index(f"rollout 1  {why}") < shown.index("rollout 1: score")
+    printable_key = ruler("report", "s.jsonl", "--group", "g").stdout
+    assert f"rollout 1  {why}" in printable_key
+    assert printable_key.index(f"rollout 1  {why}") < printable_key.index("rollout 1: score")
 
 
 def test_the_key_of_a_page(ruler: Ruler, tmp_path: Path) -> None:

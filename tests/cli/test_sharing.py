@@ -41,7 +41,7 @@ SHARDS = {
 
 
 def test_no_such_shard(ruler: Ruler, dump: Path) -> None:
-    """What names no shard is bad usage, with the way to write it; a variable is read alike."""
+    """Text that names no shard is bad usage, with the way to write it, also in the variable."""
     for text, says in SHARDS.items():
         done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", text)
         assert (done.returncode, says in done.stderr) == (2, True), done.stderr
@@ -50,7 +50,7 @@ def test_no_such_shard(ruler: Ruler, dump: Path) -> None:
 
 
 def test_said(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """A line says how much is this process's, and counts are of that."""
+    """A line gives the size of the shard, and the counts are of the shard."""
     done = ruler("score", dump, "out.jsonl", *OFFLINE, "--summary", "s.json", RULER_SHARD="2/3")
     own = len(read(tmp_path / "out.jsonl"))
     assert 0 < own < 9
@@ -60,7 +60,7 @@ def test_said(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
 
 
 def test_only_one(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """One shard of one is all of it, and may be asked for what needs all."""
+    """Shard 1/1 is the whole input, and takes the options that need all groups."""
     done = ruler("score", dump, dump, *OFFLINE, "--shard", "1/1", "--adaptive", "--passes", "2")
     assert done.returncode == 0, done.stderr
     assert "shard" not in done.stderr
@@ -77,7 +77,7 @@ NEEDS_ALL = {
 
 
 def test_needs_all(ruler: Ruler, dump: Path) -> None:
-    """What would be decided among some of the groups only is refused, with the run that can do it."""
+    """An option that needs all groups is refused for a shard, and the sentence names the run to give it."""
     for options, says in NEEDS_ALL.items():
         done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options.split())
         assert done.returncode == 2
@@ -86,7 +86,7 @@ def test_needs_all(ruler: Ruler, dump: Path) -> None:
 
 
 def test_reliability(ruler: Ruler, dump: Path) -> None:
-    """Where a group's figures lean on the batch a shard says that they lean on its own part."""
+    """A shard says that a group's reliability and weight are measured over this shard only."""
     shard = ("score", dump, "out.jsonl", *SIMULATED, "--shard", "1/2")
     assert "the last run, over the whole file" in ruler(*shard, "--passes", "2").stderr
     assert "the last run" not in ruler(*shard).stderr
@@ -94,7 +94,7 @@ def test_reliability(ruler: Ruler, dump: Path) -> None:
 
 @pytest.mark.parametrize("grouping", ["auto", "scattered", "line"])
 def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
-    """Of a pipe every shard takes its own groups and its own lines, in their order."""
+    """Every shard of a pipe takes its own groups and its own lines, in their order."""
     records = [*ADJACENT[:9], {"bad": 1}, *ADJACENT[9:]]
     text = "".join(json.dumps(record) + "\n" for record in records)
     found = []
@@ -112,7 +112,7 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
-    """Of a table each shard writes its own rows, and one without any is a table still."""
+    """Each shard of a table writes its own rows; without any it is still a table."""
     import pyarrow.parquet as pq
 
     pq.write_table(trl("abacbdabc"), tmp_path / "in.parquet")
@@ -128,7 +128,7 @@ def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """Of a directory each shard writes the same files with its own records, and one copies what is none."""
+    """Each shard of a directory writes the same files with its own records, and one copies other files."""
     for name, some in (("a.jsonl", ADJACENT[:14]), ("b/c.jsonl", ADJACENT[14:])):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         write(tmp_path / "in" / name, some)
@@ -157,7 +157,7 @@ def test_harbor(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_none(ruler: Ruler, dump: Path) -> None:
-    """A ledger that keeps nothing goes with no other."""
+    """`--ledger none` goes with no other ledger."""
     for given in (("none", "a", "b"), ("a", "a", "none")):
         words = [word for name in given for word in ("--ledger", name)]
         done = ruler("score", dump, "out.jsonl", "-m", "openai/o3", *words, OPENAI_API_KEY="sk-0123456789")
@@ -165,7 +165,7 @@ def test_none(ruler: Ruler, dump: Path) -> None:
 
 
 def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """A ledger to read that is not there is told before anything is made or asked."""
+    """A second ledger that does not exist is reported before anything is created or asked."""
     args = ("-m", "openai/good", "--api-base", NEVER, "--ledger", "main", "--ledger", "s1")
     for command in (("score", dump, "out.jsonl"), ("check", dump)):
         done = ruler(*command, *args)
@@ -228,7 +228,7 @@ def test_pattern_of_ledgers(ruler: Ruler, dump: Path, tmp_path: Path, server: Ju
 
 
 def test_no_ledger_yet(ruler: Ruler, dump: Path) -> None:
-    """A run that only a ledger can answer says where there is none."""
+    """A run with `--cached-only` warns if there is no ledger at the path."""
     first = ruler("score", dump, "out.jsonl", "-m", "hosted_vllm/q", "--api-base", NEVER, "--cached-only",
                   "--ledger", "typo.sqlite")  # fmt: skip
     assert (first.returncode, "there is no ledger at typo.sqlite yet" in first.stderr) == (1, True)

@@ -1,11 +1,11 @@
-"""What a person is told of a batch's scores."""
+"""The lines on a batch's scores."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 
 from ruler_cli.cli.messages import safe
-from ruler_cli.cli.summary import closing, figure_lines
+from ruler_cli.cli.summary import figure_lines, summary_lines
 from ruler_cli.observer import BatchFigures, Contradiction, Length, Pair, PositionBin, Summary
 
 FULL = BatchFigures(
@@ -33,7 +33,7 @@ FULL = BatchFigures(
 def test_nothing_to_say() -> None:
     """A batch of which nothing is known adds no line."""
     assert not [*figure_lines(BatchFigures(groups=3, tie_rate=0.0))]
-    assert not [line for line in closing(Summary()) if "slot" in line or "reliab" in line]
+    assert not [line for line in summary_lines(Summary()) if "position" in line or "reliab" in line]
 
 
 def test_everything_to_say() -> None:
@@ -41,7 +41,7 @@ def test_everything_to_say() -> None:
     assert [*figure_lines(FULL)] == [
         "degraded: of 2 groups a pass brought no scores",
         "reliability: 0.87 in the median, below 0.5 in 3 of 50 groups",
-        "slot curve, first to last: +0.031 +0.000 -0.031 (each ± 0.004 at most)",
+        "position bias, first to last: +0.031 +0.000 -0.031 (each ± 0.004 at most)",
         "length: twice as long scores +0.020 ± 0.004, correlation +0.20 within groups",
         "a and b: scores correlate 0.61 within groups, errors against the reward 0.33",
         "a and c: scores correlate 0.50 within groups",
@@ -50,35 +50,35 @@ def test_everything_to_say() -> None:
         "1 rollout failed with a score from 0.5 on (near misses): group task 9 rollout 2 (0.90)",
         "3 rollouts without an outcome",
     ]
-    assert {*figure_lines(FULL)} <= set(closing(Summary(figures=FULL)))
+    assert {*figure_lines(FULL)} <= set(summary_lines(Summary(figures=FULL)))
 
 
-def test_a_curve_of_few_groups_is_not_told() -> None:
-    """Below 20 groups a slot curve or a slope is chance, and not told; nor is a slope within its error."""
+def test_bias_of_few_groups_is_not_reported() -> None:
+    """Bias measured over fewer than 20 groups, and a slope within its error, are not reported."""
     few = replace(FULL, slot_groups=19, length=Length(0.02, 0.004, 0.2, 19))
-    assert not [line for line in figure_lines(few) if line.startswith(("slot", "length"))]
+    assert not [line for line in figure_lines(few) if line.startswith(("position", "length"))]
     flat = replace(FULL, length=Length(0.02, 0.011, 0.2, 50))
     assert not [line for line in figure_lines(flat) if line.startswith("length")]
     assert [*figure_lines(replace(FULL, debiased=True))][2].endswith(", subtracted")
 
 
 def test_a_hostile_key_is_shown_short_and_on_one_line() -> None:
-    """A group's key, which is foreign text, is cut short and can move no cursor once it is said."""
+    """A group's key, which is foreign text, is cut short and can move no cursor."""
     odd = Contradiction("\x1b[2J\n\u202e" * 50, 1, 0.1)
     (line,) = figure_lines(BatchFigures(flawed=1, flawed_listed=(odd,)))
     assert len(line) < 200
     assert not set(safe(line).replace("\n", "")) & {"\x1b", "\u202e"}
 
 
-def test_windows_and_escalations_are_told() -> None:
-    """How many groups were shown in windows, and how many the stronger judge scored, stands in the block."""
-    told = closing(Summary(windowed=1, escalated=2))
-    assert {"1 group shown in windows", "2 groups scored by the stronger judge"} <= set(told)
-    assert not [line for line in closing(Summary()) if "windows" in line or "stronger" in line]
+def test_windows_and_escalations_are_reported() -> None:
+    """Groups that were shown in windows, or scored by the stronger judge, are counted."""
+    lines = summary_lines(Summary(windowed=1, escalated=2))
+    assert {"1 group shown in windows", "2 groups scored by the stronger judge"} <= set(lines)
+    assert not [line for line in summary_lines(Summary()) if "windows" in line or "stronger" in line]
 
 
 def test_every_line_once() -> None:
-    """The closing block tells each thing once."""
+    """No line appears twice."""
     counts = {field.name: 2 for field in fields(Summary) if field.type == "int"}
-    told = closing(Summary(**counts))  # type: ignore[arg-type]  # by name
-    assert len(set(told)) == len(told) > 10
+    lines = summary_lines(Summary(**counts))  # type: ignore[arg-type]  # by name
+    assert len(set(lines)) == len(lines) > 10

@@ -1,4 +1,4 @@
-"""What cannot be meant: told before anything is read, sent or written, with the way out."""
+"""Bad usage is reported before anything is read, sent or written, with the way out."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_usage(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
 
 
 def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
-    """What an interrupted run left is not overwritten while it is read."""
+    """The partial file of an interrupted run cannot be INPUT of a run that would overwrite it."""
     groups = [group("a", 0.1, 0.9)]
     write(tmp_path / "out.jsonl.partial", groups)
     done = ruler("score", "out.jsonl.partial", "out.jsonl", "-m", "offline")

@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 import pytest
 
-from ruler_cli.judging.blocks import MOST, SIZE, BlockMember, Blocks
+from ruler_cli.judging.adaptive import BLOCK_BYTES, BLOCK_GROUPS, BlockMember, Blocks
 from ruler_cli.types import Group, GroupResult, Line, Record
 from tests.scoring.saying import ballot, judged, miss
 from tests.values import few
@@ -63,15 +63,15 @@ def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list
     return passes
 
 
-@pytest.mark.parametrize("groups", [1, 5, MOST, MOST + 1, 150])
+@pytest.mark.parametrize("groups", [1, 5, BLOCK_GROUPS, BLOCK_GROUPS + 1, 150])
 @pytest.mark.parametrize("average", few(1, [4, 2, 3]))
 def test_ends(groups: int, average: int) -> None:
     """Every group comes to its end, who waits for whom decides nothing, and the average is kept."""
     passes = spent(groups, average, 0)
     assert passes == spent(groups, average, 1) == spent(groups, average, 2)
     assert all(number >= 2 for number in passes)
-    for start in range(0, groups, MOST):
-        block = [n for i, n in enumerate(passes[start : start + MOST], start) if i % 7 != 3]
+    for start in range(0, groups, BLOCK_GROUPS):
+        block = [n for i, n in enumerate(passes[start : start + BLOCK_GROUPS], start) if i % 7 != 3]
         assert sum(block) <= max(average, 2) * len(block)
     assert all(passes[i] == 2 for i in range(groups) if i % 7 == 3)
     if groups > 5 and average > 3:
@@ -90,11 +90,11 @@ def test_full_block_waits_for_nobody() -> None:
             ended[0] += 1
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(MOST + 1):
+            for _ in range(BLOCK_GROUPS + 1):
                 tasks.start_soon(one, blocks.place(group()))
             await anyio.sleep(1)
             full = ended[0]
-            tasks.start_soon(one, blocks.place(group(SIZE + 1)))
+            tasks.start_soon(one, blocks.place(group(BLOCK_BYTES + 1)))
             await anyio.sleep(1)
             before = ended[0]
             tasks.start_soon(one, blocks.place(group(10)))
@@ -104,7 +104,7 @@ def test_full_block_waits_for_nobody() -> None:
             blocks.close()
         return full, before
 
-    assert virtually(main) == (MOST, MOST + 1)
+    assert virtually(main) == (BLOCK_GROUPS, BLOCK_GROUPS + 1)
 
 
 def test_escalation_goes_by_the_whole_block() -> None:

@@ -1,0 +1,248 @@
+"""Turn the options of a command line into settings; UsageError says how to write what is wrong."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ruler_cli.cli.contradictions import refuse_contradictions
+from ruler_cli.cli.options import LEDGER_VARIABLE, ScoreOptions
+from ruler_cli.cli.units import count
+from ruler_cli.config import (
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    JudgeSettings,
+    MaxFailures,
+    PoolSettings,
+    ScoreSettings,
+    shard_of,
+)
+from ruler_cli.errors import UsageError
+
+
+def score_settings(options: ScoreOptions, source: str, output: str = "") -> ScoreSettings:
+    """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
+    judges = _judges(options)
+    stronger = None if options.escalate is None else judges.pop()
+    ledger, others = _ledgers(options.ledger)
+    settings = ScoreSettings(
+        input=input_settings(options, source),
+        output=output,
+        judge=judges[0],
+        panel=tuple(judges[1:]),
+        fallback=options.fallback,
+        escalate=stronger,
+        ask=AskSettings(
+            rubric=_rubric(options.rubric),
+            order=options.order,
+            seed=options.seed,
+            passes=options.passes,
+            group_size=options.group_size,
+            single=options.single,
+        ),
+        adaptive=options.adaptive,
+        pool=PoolSettings(
+            concurrency=options.concurrency,
+            rpm=options.rpm,
+            tpm=options.tpm,
+            retries=options.retries,
+            max_cost=options.max_cost,
+        ),
+        combine=CombineSettings(
+            min_passes=options.min_passes,
+            debias=options.debias,
+            standardize=options.standardize,
+            blend=options.blend,
+            by_outcome=options.order_by_outcome,
+            single=options.single,
+        ),
+        on_failure=options.on_failure,
+        failed=options.failed,
+        max_failures=_max_failures(options.max_failures),
+        ledger=ledger,
+        ledgers=others,
+        retry_failed=options.retry_failed,
+        cached_only=options.cached_only,
+        debug=options.debug,
+    )
+    refuse_contradictions(settings)
+    return settings
+
+
+def input_settings(options: ScoreOptions, source: str) -> InputSettings:
+    """Return how the records of INPUT are read; UsageError for a shard that does not exist."""
+    return InputSettings(
+        source=source,
+        format=options.format_,
+        grouping=options.grouping,
+        group_by=options.group_by,
+        reward=options.reward,
+        messages=options.messages,
+        outcome=options.outcome,
+        shard=None if options.shard is None else shard_of(options.shard),
+        prompt=options.prompt,
+    )
+
+
+def scored_input(options: ScoreOptions, source: str, labels: str | None) -> InputSettings:
+    """Return how the records of a scored file are read; `labels` is the path of the outcome."""
+    return replace(input_settings(options, source), outcome=labels, outcome_option="--labels")
+
+
+def _judges(options: ScoreOptions) -> list[JudgeSettings]:
+    """Return the judges in order, that of `--escalate` last; they differ in name and price only."""
+    params = _params(options.param)
+    names = _judge_names(options.model, options.escalate, fallback=options.fallback)
+    return [
+        JudgeSettings(
+            model=name,
+            api_base=options.api_base,
+            api_key_env=options.api_key_env,
+            via=options.via,
+            params=params,
+            timeout=options.timeout,
+            price=price,
+        )
+        for name, price in zip(names, _prices(options.price, len(names)), strict=True)
+    ]
+
+
+def _params(pairs: list[str] | None) -> dict[str, Any]:
+    """Parse `-p KEY=VALUE`; VALUE is text if it is not JSON."""
+    params: dict[str, Any] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            name, _, number = pair.partition(":")
+            example = f"{name}={number}" if name and number else "temperature=0.2"
+            raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
+        if key == "api_key":
+            raise UsageError("-p api_key: a key never stands on a command line; use --api-key-env VAR")
+        if key in ("api_base", "base_url"):  # litellm would send its provider's key there
+            raise UsageError(f"-p {key}: name the endpoint with --api-base URL")
+        try:
+            params[key] = json.loads(value)
+        except ValueError:
+            params[key] = value
+    return params
+
+
+def _price(text: str) -> tuple[float, float]:
+    """Parse `--price IN,OUT`: USD per million prompt and completion tokens."""
+    try:
+        prompt, completion = (float(part) for part in text.split(","))
+        if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
+            raise ValueError
+    except ValueError:
+        raise UsageError(
+            f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
+        ) from None
+    return prompt, completion
+
+
+def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float] | None]:
+    """Return the price of each of `number` judges, from one for all or one for each; None: not given."""
+    prices = [_price(text) for text in texts or ()]
+    if not prices:
+        return [None] * number
+    if len(prices) not in (1, number):
+        raise UsageError(
+            f"--price is given {len(prices)} times for {count(number, 'judge')}; give it once for all, "
+            "or once for each in order, the one of --escalate last"
+        )
+    return prices * number if len(prices) == 1 else prices
+
+
+def _judge_names(names: list[str] | None, escalate: str | None, *, fallback: bool) -> list[str]:
+    """Return the judges' names in order, that of `--escalate` last."""
+    panel = names or [JudgeSettings().model]
+    every = [*panel, escalate] if escalate is not None else panel
+    for name in every:
+        if not name:
+            raise UsageError("-m or --escalate: the judge has no name")
+        if name.startswith("-"):
+            raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
+        if name.endswith("/"):
+            raise UsageError(f"-m or --escalate {name}: the model's own name is missing behind its provider")
+        if every.count(name) > 1:
+            raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
+    if fallback and len(panel) == 1:
+        raise UsageError("--fallback needs another judge to fall back on; give -m again")
+    return every
+
+
+def _max_failures(text: str | None) -> MaxFailures | None:
+    """Parse `--max-failures N|P%`."""
+    if text is None:
+        return None
+    percent = text.endswith("%")
+    try:
+        number = float(text.removesuffix("%")) if percent else int(text)
+        if not 0 <= number <= (100 if percent else 10**12):
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"--max-failures {text}: write a number, e.g. 20, or a share, e.g. 5%") from None
+    return MaxFailures(number, percent)
+
+
+def _rubric(text: str | None) -> str | None:
+    """Return the text of `--rubric TEXT` or `@FILE`, None without the option."""
+    if text is None or not text.startswith("@"):
+        if text and len(text) < 4096 and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
+            raise UsageError(f"--rubric {text}: is a file; write @{text} to have it read")
+        return text
+    try:
+        rubric = Path(text[1:]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        from ruler_cli import suggestions
+
+        near = suggestions.suggest_file(text[1:]) if isinstance(error, FileNotFoundError) else None
+        hint = suggestions.question(near and f"@{near}")
+        raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None
+    if not rubric:
+        raise UsageError(f"--rubric {text}: the file is empty")
+    return rubric
+
+
+def _ledgers(names: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
+    """Return the ledger that is written, None for none, and the others that are only read."""
+    from ruler_cli.ledger.database import ledger_path
+
+    if not names:
+        return ledger_path(os.environ.get(LEDGER_VARIABLE)), ()
+    first, *others = names
+    if _is_pattern(first):
+        raise UsageError(
+            f"--ledger {first}: the first ledger is written, and a pattern names several; write --ledger "
+            f"PATH --ledger '{first}'"
+        )
+    if others and "none" in (first, *others):
+        raise UsageError("--ledger none: keeps nothing, so no other --ledger goes with it; leave one out")
+    if "" in others:
+        raise UsageError("--ledger: one of them has no name; give its path")
+    matches = [name for other in others for name in _matches(other)]
+    return ledger_path(first), tuple(path for path in map(ledger_path, matches) if path is not None)
+
+
+def _is_pattern(text: str) -> bool:
+    """Tell if a name is a pattern; the name of a file that exists is none."""
+    return glob.has_magic(text) and not os.path.exists(os.path.expanduser(text))  # noqa: PTH110, PTH111 - no error for what is no path
+
+
+def _matches(text: str) -> list[str]:
+    """Return the ledgers that a name or a pattern matches, sorted; UsageError if a pattern matches none."""
+    if not _is_pattern(text):
+        return [text]
+    from ruler_cli.ledger.database import expand_home
+
+    paths = sorted(glob.glob(str(expand_home(text))))  # noqa: PTH207 - a pattern may begin at the root
+    if not paths:
+        raise UsageError(f"--ledger {text}: no file matches this pattern; check the path")
+    return paths
