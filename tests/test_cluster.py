@@ -96,17 +96,17 @@ def timeless(path: Path) -> bytes:
 
 def summary(path: Path) -> dict[str, Any]:
     """Return a run's summary without times."""
-    found: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
+    facts: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
     return {
         name: round(value, 9) if isinstance(value, float) else value
-        for name, value in found.items()
+        for name, value in facts.items()
         if name not in ("seconds", "most_in_flight")
     }
 
 
 def workers_of(number: int) -> list[int]:
     """The processes of Ray's workers that this process has started, over others."""
-    parents, found = dict[int, int](), list[int]()
+    parents, workers = dict[int, int](), list[int]()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             title, state = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
@@ -114,14 +114,14 @@ def workers_of(number: int) -> list[int]:
             continue
         parents[int(entry.name)] = int(state.rpartition(")")[2].split()[1])
         if title.startswith(b"ray::Worker"):
-            found.append(int(entry.name))
+            workers.append(int(entry.name))
 
     def below(each: int) -> bool:
         while each and each != number:
             each = parents.get(each, 0)
         return bool(each)
 
-    return [each for each in found if below(each)]
+    return [each for each in workers if below(each)]
 
 
 def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more: str) -> None:
@@ -202,8 +202,8 @@ def test_a_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_
     server.configure(latency=0.3)
     run = begun(tmp_path, server, 20, "-c", "6")
     os.kill(workers_of(run.pid)[0], signal.SIGKILL)
-    said = run.communicate(timeout=_LONGEST)[1]
-    assert run.returncode == 0, said
+    stderr = run.communicate(timeout=_LONGEST)[1]
+    assert run.returncode == 0, stderr
     books = server.stats()["books"]
     assert books["contents"] == 80
     assert books["paid_again"] <= 3
@@ -225,12 +225,12 @@ def test_a_driver_that_ends(
     run = begun(tmp_path, server, 20, "-c", "6", *where)
     parent = os.getpid() if joined else run.pid
     run.send_signal(how)
-    said = run.communicate(timeout=_LONGEST)[1]
-    assert run.returncode == (130 if how == signal.SIGINT else -9), said
+    stderr = run.communicate(timeout=_LONGEST)[1]
+    assert run.returncode == (130 if how == signal.SIGINT else -9), stderr
     until(lambda: not workers_of(parent))
     assert not (tmp_path / "ray.jsonl").exists()
     if how == signal.SIGINT:
-        assert "to go on: ruler score" in said
+        assert "to go on: ruler score" in stderr
         assert server.stats()["books"]["abandoned"]["calls"] == 0
     server.configure(latency=0.0)
     done = process(*line(server, "ray.jsonl", *on_ray(*where)))
@@ -295,8 +295,8 @@ def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: py
         address = f"127.0.0.1:{there.getsockname()[1]}"
         run = ("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1")
         done = ruler(*run, *on_ray("--ray-address", address))
-        told = f"--ray-address {address}: no Ray answers there"
-        assert (done.returncode, told in done.stderr) == (3, True), done.stderr
+        message = f"--ray-address {address}: no Ray answers there"
+        assert (done.returncode, message in done.stderr) == (3, True), done.stderr
         done = ruler(*run, *on_ray(), RAY_ADDRESS=address)
         assert (done.returncode, f"RAY_ADDRESS {address}: " in done.stderr) == (3, True)
 

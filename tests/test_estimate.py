@@ -96,14 +96,14 @@ def test_calls_are_those_planned(
     groups: list[Group], ask: AskSettings, model: PricedModel, adaptive: bool
 ) -> None:
     """Calls are those that the plan has: at least the passes sure to be made, as expected all of them."""
-    found = estimate(groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask)
-    own, totals = replace(ask, context_tokens=model.context), found.totals
+    result = estimate(groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask)
+    own, totals = replace(ask, context_tokens=model.context), result.totals
     assert totals.calls.expected == requests(groups, own)
     assert totals.calls.low == requests(groups, own, 2 if adaptive else 99)
     assert totals.calls.high == 2 * totals.calls.expected
     shown = [build_layout(each, own) for each in groups]
-    assert found.widest.too_long == sum(len(requests_of_pass(layout, own, 0)) == 0 for layout in shown)
-    assert found.judges[0].windowed == sum(len(requests_of_pass(layout, own, 0)) > 1 for layout in shown)
+    assert result.widest.too_long == sum(len(requests_of_pass(layout, own, 0)) == 0 for layout in shown)
+    assert result.judges[0].windowed == sum(len(requests_of_pass(layout, own, 0)) > 1 for layout in shown)
     cost = totals.cost_usd
     assert cost is not None
     assert totals.max_cost_usd is not None
@@ -112,7 +112,7 @@ def test_calls_are_those_planned(
         totals.prompt_tokens,
         totals.completion_tokens,
         cost,
-        found.judges[0].window_calls,
+        result.judges[0].window_calls,
     ):
         assert 0 <= each.low <= each.expected <= each.high
     assert totals.max_cost_usd >= cost.high
@@ -122,24 +122,24 @@ def test_calls_are_those_planned(
 def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, small: int) -> None:
     """A panel's totals are the sums of its judges' totals, whatever their contexts."""
     panel = [PLAIN, replace(PLAIN, context=small), replace(PLAIN, context=2 * small, reasoning=True)]
-    found = estimate(groups, [JudgeEstimate("j", model) for model in panel], ask)
+    result = estimate(groups, [JudgeEstimate("j", model) for model in panel], ask)
     alone = [estimate(groups, [JudgeEstimate("j", model)], ask) for model in panel]
-    for judge, one in zip(found.judges, alone, strict=True):
+    for judge, one in zip(result.judges, alone, strict=True):
         assert judge.totals(PRICE) == one.totals
         assert (judge.too_long, judge.windowed) == (one.widest.too_long, one.judges[0].windowed)
-    assert found.totals.calls.expected == sum(each.totals.calls.expected for each in alone)
-    assert found.totals.max_cost_usd == pytest.approx(sum(each.totals.max_cost_usd or 0 for each in alone))
-    assert found.widest.too_long == 0  # one of them reads everything
+    assert result.totals.calls.expected == sum(each.totals.calls.expected for each in alone)
+    assert result.totals.max_cost_usd == pytest.approx(sum(each.totals.max_cost_usd or 0 for each in alone))
+    assert result.widest.too_long == 0  # one of them reads everything
 
 
 def test_one_group() -> None:
     """A group is one request, two at most, with the prompt that would be sent; nothing is zero."""
-    found, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
-    assert found.calls == CALLS == Range(1, 1, 2)
-    assert found.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
-    assert found.completion_tokens == Range(2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high)
-    assert found.cost_usd is not None
-    assert found.cost_usd.expected == pytest.approx(tokens * 2e-6 + 2 * ENTRY.expected * 8e-6)
+    result, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
+    assert result.calls == CALLS == Range(1, 1, 2)
+    assert result.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
+    assert result.completion_tokens == Range(2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high)
+    assert result.cost_usd is not None
+    assert result.cost_usd.expected == pytest.approx(tokens * 2e-6 + 2 * ENTRY.expected * 8e-6)
     nothing = of_one([EMPTY])
     assert (nothing.calls, nothing.cost_usd, nothing.max_cost_usd) == (Range(0, 0, 0), Range(0, 0, 0), 0)
     both = estimate([PAIR, EMPTY, ALIKE], [JudgeEstimate("j", PLAIN)])
@@ -170,13 +170,13 @@ def test_cap_admits_the_last_judge() -> None:
     """When all others have spent the most they may, the cap still lets a judge's first call be reserved."""
     price = Price(1e-9, 1e-3, 1e-9)
     model = PricedModel(price, reasoning=False)
-    found = estimate(
+    result = estimate(
         [of(2)], [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")]
     ).totals
     reserved = price.of(Estimates().highest(write_prompt(build_layout(of(2), ASK), ASK)))
-    assert found.cost_usd is not None
-    assert found.max_cost_usd == pytest.approx(2 * reserved)
-    assert 2 * reserved > found.cost_usd.high
+    assert result.cost_usd is not None
+    assert result.max_cost_usd == pytest.approx(2 * reserved)
+    assert 2 * reserved > result.cost_usd.high
 
 
 def test_batches() -> None:
@@ -184,9 +184,9 @@ def test_batches() -> None:
     for number, tokens, least in ((0, 0, 0), (1, 1, 1), (50_000, 1, 1), (50_001, 1, 2), (100, 1e6, 2)):
         judge = JudgeEstimate("j", PLAIN)
         judge.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
-        found = judge.batches(LIMITS["openai"])
-        assert least <= found.low == found.expected <= found.high
-        assert found.expected <= max(least, number * tokens * 5 / 200e6 + 1)
+        result = judge.batches(LIMITS["openai"])
+        assert least <= result.low == result.expected <= result.high
+        assert result.expected <= max(least, number * tokens * 5 / 200e6 + 1)
 
 
 def test_memory() -> None:

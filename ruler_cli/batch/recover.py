@@ -120,7 +120,7 @@ async def _search(
     uncertainty = "is not at the provider; the next `ruler batch submit` gives it up"
     if candidates:
         names = ", ".join(each.id for each in candidates[:3])
-        uncertainty = f"is perhaps {names}: that is told when the provider is done with it"
+        uncertainty = f"is perhaps {names}: that is certain once the provider is done with it"
     elif seconds_left:
         uncertainty = f"may still appear at the provider within {seconds_left:.0f} s"
     return BatchStatus(batch, None, None, uncertainty, tuple(candidates), seconds_left)

@@ -62,9 +62,9 @@ def mortal(provider: Any, steps: Steps) -> Any:
 
         async def called(*args: Any) -> Any:
             steps.reach(f"before {name}")
-            found = await whole(*args)
+            result = await whole(*args)
             steps.reach(f"after {name}")
-            return found
+            return result
 
         return called
 
@@ -186,7 +186,7 @@ class Client:
         async def main() -> CollectResult:
             async with self.providers(steps) as providers:
                 return await collect(
-                    self.place, providers, lambda taken: None, self.listener, window=self.window, wait=wait,
+                    self.place, providers, lambda closed: None, self.listener, window=self.window, wait=wait,
                     pause=0.01,
                 )  # fmt: skip
 

@@ -53,19 +53,19 @@ def test_every_step(name: str, tmp_path: Path) -> None:
 
     `python -m benchmarks.batch_crashes` goes through all of them at both.
     """
-    found = list(ends(name, tmp_path, every=(APIS.index(name), 2)))
-    print(table({name: found}))
-    assert len(found) > 15
-    assert not [each for each in found if not each.good]
+    results = list(ends(name, tmp_path, every=(APIS.index(name), 2)))
+    print(table({name: results}))
+    assert len(results) > 15
+    assert not [each for each in results if not each.good]
 
 
 @pytest.mark.long
 @each_api
 def test_late_listings(name: str, tmp_path: Path) -> None:
     """The same for every step until the creation of the first batch, if listings are late."""
-    found = list(ends(name, tmp_path, lag=2, most=14, every=(1, 2)))
-    assert "after create" in {each.point[3:] for each in found}
-    assert not [each for each in found if not each.good]
+    results = list(ends(name, tmp_path, lag=2, most=14, every=(1, 2)))
+    assert "after create" in {each.point[3:] for each in results}
+    assert not [each for each in results if not each.good]
 
 
 @pytest.mark.parametrize("step", few(1, ["create", "upload", "list", "retrieve", "results"]))
@@ -74,9 +74,9 @@ def test_killed(step: str, tmp_path: Path) -> None:
 
     `python -m benchmarks.batch_crashes` also kills it before, and at the other API.
     """
-    (found,) = kills("openai", tmp_path, moments=("after",), steps=(step,))
-    assert found.point == f"kill -9 after {step}"
-    assert found.good
+    (results,) = kills("openai", tmp_path, moments=("after",), steps=(step,))
+    assert results.point == f"kill -9 after {step}"
+    assert results.good
 
 
 @pytest.mark.long
@@ -237,7 +237,7 @@ def test_clock_set_back(tmp_path: Path, batch_server: BatchServer) -> None:
     ):
         with Journal(client.place) as journal:
             journal._db.execute(f"UPDATE batches SET {change}")
-        (found,) = client.recover(30.0, give_up=False)
-        assert least <= found.seconds_left <= 30.0 * least
+        (results,) = client.recover(30.0, give_up=False)
+        assert least <= results.seconds_left <= 30.0 * least
     assert client.submit().requests == GROUPS
     settled(client, batch_server)
