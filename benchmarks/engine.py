@@ -24,7 +24,7 @@ from tests.judging_server.messages_api import chat_of, message_of
 
 def completion(judge: Judge, body: dict[str, Any]) -> dict[str, Any]:
     """The chat completion that the judge server would send."""
-    reply = judge.answer(orjson.dumps(body), 0.0, room=True)
+    reply = judge.answer(orjson.dumps(body), 0.0, accepted=True)
     found: dict[str, Any] = orjson.loads(reply.body)
     return found
 

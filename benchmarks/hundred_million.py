@@ -23,7 +23,7 @@ from benchmarks.projection import MEASURED, MODELS, PRICES, SOURCES, Given, Row,
 from benchmarks.results import Result
 from benchmarks.scoring import ended
 from benchmarks.stages import Stages
-from ruler_cli.judges.pricing import in_batches, known
+from ruler_cli.judges.pricing import listed_batch_price, model_info
 
 _SIZES = {"20 kB a group": (200, 2_000, 20_000), "tau-bench": (100, 500, 2_500)}
 _QUICK = {"20 kB a group": (50, 250, 1_000), "tau-bench": (50, 100, 250)}
@@ -85,7 +85,7 @@ def _prices() -> dict[str, float]:
     """USD for a million tokens, by name; half of it in a batch is what the list has, or SystemExit."""
     found = {}
     for model, name in MODELS.items():
-        price, halved = known(name).price, in_batches(name)
+        price, halved = model_info(name).price, listed_batch_price(name)
         if price is None or (halved is not None and halved != price.halved):
             raise SystemExit(f"{name}: litellm's list has no price, or not half of it in a batch")
         found[f"{model}_prompt"] = read(shown(price.prompt * 1e6))

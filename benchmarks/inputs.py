@@ -23,8 +23,8 @@ _POLICY = (
 )
 
 
-def write_rich(path: Path, groups: int) -> Path:
-    """Write groups of 8 rollouts with 11 messages and tool calls each, about 20 kB per line."""
+def write_rich(path: Path, groups: int, rollouts: int = 8) -> Path:
+    """Write groups of rollouts with 11 messages and tool calls each: 8 take about 22 kB, 3 about 9 kB."""
     dice = random.Random(1)
     with path.open("w", encoding="utf-8") as file:
         for number in range(groups):
@@ -32,8 +32,10 @@ def write_rich(path: Path, groups: int) -> Path:
                 {"role": "system", "content": _POLICY + _text(dice, 50)},
                 {"role": "user", "content": f"I am user_{number}. " + _text(dice, 30)},
             ]
-            rollouts = [{"messages": start + _turns(dice), "reward": float(trial % 2)} for trial in range(8)]
-            file.write(json.dumps({"group_id": f"task-{number}", "trajectories": rollouts}) + "\n")
+            trajectories = [
+                {"messages": start + _turns(dice), "reward": float(trial % 2)} for trial in range(rollouts)
+            ]
+            file.write(json.dumps({"group_id": f"task-{number}", "trajectories": trajectories}) + "\n")
     return path
 
 

@@ -1,4 +1,4 @@
-"""The answer of a judge: the form that it is asked for, and the chat completion that it comes in."""
+"""The answer of a judge: the form that the prompt asks for, and the chat completion that holds it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ there, write the explanation (one or two sentences) before the score, and give t
 plain number from 0 to 1.\
 """
 EXPLANATION = 300
-"""Characters of an explanation where the form can bound it: one or two sentences."""
+"""Characters of an explanation, if the form can bound them: one or two sentences."""
 
 _LIST: dict[str, Any] = {
     "type": "object",
@@ -48,11 +48,11 @@ _LIST: dict[str, Any] = {
     "required": ["scores"],
     "additionalProperties": False,
 }
-"""The answer as a list: the same for every group, so that providers compile it once."""
+"""Schema of an answer with a list: the same for every group, so that providers compile it once."""
 
 
 def list_schema(size: int = 0) -> dict[str, Any]:
-    """The schema of an answer that is a list, of `size` entries if that is given."""
+    """The schema of an answer with a list of entries, `size` of them if that is not 0."""
     if not size:
         return _LIST
     scores = {**_LIST["properties"]["scores"], "minItems": size, "maxItems": size}
@@ -60,34 +60,31 @@ def list_schema(size: int = 0) -> dict[str, Any]:
 
 
 def keyed(system: str) -> str:
-    """The system message that asks for an object with the ids as keys, from the one for a list."""
+    """The system message for an object with the ids as keys, made of the one for a list."""
     return system.removesuffix(FORM) + _KEYED if system.endswith(FORM) else system
 
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
-"""Fields of a message in which thoughts stand beside the answer."""
+"""Fields of a message with thoughts beside the answer."""
 _SECRET = 8
-"""Characters below which a key is a placeholder, as servers without keys are given one: `x`, `none` and `1`
-stand in answers for what they are."""
-
-
+"""A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 _KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
 _SENTENCE = 300
-"""Characters of foreign text that a sentence holds."""
+"""Characters of foreign text in a sentence."""
 
 
 def without_key(data: bytes, key: str | None) -> bytes:
-    """Foreign bytes, from which the key is cut out; a word that is too short to be one may be any word."""
+    """Foreign bytes with the key removed, unless it is so short that it may be any word."""
     return data.replace(key.encode(), b"[key]") if key and len(key) >= _SECRET else data
 
 
 def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
-    """Read a chat completion, from the wire or from the ledger; the key is cut out of what is kept.
+    """Read a chat completion, from the network or from the ledger; the key is removed from the result.
 
-    Never raises: whatever is no chat completion is a CallError that carries it.
+    Never raises: a body that is no chat completion gives a CallError that holds it.
     """
     body = without_key(body, key)
     try:
@@ -116,7 +113,7 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
 
 
 def _thought(message: Mapping[str, Any], usage: Any) -> bool:
-    """Tell if a judge has thought before its answer, by what servers and providers tell of it."""
+    """Tell if a judge has thought before its answer, by the fields of its message and of its usage."""
     content = message.get("content")
     if any(message.get(name) for name in _THOUGHTS):
         return True
@@ -137,7 +134,7 @@ def usage_of(value: Any) -> Usage:
 
 
 _UNCOUNTED = 1 << 40
-"""No call has so many tokens; a larger number is the endpoint's mistake."""
+"""Tokens from which a number is an error of the endpoint and counts as 0."""
 
 
 def _count(value: Any) -> int:
@@ -145,7 +142,7 @@ def _count(value: Any) -> int:
 
 
 def clean(text: str, key: str | None = None) -> str:
-    """Foreign text, fit for one line of a terminal, a log or a report: no key, no control, not long."""
+    """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
     if key:
         text = text.replace(key, "[key]")
     text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from ruler_cli.config import CombineSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
-from ruler_cli.formats.reader import guarded
+from ruler_cli.formats.reader import validated
 from ruler_cli.judges.resolve import ResolvedJudge, resolve
 from ruler_cli.judging.group_run import JudgeRunner
 from ruler_cli.judging.panel import open_panel
@@ -158,7 +158,7 @@ def _settings(model: str, params: dict[str, Any]) -> tuple[JudgeSettings, int]:
 
 def _group(values: list[dict[str, Any]], rubric: str | None, tools: Any) -> Group:
     rollouts: list[Rollout] = [
-        guarded(read_trajectory(value, ("trajectories", i))) for i, value in enumerate(values)
+        validated(read_trajectory(value, ("trajectories", i))) for i, value in enumerate(values)
     ]
     record = Record(Line(1, 0, b""), tuple(rollouts), "group", rubric, tools)
     return Group("group", (record,))

@@ -20,8 +20,8 @@ from typing import Any, Literal
 from ruler_cli.batch.request_files import Limits
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.rewards import number
-from ruler_cli.judges.pricing import Price, PricedModel
-from ruler_cli.judges.request_body import stated_limit
+from ruler_cli.judges.chat_completions import stated_limit
+from ruler_cli.judges.pricing import ModelInfo, Price
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
@@ -154,7 +154,7 @@ class JudgeEstimate:
     """
 
     name: str
-    model: PricedModel
+    model: ModelInfo
     params: Mapping[str, Any] = field(default_factory=dict)
     find_reply: FindReply | None = None
     role: JudgeRole = "panel"

@@ -90,17 +90,17 @@ class ResultWriter:
 
     async def write_rest(self) -> None:
         """Write the groups that waited for the whole batch."""
-        from ruler_cli.scoring.sums import ENOUGH
+        from ruler_cli.scoring.position_bias import ENOUGH
 
         if self._spool is None:
             return
-        how, positions = self._settings.combine, self._batch.slots
+        how, positions = self._settings.combine, self._batch.position_bias
         if how.debias and not positions.enough:
             self._observer.warn(
                 f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
                 f"place is worth, here are {positions.groups}"
             )
-        self._batch.settle((result for _, result in self._spool.all()), how)
+        self._batch.refit_noise((result for _, result in self._spool.all()), how)
         for group, result in self._spool.all():
             await self._finish(group, result, self._combined(result, how))
             await anyio.lowlevel.checkpoint()
@@ -132,7 +132,7 @@ class ResultWriter:
     async def _finish(self, group: Group, result: GroupResult, scores: GroupScores | GroupError) -> None:
         self._stats.conclude(scores)
         if isinstance(scores, GroupScores):
-            self._batch.conclude(group.key, result, scores)
+            self._batch.add_scores(group.key, result, scores)
         records = self._annotated(group, result, scores)
         try:
             if self.output.may_block:  # a slow reader of the pipe must not stop the calls in flight
@@ -155,7 +155,7 @@ class ResultWriter:
             self.unfinished = True  # for the run that goes on, and not in two files
             return [(record.line.number, b"") for record in group.records]
         annotations = annotations_of(group, result, scores, self._names)
-        if not form.told_once:  # there the group's part stands on each rollout
+        if not form.group_in_record:  # there the group's part stands on each rollout
             annotations = [Annotation(each.score, {**each.fields, "group": fields}) for each in annotations]
         records, rest = [], iter(annotations)
         for record in group.records:

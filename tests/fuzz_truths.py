@@ -9,10 +9,10 @@ from typing import Any
 
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import RulerError, UnreadableError
-from ruler_cli.formats.chat import first_turn
+from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.detect import detect
 from ruler_cli.formats.interface import lookup
-from ruler_cli.formats.reader import Reader, owner
+from ruler_cli.formats.reader import Reader, rollout_object
 from ruler_cli.judges.simulated import truth
 from ruler_cli.prompting.render import render
 from ruler_cli.reading.parse import parse
@@ -102,7 +102,9 @@ def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | 
     """A rollout's truth and its score; None where it states none or has none."""
     if rollout.error is not None or not rollout.messages:
         return None
-    own = rollout.messages[first_turn(rollout.messages) :]  # what stands before may be all rollouts' context
+    own = rollout.messages[
+        first_agent_turn(rollout.messages) :
+    ]  # what stands before may be all rollouts' context
     shown = "\n".join(line for part in (own, *rollout.histories) for line in render(part))
     if not _TRUTH.search(shown):  # a truth that was damaged is none
         return None
@@ -112,7 +114,7 @@ def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | 
         marks = marks.get("rollouts") if isinstance(marks, dict) else marks
         mark = marks[int(rollout.path[-1])] if isinstance(marks, list) else None
     else:
-        mark = lookup(owner(value, rollout), ".".join(map(str, layout.ruler)))
+        mark = lookup(rollout_object(value, rollout), ".".join(map(str, layout.ruler)))
     score = mark.get("score") if isinstance(mark, dict) else None
     return None if score is None else (round(truth(shown) * 20) / 20, score)
 

@@ -44,7 +44,7 @@ from ruler_cli.formats.detect import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.reading.input import open_input
-from ruler_cli.results.select.conditions import NAMES, condition
+from ruler_cli.results.conditions import NAMES, parse_condition
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -342,7 +342,7 @@ def conditions_of(words: list[str]) -> list[str]:
 def check_condition(where: str, told: str, report: Report) -> None:
     """A condition must be one."""
     try:
-        condition(told)
+        parse_condition(told)
     except UsageError as error:
         report.wrong.append(f"{where}: {error}")
 
@@ -528,7 +528,7 @@ def places_of(form: Format) -> dict[int, list[str]]:
     ours = [] if layout.ruler == ("ruler",) else [".".join(map(str, layout.ruler))]
     generic = "[an id]" if len(keys) > _FEW else ""
     return {
-        3: [f"`{span}`" for span in code(form.tells)],
+        3: [f"`{span}`" for span in code(form.signature)],
         4: [generic] if generic else keys,
         5: [reward, *ours],
     }

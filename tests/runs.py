@@ -18,7 +18,7 @@ from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeS
 from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.offline import blocks
-from ruler_cli.judges.pricing import Price, stated
+from ruler_cli.judges.pricing import Price, stated_price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
@@ -158,7 +158,7 @@ class Stage:
 
     def _choose(self, settings: JudgeSettings) -> ResolvedJudge:
         judge = self.judges[settings.model]
-        price: Price | None = stated(judge.price) if judge.price else None
+        price: Price | None = stated_price(judge.price) if judge.price else None
         return ResolvedJudge(judge, price, judge.context)
 
     def _cached_only(self, settings: JudgeSettings) -> ResolvedJudge:

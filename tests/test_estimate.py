@@ -15,7 +15,7 @@ from ruler_cli.batch.request_files import LIMITS
 from ruler_cli.config import AskSettings
 from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Estimate, JudgeEstimate, Range, Totals
 from ruler_cli.estimate import estimate as estimate_all
-from ruler_cli.judges.pricing import Price, PricedModel
+from ruler_cli.judges.pricing import ModelInfo, Price
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.prompt import build_layout, pass_count, requests_of_pass, write_prompt
 from ruler_cli.reading.sample import SampleWeight
@@ -24,7 +24,7 @@ from tests.values import group, talk
 
 ASK = AskSettings()
 PRICE = Price(2e-6, 8e-6, 5e-7)
-PLAIN = PricedModel(PRICE, reasoning=False)
+PLAIN = ModelInfo(PRICE, reasoning=False)
 BODY = b'{"choices": [{"message": {"content": "{}"}}]}'
 PAIR = group(talk("four"), talk("five"), key="pair")
 ALIKE = group(talk("same"), talk("same"), talk("same"), key="alike")
@@ -38,9 +38,7 @@ def estimate(groups: Iterable[Group], judges: Sequence[JudgeEstimate], ask: AskS
     return estimate_all(((each, SampleWeight()) for each in groups), judges)
 
 
-def of_one(
-    groups: Iterable[Group], model: PricedModel = PLAIN, ask: AskSettings = ASK, **more: Any
-) -> Totals:
+def of_one(groups: Iterable[Group], model: ModelInfo = PLAIN, ask: AskSettings = ASK, **more: Any) -> Totals:
     """Estimate one judge."""
     return estimate(groups, [JudgeEstimate("j", model, **more)], ask).totals
 
@@ -72,7 +70,7 @@ asks = st.builds(
     order=st.sampled_from(["random", "input"]),
 )
 models = st.builds(
-    PricedModel,
+    ModelInfo,
     st.builds(Price, st.floats(0, 1e-3), st.floats(0, 1e-3), st.just(0.0)),
     st.none() | st.integers(500, 3000),
     st.none() | st.integers(1, 20_000),
@@ -93,7 +91,7 @@ def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int
 
 @given(groups=st.lists(made, max_size=4), ask=asks, model=models, adaptive=st.booleans())
 def test_calls_are_those_planned(
-    groups: list[Group], ask: AskSettings, model: PricedModel, adaptive: bool
+    groups: list[Group], ask: AskSettings, model: ModelInfo, adaptive: bool
 ) -> None:
     """Calls are those that the plan has: at least the passes sure to be made, as expected all of them."""
     result = estimate(groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask)
@@ -150,7 +148,7 @@ def test_answers() -> None:
     """Thinking is billed once a request, and no answer is longer than the parameters or the model allow."""
     entries = Range(2, 2, 2) * ENTRY
     for reasoning, more in ((True, THINKING), (False, Range(0, 0, 0)), (None, Range(0, 0, THINKING.high))):
-        answer = of_one([PAIR], PricedModel(reasoning=reasoning)).completion_tokens
+        answer = of_one([PAIR], ModelInfo(reasoning=reasoning)).completion_tokens
         assert answer == (entries + more) * CALLS
     for params, most, bound in (
         ({}, None, None),
@@ -161,7 +159,7 @@ def test_answers() -> None:
         ({"max_tokens": "many"}, 1000, 1000),
         ({"max_tokens": 0}, None, None),
     ):
-        answer = of_one([PAIR], PricedModel(max_output=most, reasoning=True), params=params).completion_tokens
+        answer = of_one([PAIR], ModelInfo(max_output=most, reasoning=True), params=params).completion_tokens
         high = THINKING.high + 2 * ENTRY.high
         assert answer.high == 2 * min(high, bound or high)
 
@@ -169,7 +167,7 @@ def test_answers() -> None:
 def test_cap_admits_the_last_judge() -> None:
     """When all others have spent the most they may, the cap still lets a judge's first call be reserved."""
     price = Price(1e-9, 1e-3, 1e-9)
-    model = PricedModel(price, reasoning=False)
+    model = ModelInfo(price, reasoning=False)
     result = estimate(
         [of(2)], [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")]
     ).totals

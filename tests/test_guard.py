@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.formats.reader import guarded
+from ruler_cli.formats.reader import validated
 from ruler_cli.prompting.render import render
 from ruler_cli.run import RunResult, score
 from ruler_cli.types import Rollout
@@ -120,11 +120,11 @@ def test_arguments(name: str, key: str) -> None:
 
 @pytest.mark.parametrize("part", [[1.0], ["said"], [ASKED, None], [ASKED, [ASKED]]])
 def test_no_messages(part: list[Any]) -> None:
-    """What is no object among the messages of a rollout is its fault, whatever format it is of."""
+    """A message that is no object is an error of its rollout, in any format."""
     whole = talk("42")
     for rollout in (Rollout([*part, *whole]), Rollout(whole, histories=(part,))):
-        assert guarded(rollout).error == "has among its messages what is no JSON object"
-    assert guarded(Rollout(whole)).error is None
+        assert validated(rollout).error == "has a message that is no JSON object"
+    assert validated(Rollout(whole)).error is None
 
 
 def test_a_whole_group(tmp_path: Path) -> None:

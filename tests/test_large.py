@@ -46,7 +46,7 @@ async def score(path: Path, server: JudgeServer, cue: str = "good", **ask: Any) 
 
 def asked(server: JudgeServer) -> list[list[str]]:
     """The rollouts of each request, by what the server keeps."""
-    return [sorted(read_ask(request).bodies.values()) for request in server.requests()]
+    return [sorted(read_ask(request).rollouts.values()) for request in server.requests()]
 
 
 def rewards(path: Path) -> list[list[Any]]:

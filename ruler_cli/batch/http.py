@@ -20,8 +20,7 @@ import orjson
 from ruler_cli.answer import clean, without_key
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.openai_http import proxy_of
-from ruler_cli.judges.provider_errors import classify
-from ruler_cli.judges.reply_body import error_of
+from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.pool.retries import delay
 
 OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload]]

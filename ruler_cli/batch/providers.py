@@ -35,8 +35,8 @@ from ruler_cli.batch.journal import BatchRecord
 from ruler_cli.batch.request_files import LIMITS, Limits, Target
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.judges.reply_body import EMBEDDED, MissingKeyError
-from ruler_cli.judges.resolve import check_address, direct, key_for
+from ruler_cli.judges.providers import EMBEDDED, MissingKeyError
+from ruler_cli.judges.resolve import check_address, endpoint_of, key_for
 
 RemoteState = Literal["running", "ended", "failed"]
 """`ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed."""
@@ -311,7 +311,7 @@ class Providers:
                 api, base, key = ANTHROPIC, _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
                 headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
             elif judge.model not in EMBEDDED and (family == "openai" or judge.api_base):
-                endpoint = direct(judge)
+                endpoint = endpoint_of(judge)
                 api, base, key = OPENAI, endpoint.base, endpoint.key
                 headers = {"Authorization": f"Bearer {key}"} if key else {}
             else:

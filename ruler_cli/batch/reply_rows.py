@@ -14,8 +14,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.answer import clean, reply_of
-from ruler_cli.judges.provider_errors import Refusal, classify, refuses_format
-from ruler_cli.judges.reply_body import answer_of, error_of
+from ruler_cli.judges.provider_errors import ErrorResponse, classify, error_of, read_response, refuses_format
 from ruler_cli.types import CallError, Reply
 
 MAX_LINE_BYTES = 32 << 20
@@ -147,8 +146,8 @@ def _parse_openai(row: Mapping[str, Any]) -> _Parsed | None:
     if body is None:
         return _of_error(error, status) if error else _again("the row holds no answer", "no answer")
     data = body.encode() if isinstance(body, str) else orjson.dumps(body)
-    answer = answer_of(200 if status is None else status, data)
-    return _of_refusal(answer) if isinstance(answer, Refusal) else _with_model(answer, body)
+    answer = read_response(200 if status is None else status, data)
+    return _of_error_response(answer) if isinstance(answer, ErrorResponse) else _with_model(answer, body)
 
 
 def _parse_completion(row: Mapping[str, Any]) -> _Parsed | None:
@@ -205,9 +204,9 @@ def _with_model(answer: Reply | CallError, body: Any) -> _Parsed:
     return answer, name, "" if isinstance(answer, Reply) else "no chat completion"
 
 
-def _of_refusal(refusal: Refusal) -> _Parsed:
+def _of_error_response(response: ErrorResponse) -> _Parsed:
     """Classify an answer with an error status."""
-    status, signs, message, *_ = refusal
+    status, signs, message, *_ = response
     error = classify(status, signs, message)
     if error.kind != "too_long" and refuses_format(status, message):
         # not specific to this request; `ruler score` falls back to a simpler format by itself
@@ -234,7 +233,7 @@ def _of_error(error: Any, status: int | None) -> _Parsed:
     if isinstance(error, Mapping):
         status = status or _status(code)
         if status is not None and status >= 400:
-            return _of_refusal(Refusal(status, signs, message, {}))
+            return _of_error_response(ErrorResponse(status, signs, message, {}))
     reason = f"the judge's engine failed: {clean(message or signs or 'no message')}"
     too_long = classify(500, signs, message)
     if too_long.kind == "too_long":

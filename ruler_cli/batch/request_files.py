@@ -16,10 +16,10 @@ from typing import Literal, Self, cast
 
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.judges.pricing import Price, in_batches
-from ruler_cli.judges.reply_body import EMBEDDED
-from ruler_cli.judges.request_body import answering, chat_body
-from ruler_cli.judges.resolve import HERE, OPENAI, model_of, model_there
+from ruler_cli.judges.chat_completions import chat_body, first_format
+from ruler_cli.judges.pricing import Price, listed_batch_price
+from ruler_cli.judges.providers import EMBEDDED
+from ruler_cli.judges.resolve import LOCAL, OPENAI, model_at_endpoint, model_of
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Request
@@ -99,12 +99,12 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
         return lambda key, request: (
             b'{"custom_id":"%s","params":%s}\n' % (key.hex().encode(), params(request))
         )
-    model = model_there(judge)
+    model = model_at_endpoint(judge)
     if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
         from ruler_cli.judges.litellm import model_at_provider
 
         model = model_at_provider(model)  # without the name of the provider
-    answer_format = answering(judge, judge.api_base or (OPENAI if target == "openai" else HERE))
+    answer_format = first_format(judge, judge.api_base or (OPENAI if target == "openai" else LOCAL))
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, judge.params, request, answer_format))
@@ -115,13 +115,13 @@ def batch_price(settings: JudgeSettings) -> Price | None:
     """Return a judge's batch price: as listed, else half of its price for calls; None if unknown."""
     price = model_of(settings).price
     if has_listed_batch_price(settings):
-        return in_batches(settings.model)
+        return listed_batch_price(settings.model)
     return price.halved if price else None
 
 
 def has_listed_batch_price(settings: JudgeSettings) -> bool:
     """Tell if a judge's batch price is in the price list, and no price of the user replaces it."""
-    return not (settings.price or settings.api_base) and in_batches(settings.model) is not None
+    return not (settings.price or settings.api_base) and listed_batch_price(settings.model) is not None
 
 
 class RequestFiles:

@@ -23,7 +23,7 @@ from ruler_cli.batch.request_files import Line, batch_price, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.estimate import ALWAYS, JudgeEstimate, Range
-from ruler_cli.judges.pricing import PricedModel
+from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.panel import judges_of
 from ruler_cli.observer import Observer
@@ -77,7 +77,7 @@ class _BatchJudge:
     settings: JudgeSettings
     provider: Provider
     line: Line
-    model: PricedModel
+    model: ModelInfo
 
 
 async def submit(

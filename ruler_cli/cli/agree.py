@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from itertools import starmap
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import report_errors
+from ruler_cli.cli.messages import one_line, print_stderr, report_errors, safe, safe_value
 from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
+from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
+from ruler_cli.cli.units import count
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.reading.location import Location
+
+if TYPE_CHECKING:
+    from ruler_cli.results.agree import Agreement
+    from ruler_cli.results.scored_file import ScoredFile
+
+_Json = Mapping[str, Any]
+COUNTS = (
+    "groups", "rollouts", "scored", "failed", "unmarked", "odd_scores", "moved", "unlabelled", "outcomes",
+    "odd_labels", "odd_costs", "more_judges",
+)  # fmt: skip
+"""Counts of a file in the JSON; a value that cannot be used never counts as a zero."""
+LEFT_OUT = {
+    "failed": "not scored",
+    "unmarked": "without an annotation",
+    "odd_scores": "with a score that is no number",
+    "unlabelled": "without a label",
+    "odd_labels": "with a label that is no number",
+    "more_judges": "scores of too many judges",
+}
+"""Counts of rollouts and scores that are not measured, in words."""
+_STATISTICS = {
+    "pairwise_accuracy": "pairwise accuracy",
+    "kendall_tau_b": "Kendall's tau-b",
+    "auc_within_groups": "AUC within groups",
+    "auc": "AUC over all rollouts",
+    "top1_regret": "top-1 regret",
+    "cost_per_1000_usd": "USD per 1,000 rollouts",
+}
+_SHORT = {"pairwise_accuracy": "accuracy", "kendall_tau_b": "tau-b", "auc": "AUC", "top1_regret": "regret"}
+_SMALLER_IS_BETTER = ("top1_regret", "cost_per_1000_usd")
+_KINDS = {
+    "gap": "by score gap",
+    "slot": "by position: the better one is",
+    "place": "by position of the better one",
+    "length": "by length: the better one is",
+    "size": "by bytes of the longer one",
+}
+_JUDGES_OWN = "the judges' own, before --blend or --order-by-outcome"
+_FEW = 100
+"""Mixed groups below which the expected width of an interval is shown."""
 
 
 @with_options("labels group_by messages prompt grouping format_ as_json")
@@ -37,8 +86,213 @@ def command(
     with report_errors():
         if source == second == "-":
             raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
-        where = [scored_input(options, one, labels) for one in (source, second) if one is not None]
-        from ruler_cli.cli.agree_page import agree
+        settings = [scored_input(options, one, labels) for one in (source, second) if one is not None]
+        complete = _agree(settings, as_json=as_json)
+        raise typer.Exit(0 if complete else 1)
 
-        fine = agree(where, as_json=as_json)
-        raise typer.Exit(0 if fine else 1)
+
+def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
+    """Print how well scores agree; false if some rollouts could not be measured."""
+    import orjson
+
+    from ruler_cli.results.agree import measure, measure_two
+    from ruler_cli.results.pairing import with_digests
+    from ruler_cli.results.scored_file import ScoredFile
+
+    problems = Problems(quiet=as_json)
+    with ExitStack() as stack:
+        stack.push(problems.print_on_error)
+        files = [
+            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown)) for one in settings
+        ]
+        if len(files) == 1:
+            agreement = measure((scored_group for _, scored_group in files[0].groups()), "score")
+        else:
+            one, other = (starmap(with_digests, file.groups()) for file in files)
+            agreement = measure_two(one, other, problems.add_sentence)
+        for file in files:
+            if file.warning:
+                print_stderr(f"ruler: warning: {file.warning}")
+        _refuse_empty(agreement, files)
+        page = {"version": 1, "inputs": list(map(_input, settings, files)), **agreement}
+        page["labels"]["path"] = settings[0].outcome
+    problems.close()
+    if as_json:
+        page |= {"problems": problems.number, "first_problems": problems.first}
+        typer.echo(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2))
+    else:
+        for line in _lines(page):
+            typer.echo(one_line(line))
+    return not problems.number and not any(file.counts[name] for file in files for name in LEFT_OUT)
+
+
+def _input(settings: InputSettings, file: ScoredFile) -> dict[str, Any]:
+    """Describe a file, with its counts."""
+    source = Location(settings.source).public
+    names = {"source": source, "found": file.input.found(), "judges": [*file.judges]}
+    return names | {name: file.counts[name] for name in COUNTS}
+
+
+def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:
+    """Raise UsageError if there is nothing to compare, with the reason and the way out."""
+    compared = any(scorer["pairs"] or "auc" in scorer for scorer in agreement["scorers"])
+    if compared or any(pair["scores"]["value"] is not None for pair in agreement["correlations"]):
+        return
+    counts = files[0].counts
+    if agreement["paired"] and not agreement["paired"]["groups"]:
+        reason = "the two files have no group in common; give two scored files of the same input"
+    elif not all(file.counts["scored"] for file in files):
+        reason = "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
+    elif counts["unlabelled"] + counts["odd_labels"] == counts["rollouts"]:
+        reason = "no rollout has a label that can be used; say where labels stand, with --labels PATH"
+    else:
+        reason = (
+            "no group has two scored rollouts with different labels; name other labels with --labels PATH"
+        )
+    raise UsageError(f"{files[0].name}: nothing to compare: {reason}")
+
+
+def _lines(page: _Json) -> Iterator[str]:
+    """Lay the page out for a person, in 80 columns."""
+    main, paired = page["scorers"][0], page["paired"]
+    for name, file in zip("AB" if paired else ["scored"], page["inputs"], strict=True):
+        judges = f" ({', '.join(file['judges'])})" if file["judges"] else ""
+        yield from _head(name, f"{file['source']}{judges}")
+        yield from _head("", file["found"])
+        yield from _head("scores", _JUDGES_OWN if file["moved"] else "")
+        left_out = [f"{file[name]} {description}" for name, description in LEFT_OUT.items() if file[name]]
+        yield from _head("left out", ", ".join(left_out))
+    yield from _head("labels", _labels(page["labels"], page["inputs"][0]["outcomes"]))
+    groups, pairs = count(page["groups"], "group"), count(main["pairs"], "pair")
+    mixed = f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
+    yield from _head("compared", f"{count(main['compared'], 'rollout')} {mixed}")
+    if paired:
+        one, other = paired["alone"]
+        others = f"{paired['unlike']} unlike, {one} only in A, {other} only in B"
+        yield from _head("paired", f"{count(paired['groups'], 'group')}; {others}")
+    yield ""
+    yield from _two(page) if paired else _one(page)
+    yield from _width(page["mixed_groups"], page["expected_half_width"])
+
+
+def _head(name: str, text: str) -> Iterator[str]:
+    """Yield a name and a sentence, in 80 columns."""
+    for i, line in enumerate(wrap(safe(text), 66, break_long_words=False, break_on_hyphens=False)):
+        yield f"{f'{name}:' if name and not i else '':<14}{line}"
+
+
+def _labels(labels: _Json, outcomes: int) -> str:
+    source = "the first original reward" if labels["path"] is None else f"`{labels['path']}`"
+    if outcomes:
+        source += f", or the outcome ({count(outcomes, 'rollout')} without a reward)"
+    return source + (", {:g} or {:g}".format(*labels["two"]) if labels["two"] else "")
+
+
+def _one(page: _Json) -> Iterator[str]:
+    """Yield the table of one file, with the judges of its panel."""
+    main, *judges = page["scorers"]
+    tied, chance = main["tied_share"]["value"], main["chance_regret"]["value"]
+    beside = {
+        "pairwise_accuracy": "" if tied is None else f"{tied:.1%} ties",
+        "top1_regret": "" if chance is None else f"chance {chance:.3g}",
+    }
+    yield _row("", "value", "95 % interval", "groups")
+    for name, title in _STATISTICS.items():
+        if name in main and main[name]["value"] is not None:
+            yield _value_row(title, main[name], main[name]["groups"], beside.get(name, ""))
+    if judges:
+        yield ""
+        yield f"{'judge':<24}" + "".join(f"{title:>9}" for title in _SHORT.values()) + "  95 % of accuracy"
+        for judge in judges:
+            row = "".join(f"{_number(judge[name]['value'] if name in judge else None):>9}" for name in _SHORT)
+            yield f"{_short(judge['name'], 24):<24}{row}  {_interval(judge['pairwise_accuracy'])}"
+        for pair in page["ranked"]:
+            yield f"  {_short(pair['better'], 34)} agrees more than {_short(pair['worse'], 34)}"
+        if overlap := len(judges) * (len(judges) - 1) // 2 - len(page["ranked"]):
+            yield f"  {count(overlap, 'pair')} of judges not told apart: their intervals overlap"
+        yield from _correlations(page)
+    for kind, title in _KINDS.items():
+        if bins := main.get(f"by_{kind}"):
+            yield ""
+            yield _row(title, "accuracy", "95 % interval", "pairs")
+            for bin_ in bins:
+                yield _value_row(f"  {bin_['bin']}", bin_["accuracy"], bin_["pairs"])
+
+
+def _correlations(page: _Json) -> Iterator[str]:
+    for what in ("errors", "scores"):
+        pairs = [pair for pair in page["correlations"] if pair[what]["value"] is not None]
+        if pairs:
+            yield ""
+            yield _row(f"{what} of two judges", "r", "95 % interval", "groups")
+            for pair in pairs:
+                both = ", ".join(_short(judge, 14) for judge in pair["judges"])
+                yield _value_row(f"  {both}", pair[what], pair[what]["groups"])
+
+
+def _two(page: _Json) -> Iterator[str]:
+    """Yield the table of two files, A and B, and of their differences."""
+    from ruler_cli.results.agree import PAIR_BINS
+
+    one, other = page["scorers"]
+    yield f"{'':<22}{'A':>8}{'B':>8}{'A - B':>8}  95 % interval"
+    for name, title in _STATISTICS.items():
+        if difference := page["differences"].get(name):
+            row = f"{title:<22}{_number(one[name]['value']):>8}{_number(other[name]['value']):>8}"
+            if difference["value"] is not None:
+                interval, better = _interval(difference, signed=True), _better(name, difference)
+                row += f"{_number(difference['value'], signed=True):>8}  {interval:<18}{better}"
+            yield row
+    yield from _correlations(page)
+    for kind, title in _KINDS.items():
+        bins = [{bin_["bin"]: bin_ for bin_ in judge.get(f"by_{kind}", ())} for judge in (one, other)]
+        if any(bins):
+            yield ""
+            yield f"{title:<30}{'A':>8}{'pairs':>9}{'B':>9}{'pairs':>9}"
+        for name in PAIR_BINS[kind]:
+            if any(name in by_name for by_name in bins):
+                yield f"  {name:<28}" + " ".join(_cell(by_name.get(name)) for by_name in bins)
+
+
+def _cell(bin_: _Json | None) -> str:
+    return f"{'':>17}" if bin_ is None else f"{_number(bin_['accuracy']['value']):>8}{bin_['pairs']:>9}"
+
+
+def _better(name: str, difference: _Json) -> str:
+    if not difference["told_apart"]:
+        return "not told apart"
+    better = "A" if (difference["value"] > 0) is not (name in _SMALLER_IS_BETTER) else "B"
+    return f"{better} {'costs less' if name == 'cost_per_1000_usd' else 'is better'}"
+
+
+def _width(mixed: int, width: float | None) -> Iterator[str]:
+    if width is not None and mixed < _FEW:
+        yield ""
+        about = f"about ±{100 * width:.0f} points for the accuracy,"
+        yield f"{count(mixed, 'mixed group')}: with groups of 8 that makes {about}"
+        yield "and more with smaller ones; 100 mixed groups make about ±6, 300 about ±3.5."
+
+
+def _value_row(name: str, measured: _Json, number: int, beside: str = "") -> str:
+    return _row(name, _number(measured["value"]), _interval(measured), str(number), beside)
+
+
+def _row(name: str, value: str, interval: str, number: str, beside: str = "") -> str:
+    return f"{name:<30}{value:>9}  {interval:<17}{number:>7}  {beside}".rstrip()
+
+
+def _number(value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return "-"
+    sign = "+" if signed and value > 0 else ""
+    return sign + (f"{value:.3f}" if 0.001 <= abs(value) < 1000 or not value else f"{value:.2e}")
+
+
+def _interval(measured: _Json, *, signed: bool = False) -> str:
+    if measured["low"] is None:
+        return "too few groups" if measured["value"] is not None else ""
+    return f"{_number(measured['low'], signed=signed)} to {_number(measured['high'], signed=signed)}"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

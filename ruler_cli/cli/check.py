@@ -80,7 +80,7 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     """Return an empty bill for each judge, with its replies in the ledger, which is not created."""
     from ruler_cli.estimate import JudgeEstimate
-    from ruler_cli.judges.reply_body import EMBEDDED
+    from ruler_cli.judges.providers import EMBEDDED
     from ruler_cli.judges.resolve import model_of, resolve
     from ruler_cli.judging.panel import judges_of
     from ruler_cli.ledger.reply_cache import Ledger, ReplyCache

@@ -14,7 +14,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import given
+from ruler_cli.formats.rewards import raw_value
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
@@ -112,7 +112,7 @@ def _format(notes: InputCounts, reader: Reader) -> Facts:
         "name": form.name,
         "family": form.family,
         "shape": form.shape,
-        "tells": form.tells,
+        "tells": form.signature,
         "agreed": agreed,
         "first": len(lines),
     }
@@ -131,7 +131,7 @@ def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[
     outcome = settings.outcome or (_OWN_PATH if outcomes.seen else "")
 
     def path(path: str, option: str | None, examples: list[Any], absent: int = 0) -> Facts:
-        example = shorten(dump(given(examples[0])).decode("utf-8", "replace")) if examples else None
+        example = shorten(dump(raw_value(examples[0])).decode("utf-8", "replace")) if examples else None
         return {"path": path, "given": bool(option), "example": example, "absent": absent}
 
     last = [messages[-1] if answer is None else answer] if messages else []

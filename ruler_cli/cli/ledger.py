@@ -1,4 +1,4 @@
-"""`ruler ledger path|stats|clear|import`: the replies that are kept, so that none is paid for twice."""
+"""`ruler ledger path|stats|clear|import`: the judge's replies, stored so that none is paid for twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = {"too_long": "too long for the judge", "before": "known already", "tran
 
 @app.callback()
 def _root() -> None:
-    """The judge's replies that are kept, so that no request is paid for twice.
+    """Stored replies of judges, so that no request is paid for twice.
 
     Example: ruler ledger stats
     """
@@ -39,7 +39,7 @@ def _root() -> None:
 
 @app.command("path")
 def path(ledger: LedgerPath = None) -> None:
-    """Print where the ledger is, whether it is there yet or not.
+    """Print the path of the ledger, even if it does not exist yet.
 
     Example: du -h "$(ruler ledger path)"
 
@@ -56,19 +56,19 @@ def stats(
         bool, typer.Option("--json", help="One JSON object, times as ISO 8601, an unknown cost as null.")
     ] = False,
 ) -> None:
-    """Say what the ledger holds: replies, tokens, list price by model.
+    """Show the replies in the ledger: number, tokens and list price by model.
 
     Example: ruler ledger stats
 
-    Exit codes: 0 said; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
+    Exit codes: 0 shown; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
     with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger
 
-        place = required_ledger_path(ledger)
-        with Ledger(place, make=False) as kept:
-            found = kept.stats()
-        typer.echo(json.dumps(_as_json(place, found)) if as_json else "\n".join(_table(place, found)))
+        file = required_ledger_path(ledger)
+        with Ledger(file, make=False) as opened:
+            totals = opened.stats()
+        typer.echo(json.dumps(_as_json(file, totals)) if as_json else "\n".join(_table(file, totals)))
 
 
 @app.command("clear")
@@ -80,11 +80,11 @@ def clear(
             metavar="DAYS",
             min=0.0,
             callback=finite,
-            help="Only what came before so many days.  [default: all]",
+            help="Only replies older than so many days.  [default: all]",
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask, which happens on a terminal.")
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation on a terminal.")
     ] = False,
 ) -> None:
     """Remove replies; a request whose reply is gone is paid for again.
@@ -96,19 +96,19 @@ def clear(
     with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger, is_there
 
-        place = required_ledger_path(ledger)
+        file = required_ledger_path(ledger)
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
-        if not is_there(place):
-            typer.echo(f"removed nothing: there is no {safe(str(place))}")
+        if not is_there(file):
+            typer.echo(f"removed nothing: there is no {safe(str(file))}")
             return
         ask = not yes and sys.stdin is not None and sys.stdin.isatty()
-        if ask and not typer.confirm(f"Remove {which} from {safe(str(place))}?", err=True):
+        if ask and not typer.confirm(f"Remove {which} from {safe(str(file))}?", err=True):
             typer.echo("removed nothing")
             raise typer.Exit(1)
-        with Ledger(place) as kept:
-            number = kept.clear(None if older_than is None else older_than * _DAY)
-            left = kept.stats().size
-        typer.echo(f"removed {count(number, 'row')} from {safe(str(place))}, now {size(left)}")
+        with Ledger(file) as opened:
+            number = opened.clear(None if older_than is None else older_than * _DAY)
+            remaining = opened.stats().size
+        typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
 
 
 @app.command("import")
@@ -128,7 +128,7 @@ def import_(
             "--judge-model",
             "-m",
             metavar="NAME",
-            help="What the ledger calls the judge; its price is looked up by that name.  "
+            help="Name of the judge in the ledger; its price is looked up by it.  "
             "[default: the model that each reply names]",
         ),
     ] = None,
@@ -149,66 +149,66 @@ def import_(
         from ruler_cli.batch.import_replies import Importer, reply_files
         from ruler_cli.ledger.reply_cache import Ledger
 
-        place, names = required_ledger_path(ledger), reply_files(replies)
-        with Ledger(place) as kept, Importer(kept, model) as importer:
+        file, names = required_ledger_path(ledger), reply_files(replies)
+        with Ledger(file) as opened, Importer(opened, model) as importer:
             for name in names:
                 importer.import_file(name)
-        found = importer.result
-        _tell(found)
+        imported = importer.result
+        _name_problems(imported)
         if as_json:
-            typer.echo(json.dumps(safe_value(_imported_json(place, found))))
+            typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
         else:
-            typer.echo("\n".join(_imported_table(place, found, len(names))))
-        if not found.complete:
+            typer.echo("\n".join(_imported_table(file, imported, len(names))))
+        if not imported.complete:
             raise typer.Exit(1)
 
 
 def required_ledger_path(text: str | None) -> Path:
-    """Return the path that `--ledger` names; UsageError for `none`."""
+    """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
     from ruler_cli.ledger.database import ledger_path
 
-    place = ledger_path(text)
-    if place is None:
+    file = ledger_path(text)
+    if file is None:
         raise UsageError("--ledger none: names no ledger; give its path, or leave the option out")
-    return place
+    return file
 
 
-def _cost(tally: ModelRows) -> float | None:
-    """USD at list price; None where it is not known."""
-    from ruler_cli.judges.pricing import known
+def _cost(model: ModelRows) -> float | None:
+    """Return USD at list price; None if it is not known."""
+    from ruler_cli.judges.pricing import model_info
 
-    price = known(tally.model).price
-    return None if price is None else price.of(tally.usage)
+    price = model_info(model.model).price
+    return None if price is None else price.of(model.usage)
 
 
-def _as_json(place: Path, found: LedgerStats) -> dict[str, Any]:
+def _as_json(file: Path, totals: LedgerStats) -> dict[str, Any]:
     models = [
         {
-            "model": tally.model,
-            "rows": dict(tally.rows),
-            "prompt_tokens": tally.usage.prompt,
-            "completion_tokens": tally.usage.completion,
-            "cached_tokens": tally.usage.cached,
-            "cost_usd": _cost(tally),
+            "model": model.model,
+            "rows": dict(model.rows),
+            "prompt_tokens": model.usage.prompt,
+            "completion_tokens": model.usage.completion,
+            "cached_tokens": model.usage.cached,
+            "cost_usd": _cost(model),
         }
-        for tally in found.models
+        for model in totals.models
     ]
-    times = {"first": iso(found.first), "last": iso(found.last)}
-    return {"ledger": str(place), "bytes": found.size, **times, "rows": found.rows, "models": models}
+    times = {"first": iso(totals.first), "last": iso(totals.last)}
+    return {"ledger": str(file), "bytes": totals.size, **times, "rows": totals.rows, "models": models}
 
 
-def _table(place: Path, found: LedgerStats) -> Iterator[str]:
-    yield f"ledger:  {safe(str(place))}"
-    if not found.models:
+def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
+    yield f"ledger:  {safe(str(file))}"
+    if not totals.models:
         yield "it is empty"
         return
-    yield f"size:    {size(found.size)}, {count(sum(found.rows.values()), 'row')}"
-    yield f"from:    {iso(found.first)} to {iso(found.last)}"
+    yield f"size:    {size(totals.size)}, {count(sum(totals.rows.values()), 'row')}"
+    yield f"from:    {iso(totals.first)} to {iso(totals.last)}"
     rows = [("model", *_STATUSES.values(), "prompt", "completion", "cost")]
-    for tally in found.models:
-        cost, used = _cost(tally), tally.usage
-        counts = [*(tally.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
-        rows.append((one_line(tally.model), *map(str, counts), "unknown" if cost is None else f"${cost:.2f}"))
+    for model in totals.models:
+        cost, used = _cost(model), model.usage
+        counts = [*(model.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
+        rows.append((one_line(model.model), *map(str, counts), "unknown" if cost is None else f"${cost:.2f}"))
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     yield ""
     for name, *cells in rows:
@@ -217,60 +217,59 @@ def _table(place: Path, found: LedgerStats) -> Iterator[str]:
     yield "prompt and completion are tokens; cost is at list price"
 
 
-def _tell(found: ImportResult) -> None:
-    """Name on stderr what could not be taken; rows in a row that are alike are one sentence."""
-    if not found.rows and not found.rejected:
-        print_stderr("ruler: there are no replies in what was read")
-    for _, alike in groupby(enumerate(found.rejected), _alike):
+def _name_problems(imported: ImportResult) -> None:
+    """Name rows without a reply on stderr; adjacent rows with one reason become one sentence."""
+    if not imported.rows and not imported.rejected:
+        print_stderr("ruler: there are no replies in the input")
+    for _, alike in groupby(enumerate(imported.rejected), _alike):
         rows = [row for _, row in alike]
         more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
         print_stderr(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
-    if (more := found.unreadable + found.foreign - len(found.rejected)) > 0:
+    if (more := imported.unreadable + imported.foreign - len(imported.rejected)) > 0:
         print_stderr(f"ruler: … and {count(more, 'more row')} like that")
-    for counts, what in ((found.failed, "failed for good"), (found.again, "to be asked again")):
+    for counts, what in ((imported.failed, "failed for good"), (imported.again, "to be asked again")):
         for label, number in counts.items():
-            if sentence := found.messages.get(label):
-                print_stderr(
-                    f"ruler: {count(number, 'request')} {what} ({_KINDS.get(label, label)}): {sentence}"
-                )
+            if sentence := imported.messages.get(label):
+                requests, kind = count(number, "request"), _KINDS.get(label, label)
+                print_stderr(f"ruler: {requests} {what} ({kind}): {sentence}")
 
 
-def _alike(at: tuple[int, RejectedRow]) -> tuple[str, int, str]:
-    """The same for rows of one file that follow one another and have one reason."""
-    place, row = at
-    return row.where.removesuffix(str(row.number)), row.number - place, row.reason
+def _alike(item: tuple[int, RejectedRow]) -> tuple[str, int, str]:
+    """Return a key that adjacent rows of one file with one reason have in common."""
+    index, row = item
+    return row.where.removesuffix(str(row.number)), row.number - index, row.reason
 
 
-def _imported_json(place: Path, found: ImportResult) -> dict[str, Any]:
+def _imported_json(file: Path, imported: ImportResult) -> dict[str, Any]:
     return {
-        "ledger": str(place),
-        "rows": found.rows,
-        "new": found.new,
-        "known": found.known,
-        "failed_for_good": sum(found.failed.values()),
-        "failed": dict(found.failed),
-        "again": sum(found.again.values()),
-        "again_by_reason": dict(found.again),
-        "foreign": found.foreign,
-        "unreadable": found.unreadable,
-        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in found.rejected],
+        "ledger": str(file),
+        "rows": imported.rows,
+        "new": imported.new,
+        "known": imported.known,
+        "failed_for_good": sum(imported.failed.values()),
+        "failed": dict(imported.failed),
+        "again": sum(imported.again.values()),
+        "again_by_reason": dict(imported.again),
+        "foreign": imported.foreign,
+        "unreadable": imported.unreadable,
+        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in imported.rejected],
     }
 
 
-def _imported_table(place: Path, found: ImportResult, files: int) -> Iterator[str]:
+def _imported_table(file: Path, imported: ImportResult, files: int) -> Iterator[str]:
     rows = {
-        "ledger:": safe(str(place)),
-        "read:": f"{count(found.rows, 'row')} of {count(files, 'file')}",
-        "new:": count(found.new, "answer"),
-        "known:": f"{count(found.known, 'row')}, whose requests had an answer",
-        "failed:": _listed(found.failed, "for good"),
-        "again:": _listed(found.again, "to be asked again"),
-        "foreign:": found.foreign and f"{count(found.foreign, 'row')} of other requests, left out",
-        "unreadable:": found.unreadable and f"{count(found.unreadable, 'row')}, left out",
+        "ledger:": safe(str(file)),
+        "read:": f"{count(imported.rows, 'row')} of {count(files, 'file')}",
+        "new:": count(imported.new, "answer"),
+        "known:": f"{count(imported.known, 'row')}, whose requests had an answer",
+        "failed:": _listed(imported.failed, "for good"),
+        "again:": _listed(imported.again, "to be asked again"),
+        "foreign:": imported.foreign and f"{count(imported.foreign, 'row')} of other requests, left out",
+        "unreadable:": imported.unreadable and f"{count(imported.unreadable, 'row')}, left out",
     }
-    report_errors = {name: text for name, text in rows.items() if text}
-    width = max(map(len, report_errors)) + 1
-    return (f"{name:{width}}{text}" for name, text in report_errors.items())
+    table = {name: text for name, text in rows.items() if text}
+    width = max(map(len, table)) + 1
+    return (f"{name:{width}}{text}" for name, text in table.items())
 
 
 def _listed(counts: Mapping[str, int], what: str) -> str:

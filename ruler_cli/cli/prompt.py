@@ -55,8 +55,8 @@ def command(
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
     with report_errors():
-        from ruler_cli.judges.request_body import messages as request_messages
-        from ruler_cli.judges.resolve import answers_of, model_of
+        from ruler_cli.judges.chat_completions import messages as request_messages
+        from ruler_cli.judges.resolve import answer_format_of, model_of
         from ruler_cli.prompting.prompt import build_layout, write_prompt
 
         settings = score_settings(options, source)
@@ -70,7 +70,7 @@ def command(
             raise UsageError(f"{name}: group {found.key!r} has no trajectory that can be judged")
         part = _part(found, layout, ask, pass_, window)
         _print_position(found, layout, ask, others, part)
-        system, user = request_messages(write_prompt(layout, ask, part), answers_of(judges[0]))
+        system, user = request_messages(write_prompt(layout, ask, part), answer_format_of(judges[0]))
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
 
 

@@ -1,7 +1,7 @@
-"""One group for a person: its figures, its rollouts in a table, and each as the judge read it.
+"""One group → a page for a person: its figures, its rollouts in a table, and each as the judge read it.
 
 A line that a judge read is `role: "JSON string"`, `call NAME: JSON`, `tool NAME: JSON` (see
-`scoring.render`), or a note.
+`prompting.render`), or a note.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ruler_cli.cli import report_words as words
-from ruler_cli.cli.report_page import facts
+from ruler_cli.cli import report_sentences as sentences
+from ruler_cli.cli.report_overview import two_columns
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, moment, seconds, short, usd
-from ruler_cli.results.report.group import GroupText, parting
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.report.group_text import GroupText, common_lines
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _WIDE = 60
-"""Columns from which on a score has a bar."""
+"""Columns of a terminal from which on a score has a bar."""
 _HEAD = re.compile(r'((?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*")(?: (?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*"))*): ')
 _INDENT = 2
 _AT_ONCE = 2000
-"""Lines of a text that are laid out at once: it is shown as it comes."""
+"""Lines of a text laid out at once, so that a long one shows as it comes."""
 _ROLES = {"user": "blue", "assistant": "green", "call": "magenta", "tool": "cyan", "system": "yellow"}
 
 
-def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) -> None:
-    """Write the group, its rollouts the best first; `found` names the file and the group's place in it."""
+def show(group: ScoredGroup, text: GroupText, origin: str, terminal: Terminal) -> None:
+    """Write the group, its rollouts the best first; `origin` names the file and the group's number in it."""
     scores = [r.score for r in group.rollouts]
     order = sorted(range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
-    turn = {number: at for at, number in enumerate(order)}
+    rank = {number: i for i, number in enumerate(order)}
     terminal.show(_rule(f"group {terminal.key(group.key)}"))
-    terminal.show(_head(group, found, terminal))
+    terminal.show(_head(group, origin, terminal))
     if group.rollouts:
         terminal.show("", _table(group, order, terminal))
-        _why(group, order, terminal)
-    _shared(text, terminal)
+        _show_explanations(group, order, terminal)
+    _show_shared(text, terminal)
     best = order[0] if order and group.rollouts[order[0]].score is not None else None
     for number in order:
         same = text.identical[number]
-        told = same if turn[same] < turn[number] else None
-        _rollout(group.rollouts[number], text, number, best, told, terminal)
+        same_as = same if rank[same] < rank[number] else None
+        _show_rollout(group.rollouts[number], text, number, best, same_as, terminal)
 
 
-def _rule(said: str, style: str = "bold") -> Rule:
-    return Rule(Text(said, style), align="left", style="dim")
+def _rule(title: str, style: str = "bold") -> Rule:
+    return Rule(Text(title, style), align="left", style="dim")
 
 
-def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
-    table, key = facts(), terminal.key(group.key)
-    for name, said in (
+def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
+    table, key = two_columns(), terminal.key(group.key)
+    for name, sentence in (
         ("key", key if len(key) > terminal.width // 2 else ""),
-        ("in", found),
+        ("in", origin),
         ("status", _status(group)),
         ("judge", _judge(group)),
         ("agreement", _agreement(group)),
@@ -70,35 +70,35 @@ def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
         ("cost", _cost(group)),
         ("judged", "" if group.judged_at is None else f"{moment(group.judged_at)} UTC"),
     ):
-        if said:
-            table.add_row(name, terminal.text(said, "red" if name == "status" and group.failed else ""))
+        if sentence:
+            table.add_row(name, terminal.text(sentence, "red" if name == "status" and group.failed else ""))
     return table
 
 
-def _status(group: MarkedGroup) -> str:
+def _status(group: ScoredGroup) -> str:
     if group.failed:
         return f"failed ({group.kind}): {group.reason}" if group.reason else f"failed ({group.kind})"
     if group.status == "unmarked":
         return "ruler was not asked about it"
-    told = f"scored, mean {words.number(group.mean)}, sd {words.number(group.sd)}"
-    return f"{told}; tied: nothing for a trainer to learn from" if group.tied else told
+    scored = f"scored, mean {sentences.number(group.mean)}, sd {sentences.number(group.sd)}"
+    return f"{scored}; tied: nothing for a trainer to learn from" if group.tied else scored
 
 
-def _judge(group: MarkedGroup) -> str:
+def _judge(group: ScoredGroup) -> str:
     passes = "" if group.passes is None else f"{group.passes} pass{'es' * (group.passes != 1)}"
-    told = "" if group.reliability is None else f"reliability {group.reliability:.2f}"
+    reliability = "" if group.reliability is None else f"reliability {group.reliability:.2f}"
     weight = "" if group.weight is None else f"weight {group.weight:.3g}"
-    return ", ".join(filter(None, (group.judge, passes, told, weight)))
+    return ", ".join(filter(None, (group.judge, passes, reliability, weight)))
 
 
-def _agreement(group: MarkedGroup) -> str:
+def _agreement(group: ScoredGroup) -> str:
     against, pairs = group.disputes
     if not pairs:
         return ""
     return f"the judge orders {against:g} of {count(pairs, 'pair')} with unlike rewards the other way"
 
 
-def _cost(group: MarkedGroup) -> str:
+def _cost(group: ScoredGroup) -> str:
     usage = group.usage
     tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
     parts = (
@@ -110,61 +110,61 @@ def _cost(group: MarkedGroup) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Table:
-    """Rank, number in the input, score and the rest, without what none of them has."""
+def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Table:
+    """Make the table of rollouts, without columns that are empty for all of them."""
     bar = terminal.width >= _WIDE and bool(group.scores)
     rollouts = [group.rollouts[i] for i in order]
     scores = [r.score for r in rollouts]
     columns = {
         "rank": ["" if score is None else str(scores.index(score) + 1) for score in scores],
         "rollout": [str(i + 1) for i in order],
-        "score": [_told(score, ".2f") for score in scores],
-        "judged": [_told(r.judged if r.judged != r.score else None, ".2f") for r in rollouts],
-        "sd": [_told(r.spread, ".2f") for r in rollouts],
-        "reward": [_told(r.label, ".4g") for r in rollouts],
-        "shown at": [_told(r.place, ".2f") for r in rollouts],
+        "score": [_number(score, ".2f") for score in scores],
+        "judged": [_number(r.judge_score if r.judge_score != r.score else None, ".2f") for r in rollouts],
+        "sd": [_number(r.spread, ".2f") for r in rollouts],
+        "reward": [_number(r.label, ".4g") for r in rollouts],
+        "position": [_number(r.mean_position, ".2f") for r in rollouts],
         "bytes": [short(r.size) for r in rollouts],
     }
-    told = {name: cells for name, cells in columns.items() if any(cells)}
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
     notes = [_note(rollout) for rollout in rollouts]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in told:
+    for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     if bar:
         table.add_column("", no_wrap=True)
     if any(notes):
         table.add_column("of note", overflow="fold")
-    for at, score in enumerate(scores):
-        cells: list[Text | Bar] = [Text(column[at]) for column in told.values()]
+    for i, score in enumerate(scores):
+        cells: list[Text | Bar] = [Text(column[i]) for column in columns.values()]
         if bar:
             cells.append(Bar(1, 0, max(0, score or 0), width=10, color="cyan"))
-        table.add_row(*cells, *([terminal.text(notes[at], "red")] if any(notes) else []))
+        table.add_row(*cells, *([terminal.text(notes[i], "red")] if any(notes) else []))
     return table
 
 
-def _why(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> None:
-    """What was said of each rollout, together, as screens of turns may lie between them below."""
-    said = [(number, _said(group.rollouts[number])) for number in order]
-    if not any(lines for _, lines in said):
+def _show_explanations(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> None:
+    """Show the explanations together, as screens of messages may lie between them below."""
+    explanations = [(number, _explanation(group.rollouts[number])) for number in order]
+    if not any(lines for _, lines in explanations):
         return
-    table = facts()
-    for number, lines in said:
-        for at, line in enumerate(lines):
-            # in a column of its own, in which foreign lines stay
-            table.add_row("" if at else f"rollout {number + 1}", terminal.text(line, lines=True))
-    terminal.show("", _rule("what was said of each"), table)
+    table = two_columns()
+    for number, lines in explanations:
+        for i, line in enumerate(lines):
+            # foreign lines stay in a column of their own
+            table.add_row("" if i else f"rollout {number + 1}", terminal.text(line, lines=True))
+    terminal.show("", _rule("explanations"), table)
 
 
-def _told(number: float | None, form: str) -> str:
+def _number(number: float | None, form: str) -> str:
     return "" if number is None else format(number, form)
 
 
-def _note(rollout: MarkedRollout) -> str:
-    status = {"failed": f"failed ({rollout.kind})", "unmarked": "no mark", "scored": ""}[rollout.status]
+def _note(rollout: ScoredRollout) -> str:
+    status = {"failed": f"failed ({rollout.kind})", "unmarked": "no annotation", "scored": ""}[rollout.status]
     return ", ".join(filter(None, ("suspect" * rollout.suspect, status)))
 
 
-def _shared(text: GroupText, terminal: Terminal) -> None:
+def _show_shared(text: GroupText, terminal: Terminal) -> None:
     if text.rubric:
         terminal.show("", _rule("rubric"), _indented(terminal.text(text.rubric, lines=True)))
     for name, lines in (
@@ -173,87 +173,87 @@ def _shared(text: GroupText, terminal: Terminal) -> None:
     ):
         if lines:
             terminal.show("", _rule(name))
-            _lines(lines, terminal)
+            _show_lines(lines, terminal)
 
 
-def _rollout(
-    rollout: MarkedRollout,
+def _show_rollout(
+    rollout: ScoredRollout,
     text: GroupText,
     number: int,
     best: int | None,
-    told: int | None,
+    same_as: int | None,
     terminal: Terminal,
 ) -> None:
-    """One rollout: what was said of it, then its lines, with a mark where it parts from the best one.
+    """Show one rollout: its explanation, then its lines, with a rule at the first unlike the best one's.
 
-    `told` is one with the same lines that was shown before.
+    `same_as` is one with the same lines that was shown before.
     """
     lines = text.rollouts[number]
     terminal.show("", _rule(terminal.foreign(_title(rollout, number))))
-    for said in _said(rollout):
-        terminal.show(_indented(terminal.text(said, "italic", lines=True)))
+    for line in _explanation(rollout):
+        terminal.show(_indented(terminal.text(line, "italic", lines=True)))
     if not lines:
         terminal.show(Text("(nothing of it can be shown)", "dim"))
         return
-    if told is not None:
-        terminal.show(Text(f"(word for word rollout {told + 1})", "bold yellow"))
+    if same_as is not None:
+        terminal.show(Text(f"(word for word rollout {same_as + 1})", "bold yellow"))
         return
-    apart = None if best is None or best == number else parting(text.rollouts[best], lines)
-    if apart is None:
-        _lines(lines, terminal)
+    if best is None or best == number:
+        _show_lines(lines, terminal)
         return
-    _lines(lines[:apart], terminal)
-    where = f"from here on unlike rollout {(best or 0) + 1}, the best"
-    if apart == len(lines):
-        where = f"here it ends; rollout {(best or 0) + 1}, the best, goes on"
-    terminal.show(_rule(where, "bold yellow"))
-    _lines(lines, terminal, apart)
+    common = common_lines(text.rollouts[best], lines)
+    _show_lines(lines[:common], terminal)
+    title = f"from here on unlike rollout {best + 1}, the best"
+    if common == len(lines):
+        title = f"here it ends; rollout {best + 1}, the best, goes on"
+    terminal.show(_rule(title, "bold yellow"))
+    _show_lines(lines[common:], terminal)
 
 
-def _title(rollout: MarkedRollout, number: int) -> str:
+def _title(rollout: ScoredRollout, number: int) -> str:
     spread = "" if rollout.spread is None else f" ± {rollout.spread:.2f}"
     score = "not scored" if rollout.score is None else f"score {rollout.score:.2f}{spread}"
     label = "" if rollout.label is None else f", reward {rollout.label:.4g}"
     return f"rollout {number + 1}: {score}{label}"
 
 
-def _said(rollout: MarkedRollout) -> list[str]:
-    said = [rollout.explanation] if rollout.explanation else []
+def _explanation(rollout: ScoredRollout) -> list[str]:
+    """Return the explanation, the scores of a panel, and the reason of a failure, a line each."""
+    lines = [rollout.explanation] if rollout.explanation else []
     if rollout.judges:
-        said.append("judges: " + ", ".join(f"{name} {score:.2f}" for name, score in rollout.judges.items()))
+        lines.append("judges: " + ", ".join(f"{name} {score:.2f}" for name, score in rollout.judges.items()))
     if rollout.reason:
-        said.append(f"{rollout.kind}: {rollout.reason}")
-    return said
+        lines.append(f"{rollout.kind}: {rollout.reason}")
+    return lines
 
 
-def _lines(lines: Sequence[str], terminal: Terminal, start: int = 0) -> None:
-    """Write some lines, from number `start` on."""
-    for line in lines[start:]:
+def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
+    for line in lines:
         terminal.show(*_parts(line, terminal))
 
 
 def _parts(line: str, terminal: Terminal) -> Iterator[RenderableType]:
-    head, body = _split(line)
+    head, content = _split(line)
     if head:
-        told = terminal.text(head, f"bold {_ROLES.get(head.split(' ')[0], '')}")
-        yield told if told.cell_len <= terminal.width else _indented(told)
-    lines = body.split("\n")
-    for at in range(0, len(lines), _AT_ONCE):
-        yield _indented(terminal.text("\n".join(lines[at : at + _AT_ONCE]), lines=True))
+        title = terminal.text(head, f"bold {_ROLES.get(head.split(' ')[0], '')}")
+        yield title if title.cell_len <= terminal.width else _indented(title)
+    lines = content.split("\n")
+    for start in range(0, len(lines), _AT_ONCE):
+        yield _indented(terminal.text("\n".join(lines[start : start + _AT_ONCE]), lines=True))
 
 
 def _indented(text: Text) -> Padding:
-    """Foreign text, which may say anything, never begins at the margin, where ruler's own words stand."""
+    """Indent foreign text: only ruler's own words begin at the margin."""
     text.overflow = "fold"
     return Padding(text, (0, 0, 0, _INDENT))
 
 
 def _split(line: str) -> tuple[str, str]:
-    """A line's head, empty where it has none, and what it says, as text to read."""
-    found = _HEAD.match(line)
-    if found is None:
+    """Split a line into its head, empty if it has none, and its content as text to read."""
+    match = _HEAD.match(line)
+    if match is None:
         return "", _readable(line) if line[:1] == "{" else line
-    return found[1], _readable(line[found.end() :])
+    return match[1], _readable(line[match.end() :])
 
 
 def _readable(text: str) -> str:
@@ -269,12 +269,12 @@ def _readable(text: str) -> str:
 def _fields(value: dict[str, Any]) -> Iterator[str]:
     for name, item in value.items():
         # a name may hold a line break, which would look like another field
-        told = name if name.isprintable() and name else json.dumps(name, ensure_ascii=False)
+        title = name if name.isprintable() and name else json.dumps(name, ensure_ascii=False)
         if isinstance(item, str) and "\n" in item:
-            yield f"{told}:"
+            yield f"{title}:"
             yield from (f"  {line}" for line in item.split("\n"))
         else:
-            yield f"{told}: {item if isinstance(item, str) else _compact(item)}"
+            yield f"{title}: {item if isinstance(item, str) else _compact(item)}"
 
 
 def _compact(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`ruler select SCORED OUTPUT`: keep groups and rollouts by what ruler wrote on them."""
+"""`ruler select SCORED OUTPUT`: keep groups and rollouts by their scores."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.reading.input import Input
-    from ruler_cli.results.select.select import Keep, SelectionCounts
+    from ruler_cli.results.select import Keep, SelectionCounts
 
 
 def _complete(incomplete: str) -> list[str]:
-    """Names of conditions, for the shell."""
-    from ruler_cli.results.select.conditions import NAMES
+    """Complete the name of a condition, for the shell."""
+    from ruler_cli.results.conditions import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
@@ -69,9 +69,9 @@ def command(
 ) -> None:
     """Keep groups and rollouts of a scored file by their scores.
 
-    What is kept is as it was, byte for byte. Groups come first: a figure that a group does not have lies in
-    no range, and `disagreement` without a range means that the judge orders some pair of rollouts against
-    their labels. Rollouts without a score are never kept by --keep. null and empty text are no answers.
+    Kept bytes are unchanged. Groups come first: a group without a figure is in none of its ranges, and
+    `disagreement` without a range means that the judge orders some pair of rollouts against their labels.
+    Rollouts without a score are never kept by --keep. null and empty text are no answers.
 
     \b
     Example:
@@ -81,41 +81,48 @@ def command(
       ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
 
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
-    usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
+    usage, unreadable input, no group with the figure of a condition, or nothing left of SCORED in its place.
     """
     with report_errors(), unwind_on_signal():
-        from ruler_cli.results.select.conditions import condition
-        from ruler_cli.results.select.select import select
+        from ruler_cli.results.conditions import parse_condition
+        from ruler_cli.results.select import select
 
-        conditions = list(map(condition, where or ()))
-        kept = _keep(keep, by, answer)
-        if not conditions and kept is None:
+        conditions = list(map(parse_condition, where or ()))
+        rule = _keep(keep, by, answer)
+        if not conditions and rule is None:
             raise UsageError(
                 "say what to keep: --where live for groups to learn from, --keep 4 --by variance for some "
                 "rollouts of each; `ruler select --help` lists all"
             )
-        place = scored_input(options, source, labels)
+        settings = scored_input(options, source, labels)
         console = Console("log", Location(source).shown)
 
-        def found(opened: Input) -> None:
+        def describe(opened: Input) -> None:
             for sentence in (opened.found(), *opened.notes):
                 console.note(sentence)
 
         with group_counter() as tick:
-            tally = select(
-                place, output, conditions, kept, on_found=found, on_problem=console.problem, on_group=tick
+            counts = select(
+                settings,
+                output,
+                conditions,
+                rule,
+                on_open=describe,
+                on_problem=console.problem,
+                on_group=tick,
             )
         console.close()
-        console.note(_summary(tally))
-        if not tally.kept_groups and tally.have["score"] and any(one.about_rollouts for one in conditions):
-            console.note(f"scores lie from {tally.least:.3g} to {tally.most:.3g}")
-        raise typer.Exit(1 if tally.unreadable else 0)
+        console.note(_summary(counts))
+        if not counts.kept_groups and counts.have["score"] and any(one.about_rollouts for one in conditions):
+            console.note(f"scores lie from {counts.least:.3g} to {counts.most:.3g}")
+        raise typer.Exit(1 if counts.unreadable else 0)
 
 
 def _keep(
     most: int | None, by: Literal["variance", "score", "majority"] | None, answer: str | None
 ) -> Keep | None:
-    from ruler_cli.results.select.select import Keep
+    """Check --keep, --by and --answer together; UsageError with the way out."""
+    from ruler_cli.results.select import Keep
 
     if most is None and by is not None:
         raise UsageError(f"--by {by}: say how many rollouts of each group, with --keep M")
@@ -130,11 +137,11 @@ def _keep(
     return None if most is None or by is None else Keep(most, by, answer)
 
 
-def _summary(tally: SelectionCounts) -> str:
-    groups = f"{tally.kept_groups} of {count(tally.groups, 'group')}"
-    rollouts = f"{tally.kept_rollouts} of {count(tally.rollouts, 'rollout')}"
-    left = ((tally.unscored, "without a score left out"), (tally.unanswered, "without an answer left out"))
+def _summary(counts: SelectionCounts) -> str:
+    groups = f"{counts.kept_groups} of {count(counts.groups, 'group')}"
+    rollouts = f"{counts.kept_rollouts} of {count(counts.rollouts, 'rollout')}"
+    left = ((counts.unscored, "without a score left out"), (counts.unanswered, "without an answer left out"))
     out = [f"{groups}, {rollouts} kept", *(f"{count(n, 'group')} {what}" for n, what in left if n)]
-    if tally.unreadable:
-        out.append(f"{count(tally.unreadable, 'line')} not readable")
+    if counts.unreadable:
+        out.append(f"{count(counts.unreadable, 'line')} not readable")
     return "; ".join(out)

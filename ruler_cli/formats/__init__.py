@@ -1,1 +1,1 @@
-"""A module per dump shape: where messages, reward and group key stand, and how to write back."""
+"""Formats: one module for each family of dumps, with reading, group key, reward and write-back."""

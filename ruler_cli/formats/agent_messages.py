@@ -24,7 +24,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.dialects import normalize_call, normalize_message, normalize_part, result_turn
 from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, items, lookup, objects
-from ruler_cli.formats.turns import of_messages
+from ruler_cli.formats.turns import is_message_list
 from ruler_cli.reading.event_kinds import is_autogen, is_langchain
 from ruler_cli.types import Rollout
 
@@ -38,7 +38,7 @@ _STATES = ("messages", "values.messages", "channel_values.messages")
 def _first_list(record: Mapping[str, Any], paths: tuple[str, ...], *more: Any) -> list[Any]:
     """The first list of messages at these paths, or among `more`; [] if there is none."""
     values = (*(lookup(record, path) for path in paths), *more)
-    return next((value for value in values if of_messages(value)), [])
+    return next((value for value in values if is_message_list(value)), [])
 
 
 def _thread(record: Mapping[str, Any]) -> list[Any]:
@@ -88,7 +88,7 @@ def _read_chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if role not in ("tool", "function", "system"):
             role = "user" if _speaker(message) == first and not message.get("tool_calls") else "assistant"
         results = message.get("tool_responses")
-        yield from results if of_messages(results) else [{**message, "role": role}]
+        yield from results if is_message_list(results) else [{**message, "role": role}]
 
 
 def _speaker(message: Mapping[str, Any]) -> Any:
@@ -97,7 +97,7 @@ def _speaker(message: Mapping[str, Any]) -> Any:
 
 def _is_chat_history(record: Mapping[str, Any]) -> bool:
     known = any(name in record for name in ("summary", "cost", "human_input"))
-    return known and "messages" not in record and of_messages(record.get("chat_history"))
+    return known and "messages" not in record and is_message_list(record.get("chat_history"))
 
 
 def _is_langchain(record: Mapping[str, Any]) -> bool:
@@ -228,7 +228,7 @@ FORMATS = (
     ),
     Format(
         "ADK evaluations", "adk", "`evalId`, `finalEvalStatus`", _is_case, _read_case,
-        key_of=_case_key, key_told="evalSetId and evalId",
+        key_of=_case_key, key_description="evalSetId and evalId",
     ),
     _history(
         "AutoGen messages", "`messages` with `source`, `type` in each",

@@ -1,20 +1,19 @@
-"""A prompt with its answers, or a conversation, a line: data sets, best-of-n sets, hand-made dumps.
+"""Lines with a prompt and its answers, or a conversation: data sets, best-of-n sets, hand-made dumps.
 
 UltraFeedback (openbmb): each of `completions` is an object with `response` and `overall_score`. Traps:
-`overall_score` runs to 10, so it is an original reward and no score; each model was given a system prompt of
-its own principle (`custom_system_prompt`), which is not part of the task and is not shown.
+`overall_score` runs to 10, so it is an original reward and no score; each model had its own system prompt
+(`custom_system_prompt`), which is not part of the task and is not shown.
 
-RewardBench 2 (allenai): `chosen` and `rejected` are lists of texts; rollouts are the one list and then the
-other, and where an answer stands is its outcome. `Ties` has many right answers.
+RewardBench 2 (allenai): `chosen` and `rejected` are lists of texts; rollouts are the items of `chosen`, then
+those of `rejected`, and the list is the outcome. `Ties` has many right answers.
 
 lm-evaluation-harness: `samples_{task}_{date}.jsonl` of `--log_samples`; `resps[0]` holds the answers of a
 document, as many as `repeats`. Traps: there is a line for each pair of document and `filter`, with the same
-answers: equal ones are one rollout, asked about once and scored on both lines; documents are counted anew in
-each task, so the prompt belongs to the key; metrics are those of what the filter left, mostly of the first
-answer; in older files `arguments` is a list of pairs; of multiple-choice tasks `resps` holds log-likelihoods,
-which are no rollouts.
+answers: equal ones are one rollout, judged once and scored on both lines; documents are counted anew in each
+task, so the prompt belongs to the key; metrics are of the filtered answers, mostly of the first; in older
+files `arguments` is a list of pairs; in multiple-choice tasks `resps` holds log-likelihoods, no rollouts.
 
-LiveCodeBench: `code_list` or whole answers in `output_list`, of which `graded_list` is the outcome.
+LiveCodeBench: `code_list`, or whole answers in `output_list`, with their outcomes in `graded_list`.
 
 A prompt and a list of its answers: verl's `main_generation_server`, best-of-n sets, hand-made ones. The
 prompt is text or `messages`; an answer is a text, a message, a list of messages, or an API's choice, also in
@@ -25,19 +24,19 @@ a columnar line; `choices` that are no objects are those of a question.
 A prompt and one answer: TRL's prompt-completion data sets (`label` of the unpaired ones is an outcome),
 OpenRLHF's `batch_inference` (`input`, `output`, `reward`; removed in 2026), Agent-Lightning (`prompt`,
 `response`), NeMo-Skills (`problem`, `generation`; one file a seed: give them together), Alpaca and Dolly
-(`instruction` with what it is about below it), ms-swift and LLaMA-Factory (`query`, `response`, with `system`
-and `history`). Text or messages. Without an id key equal prompts are a group, wherever they stand: OpenRLHF
+(`instruction` with its input below it), ms-swift and LLaMA-Factory (`query`, `response`, with `system`
+and `history`). Text or messages. Without an id key equal prompts are a group, anywhere in the file: OpenRLHF
 writes all prompts once, then again. Traps:
-- `answer` is mostly the right answer of a data set; it is an agent's only beside a `question`, and where
-  nothing else may be one.
-- A `context` beside a question is a part of what was asked, if it is a text; a list was retrieved.
-- A data set's own `output` may stand beside what a model said: names for the latter come first.
+- `answer` is mostly the reference answer of a data set; it is an agent's only beside a `question`, if no
+  other field may be an answer.
+- A `context` beside a question is a part of the prompt if it is a text; a list was retrieved.
+- A data set's own `output` may stand beside a model's answer, whose names therefore come first.
 
-ShareGPT and its kin: a list of turns that is not called `messages`, `conversations` of `from` and `value`
+ShareGPT and similar: a list of turns that is not called `messages`, `conversations` of `from` and `value`
 (ShareGPT, Vicuna, LLaMA-Factory, Axolotl, LLaVA), or of `role` and `content`; other names are rows of the
 tables here and in `turns`. With `system` and `tools` (JSON text) beside it. A `text` that is a whole
 dialogue (OpenAssistant Guanaco) is read as its turns. Traps: `id` mostly numbers the records, and is a key
-only where `--group-by id` says so; Harbor's export has `conversations` too, and `task`; a preference pair has
+only with `--group-by id`; Harbor's export has `conversations` too, and `task`; a preference pair has
 them, and `chosen`.
 """
 
@@ -49,51 +48,50 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import (
-    BELOW,
+from ruler_cli.formats.chat import Messages, tools_of
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, first_at, items, keyed_format, lookup
+from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
+from ruler_cli.formats.prompts import (
     HISTORIES,
+    INSTRUCTION_INPUTS,
     PROMPTS,
-    asked_turns,
-    prompt_name,
-    retrieved,
+    prompt_field,
+    retrieved_turn,
+    task_turns,
     with_system,
 )
-from ruler_cli.formats.chat import Messages, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, Layout, first_at, has, items, known_by, lookup
-from ruler_cli.formats.parallel import beside, known, refused, value_at
-from ruler_cli.formats.reader import as_text, hashed
+from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.turns import (
+    ANSWER_LISTS,
     ANSWERS,
-    LISTS,
+    all_conversations,
     answer_turns,
-    answered,
+    answers_path,
     chat_turns,
-    column,
     dialogue,
+    find_answer,
     is_answer,
+    is_text_list,
     json_messages,
-    listed,
+    json_turns,
+    list_field,
+    make_rollout,
     named_turns,
-    of_texts,
-    or_fault,
     prompt_turns,
-    reply_turns,
-    rollout,
-    several,
-    text_turns,
-    told_turns,
+    read_or_error,
+    response_turns,
     with_answer,
 )
 from ruler_cli.types import Path, Rollout
 
 
-def _ultra(record: dict[str, Any]) -> list[Rollout]:
-    completions = listed(record, "completions")
+def _read_ultra(record: dict[str, Any]) -> list[Rollout]:
+    completions = list_field(record, "completions")
     prompt = prompt_turns(record.get("instruction"), "instruction")
     out = []
     for i, item in enumerate(completions):
         path, reward = ("completions", i), lookup(item, "overall_score")
-        out.append(or_fault(partial(_completion, prompt, item, path, reward), path, reward=reward))
+        out.append(read_or_error(partial(_completion, prompt, item, path, reward), path, reward=reward))
     return out
 
 
@@ -101,44 +99,48 @@ def _completion(prompt: Messages, item: Any, path: Path, reward: Any) -> Rollout
     if not isinstance(item, dict):
         raise UnreadableError("is no object")
     answer = answer_turns(item.get("response"), f"completions[{path[1]}].response")
-    return rollout(prompt, answer, path, reward=reward)
+    return make_rollout(prompt, answer, path, reward=reward)
 
 
 def _is_ultra(record: Mapping[str, Any]) -> bool:
-    listed = has("instruction", "completions")(record) and isinstance(record["completions"], list)
-    return listed and all(isinstance(c, dict) and "response" in c for c in record["completions"])
+    completions = record.get("completions")
+    if "instruction" not in record or not isinstance(completions, list):
+        return False
+    return all(isinstance(item, dict) and "response" in item for item in completions)
 
 
-def _bench(record: dict[str, Any]) -> list[Rollout]:
+def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
     prompt = prompt_turns(record.get("prompt"), "prompt")
-    both = [(name, answer) for name in ("chosen", "rejected") for answer in listed(record, name)]
+    both = [(name, answer) for name in ("chosen", "rejected") for answer in list_field(record, name)]
     return [
-        answered(prompt, answer, name, i, outcome=name == "chosen") for i, (name, answer) in enumerate(both)
+        answer_rollout(prompt, answer, name, i, outcome=name == "chosen")
+        for i, (name, answer) in enumerate(both)
     ]
 
 
-def _live_code(record: dict[str, Any]) -> list[Rollout]:
-    name = _code(record)
-    if not isinstance(record.get(name), list):
+def _read_live_code(record: dict[str, Any]) -> list[Rollout]:
+    name = _code_field(record)
+    answers = record.get(name)
+    if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers in `{name}`")
     prompt = prompt_turns(record.get("question_content"), "question_content")
-    graded = column(record, "graded_list", len(record[name]))
-    return [answered(prompt, said, name, i, outcome=graded[i]) for i, said in enumerate(record[name])]
+    graded = column(record, "graded_list", len(answers))
+    return [answer_rollout(prompt, answer, name, i, outcome=graded[i]) for i, answer in enumerate(answers)]
 
 
-def _code(record: Mapping[str, Any]) -> str:
-    """The list of whole answers; a record may hold their code alone."""
-    return "output_list" if of_texts(record.get("output_list")) else "code_list"
+def _code_field(record: Mapping[str, Any]) -> str:
+    """Return the field with the whole answers, or else with their code."""
+    return "output_list" if is_text_list(record.get("output_list")) else "code_list"
 
 
-def _samples(record: dict[str, Any]) -> list[Rollout]:
+def _read_samples(record: dict[str, Any]) -> list[Rollout]:
     answers = next(iter(items(record.get("resps"))), None)
     answers = [answers] if isinstance(answers, str) else items(answers)
-    if not of_texts(answers):
+    if not is_text_list(answers):
         raise UnreadableError("has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)")
     prompt = _sample_prompt(record)
     return [
-        answered(prompt, answer, "resps[0]", i, member=hashed(str(i), answer))
+        answer_rollout(prompt, answer, "resps[0]", i, member=hashed_key(str(i), answer))
         for i, answer in enumerate(answers)
     ]
 
@@ -148,139 +150,136 @@ def _argument(record: Mapping[str, Any]) -> Any:
 
 
 def _sample_prompt(record: Mapping[str, Any]) -> Messages:
-    asked = _argument(record)
-    asked = asked[0] if of_texts(asked) else asked  # a chat prompt is JSON text, in a list
-    if isinstance(asked, str) and asked.lstrip().startswith("["):
+    prompt = _argument(record)
+    prompt = prompt[0] if is_text_list(prompt) else prompt  # a chat prompt is JSON text, in a list
+    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
         try:
-            return text_turns(asked, "arguments")
+            return json_turns(prompt, "arguments")
         except UnreadableError:
             pass  # a text that begins with a bracket
-    return prompt_turns(asked, "arguments")
+    return prompt_turns(prompt, "arguments")
 
 
 def _sample_key(record: Mapping[str, Any]) -> str | None:
     if record.get("doc_id") is None:
         return None
-    asked = _argument(record)
-    return as_text(record["doc_id"]) + " " + hashed("prompt", record.get("doc") if asked is None else asked)
+    prompt = _argument(record)
+    prompt = record.get("doc") if prompt is None else prompt
+    return key_text(record["doc_id"]) + " " + hashed_key("prompt", prompt)
 
 
 def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
-    """The answers, and what a filter made of each; what it made of all of them is one item, and stays."""
+    """Return the paths of the answers and of the filtered answers, if the filter left one for each."""
     each = len(items(lookup(record, "filtered_resps.0"))) == size
     return [("resps", 0), ("filtered_resps", 0)] if each else [("resps", 0)]
 
 
-def _place(record: Mapping[str, Any]) -> Path:
-    """The place of the answers to a prompt; () if there are none."""
-    if found := several(record):
-        return found
-    lists = (name for name in LISTS if name != "choices" and isinstance(record.get(name), list))
-    return next(((name,) for name in (*lists, *(n for n in ANSWERS if of_texts(record.get(n))))), ())
+def _list_path(record: Mapping[str, Any]) -> Path:
+    """Return the path of the answers to a prompt; () if there are none."""
+    if path := answers_path(record):
+        return path
+    lists = (name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list))
+    return next(((name,) for name in (*lists, *(n for n in ANSWERS if is_text_list(record.get(n))))), ())
 
 
-def _matches(record: Mapping[str, Any]) -> bool:
+def _is_group(record: Mapping[str, Any]) -> bool:
     if "labels" in record or "conversations" in record:
         return False
     if "messages" in record:
-        return bool(several(record))
-    where = _place(record)
-    answers = value_at(record, where) if where else None
-    return isinstance(answers, list) and prompt_name(record) is not None and all(map(is_answer, answers))
+        return bool(answers_path(record))
+    answers = value_at(record, _list_path(record))
+    return isinstance(answers, list) and prompt_field(record) is not None and all(map(is_answer, answers))
 
 
-def _group_place(record: Mapping[str, Any]) -> Path:
-    """The same of a record that is known to be a group: there may be one answer only."""
-    return _place(record) or several(record, 1)
+def _group_path(record: Mapping[str, Any]) -> Path:
+    """Return the same for a record that is known to be a group, which may have only one answer."""
+    return _list_path(record) or answers_path(record, 1)
 
 
-def _prompt(record: dict[str, Any]) -> Messages:
+def _group_prompt(record: dict[str, Any]) -> Messages:
     if record.get("messages") is not None:
         return chat_turns(record["messages"], "messages")
-    name = prompt_name(record)
+    name = prompt_field(record)
     if name is None:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
-    return asked_turns(record, name)
+    return task_turns(record, name)
 
 
-def _group(record: dict[str, Any]) -> list[Rollout]:
-    where = _group_place(record)
-    answers = value_at(record, where) if where else None
+def _read_group(record: dict[str, Any]) -> list[Rollout]:
+    path = _group_path(record)
+    answers = value_at(record, path)
     if not isinstance(answers, list):
-        raise UnreadableError(f"has no list of answers (`{'`, `'.join(LISTS)}`)")
-    prompt = _prompt(record)
+        raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
+    prompt = _group_prompt(record)
     rewards = column(record, "rewards", len(answers))
-    name = ".".join(map(str, where))
-    # an object that holds no answer is left to say so
-    told = [reply_turns(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
-    return [answered(prompt, said, name, i, reward=rewards[i]) for i, said in enumerate(told)]
+    name = ".".join(map(str, path))
+    # of an object without an answer None remains, which becomes the error of its rollout
+    values = [find_answer(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
+    return [answer_rollout(prompt, answer, name, i, reward=rewards[i]) for i, answer in enumerate(values)]
 
 
-def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
-    apart = (*PROMPTS, *BELOW, *HISTORIES, "messages", "tools")
-    return known(record, size, (_group_place(record), ("rewards",)), apart)
+def _group_lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    apart = (*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools")
+    return parallel_lists(record, size, (_group_path(record), ("rewards",)), apart)
 
 
 _WHOLE = ("messages", "conversations", "conversation", "trajectories")
-"""Fields of other shapes, which hold the conversation themselves."""
+"""Fields of other shapes, which hold the whole conversation."""
 _TURN_LISTS = ("conversations", "conversation", "dialog", "dialogue", "turns", "items")
-"""Fields that hold turns."""
+"""Fields with a list of turns."""
 
 
-def _names_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The names of prompt and answer in a record; None for one that is not there."""
-    asked = prompt_name(record)
-    there = [name for name in ANSWERS if name in record and is_answer(record[name])]
-    said = next((name for name in there if record[name] is not None), there[0] if there else None)
-    if said is None and asked == "question" and isinstance(record.get("answer"), str):
-        said = "answer"
-    return asked, said
+def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the fields with prompt and answer of a record; None for one that is missing."""
+    prompt = prompt_field(record)
+    present = [name for name in ANSWERS if name in record and is_answer(record[name])]
+    answer = next((name for name in present if record[name] is not None), present[0] if present else None)
+    if answer is None and prompt == "question" and isinstance(record.get("answer"), str):
+        answer = "answer"
+    return prompt, answer
 
 
 def _is_pair(record: Mapping[str, Any]) -> bool:
-    return (
-        None not in _names_of(record) and not any(name in record for name in _WHOLE) and not several(record)
-    )
+    whole = any(name in record for name in _WHOLE)
+    return None not in _pair_fields(record) and not whole and not answers_path(record)
 
 
 def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
-    asked, said = _names_of(record)
-    if asked is None:
+    prompt_name, answer_name = _pair_fields(record)
+    if prompt_name is None:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
-    if said is None:
+    if answer_name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = told_turns(record.get(said), said, as_json=as_json)
+    answer = response_turns(record.get(answer_name), answer_name, as_json=as_json)
     label = record.get("label")
     outcome = label if isinstance(label, bool) else None
-    prompt, found = asked_turns(record, asked), retrieved(record)
-    one = rollout(
-        prompt, [*found, *answer], tools=tools_of(record), reward=record.get("reward"), outcome=outcome
+    prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
+    rollout = make_rollout(
+        prompt, [*context, *answer], tools=tools_of(record), reward=record.get("reward"), outcome=outcome
     )
-    return [replace(one, prompt_length=len(prompt)) if found else one]
+    return [replace(rollout, prompt_length=len(prompt)) if context else rollout]
 
 
-def _fit(records: Sequence[Mapping[str, Any]]) -> Format:
-    """With answers that are JSON text of messages where all of them are: one alone may be an agent's text."""
-    found = [record.get(said) for record in records if (said := _names_of(record)[1]) is not None]
-    texts = [text for text in found if isinstance(text, str)]
-    whole = bool(texts) and all(map(json_messages, texts))
-    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if whole else _PAIR
+def _refine(records: Sequence[Mapping[str, Any]]) -> Format:
+    """Read answers as JSON text of messages if all of them are."""
+    answers = [record.get(name) for record in records if (name := _pair_fields(record)[1]) is not None]
+    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if all_conversations(answers) else _PAIR
 
 
 _PAIR = Format(
     "prompts with a completion", "prompt-completion", "`prompt`, `completion` or other names of both",
-    _is_pair, _read_pair, ID_KEYS, rank=0, fit=_fit,
+    _is_pair, _read_pair, ID_KEYS, rank=0, refine=_refine,
 )  # fmt: skip
 
 
-def _turns_name(record: Mapping[str, Any]) -> str | None:
-    """The field that holds the turns, else one that is a dialogue in one text."""
-    turns = (name for name in _TURN_LISTS if _are_turns(record.get(name)))
+def _turns_field(record: Mapping[str, Any]) -> str | None:
+    """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
+    turns = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
     texts = (name for name in ("text", *_TURN_LISTS) if _as_dialogue(record.get(name)) is not None)
     return next(turns, None) or next(texts, None)
 
 
-def _are_turns(value: Any) -> bool:
+def _is_turns(value: Any) -> bool:
     if isinstance(value, str):
         return json_messages(value) is not None
     if not isinstance(value, list) or not value or not isinstance(value[0], dict):
@@ -293,48 +292,48 @@ def _as_dialogue(value: Any) -> Messages | None:
 
 
 def _read_turns(record: dict[str, Any]) -> list[Rollout]:
-    name = _turns_name(record)
+    name = _turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    messages = with_answer(record, _as_dialogue(record[name]) or chat_turns(record[name], name))
-    messages = with_system(record, messages)
+    turns = _as_dialogue(record[name]) or chat_turns(record[name], name)
+    messages = with_system(record, with_answer(record, turns))
     return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
 
 
 FORMATS = (
     Format(
         "LiveCodeBench outputs", "code", "`question_content`, `code_list`",
-        lambda record: "question_content" in record and of_texts(record.get(_code(record))), _live_code,
-        ("question_id",),
-        Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
+        lambda record: "question_content" in record and is_text_list(record.get(_code_field(record))),
+        _read_live_code, ("question_id",),
+        RecordLayout(reward=None, listed=True, lists=lists_at("output_list", "code_list", "graded_list")),
         shape="group",
     ),
-    known_by(
-        "doc_id resps", "lm-eval samples", "lm-eval", _samples,
-        layout=Layout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
-        key_told="doc_id + hash of the prompt",
+    keyed_format(
+        "doc_id resps", "lm-eval samples", "lm-eval", _read_samples,
+        layout=RecordLayout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
+        key_description="doc_id + hash of the prompt",
     ),
     Format(
-        "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _matches, _group,
-        ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
-        Layout(reward=("rewards",), listed=True, lists=_lists), shape="group", rank=0,
+        "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _is_group,
+        _read_group, ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
+        RecordLayout(reward=("rewards",), listed=True, lists=_group_lists), shape="group", rank=0,
     ),
-    known_by(
-        "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _bench, ("id",),
-        Layout(
+    keyed_format(
+        "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _read_reward_bench, ("id",),
+        RecordLayout(
             reward=None, listed=True,
-            lists=refused("says how many answers it has, and would be wrong without one of them"),
+            lists=no_removal("says how many answers it has, and would be wrong without one of them"),
         ),
         shape="group",
     ),
     Format(
-        "UltraFeedback", "ultrafeedback", "`instruction`, `completions`", _is_ultra, _ultra,
-        layout=Layout(reward=("overall_score",), lists=beside("models")), shape="group",
+        "UltraFeedback", "ultrafeedback", "`instruction`, `completions`", _is_ultra, _read_ultra,
+        layout=RecordLayout(reward=("overall_score",), lists=lists_at("models")), shape="group",
     ),
     _PAIR,
     Format(
         "ShareGPT conversations", "sharegpt", "`conversations`",
-        lambda record: not {"messages", "trajectories"} & record.keys() and _turns_name(record) is not None,
+        lambda record: not {"messages", "trajectories"} & record.keys() and _turns_field(record) is not None,
         _read_turns, ID_KEYS, rank=0,
     ),
 )  # fmt: skip

@@ -24,16 +24,16 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.interface import (
     Format,
-    Layout,
+    RecordLayout,
     RefusedFormat,
     first_at,
-    has,
+    has_keys,
     items,
-    known_by,
+    keyed_format,
     lookup,
     objects,
 )
-from ruler_cli.formats.turns import answer_turns, or_fault, prompt_turns
+from ruler_cli.formats.turns import answer_turns, prompt_turns, read_or_error
 from ruler_cli.types import Path, Rollout
 
 
@@ -141,7 +141,7 @@ def _model_turn(answer: Any) -> dict[str, Any]:
 def _from_bfcl(record: Mapping[str, Any]) -> bool:
     named = isinstance(record.get("id"), str) and _CATEGORY.match(record["id"])
     logged = {"inference_log", "input_token_count", "traceback"} & record.keys()
-    score = has("id", "valid", "prompt")(record) and bool(lookup(record, "prompt.question"))
+    score = has_keys("id", "valid", "prompt")(record) and bool(lookup(record, "prompt.question"))
     return ("result" in record and bool(named) and bool(logged)) or score
 
 
@@ -160,7 +160,7 @@ def _read_mt_bench(record: dict[str, Any]) -> list[Rollout]:
     for i, choice in enumerate(record["choices"]):
         path, reward = ("choices", i), lookup(choice, "reward")
         read = partial(_turn_by_turn, record["turns"], lookup(choice, "turns"), path, reward)
-        rollouts.append(or_fault(read, path, reward=reward))
+        rollouts.append(read_or_error(read, path, reward=reward))
     return rollouts
 
 
@@ -209,9 +209,9 @@ def _is_completion(record: Mapping[str, Any]) -> bool:
 
 
 FORMATS = (
-    known_by(
+    keyed_format(
         "task_id messages reward_info", "tau2-bench", "tau2", _read_tau2, ("task_id",),
-        Layout(
+        RecordLayout(
             reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"),
             refuses_null="tau2-bench",
         ),
@@ -240,14 +240,14 @@ REFUSALS = (
         "joined.jsonl",
     ),
     RefusedFormat(
-        lambda record: has("question_id", "text")(record) and "category" not in record,
+        lambda record: has_keys("question_id", "text")(record) and "category" not in record,
         "holds an answer or a question alone (Vicuna's, FLASK's, Gorilla's); join them: jq -c --slurpfile q "
         "QUESTIONS.jsonl '. as $a | $q[] | select((.question_id // .idx) == $a.question_id) | {prompt: "
         "(.text // .instruction), completion: $a.text}' ANSWERS.jsonl > joined.jsonl",
     ),
     RefusedFormat(
         lambda record: (
-            has("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
+            has_keys("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
         ),
         "is a judgment of FastChat's judge, not a rollout; give the answers of `model_answer`",
     ),

@@ -1,4 +1,4 @@
-"""The places where chat messages stand: `messages`, ART's Choices, and ART's recorded exchanges."""
+"""Chat messages of a trajectory: `messages`, ART's Choices, and ART's recorded exchanges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import lookup, plain
+from ruler_cli.formats.interface import items, lookup, objects, printable
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
 
@@ -18,20 +18,20 @@ AGENT_ROLES = (
     "assistant", "model", "agent", "ai", "gpt", "chatgpt", "bot", "chatbot", "Assistant", "ASSISTANT",
     "Model", "MODEL", "Agent", "AGENT", "AI", "GPT", "Bot", "BOT", "submission",
 )  # fmt: skip
-"""Roles of the agent's own messages, and of the line with what it handed in.
+"""Roles of the agent's own messages, and of the message with the work that it submitted.
 
-A tuple, since a dump may hold a role that cannot be hashed."""
-ASKING = ("user", "human", "system", "developer", "User", "Human", "USER", "HUMAN")
+A tuple, because a dump may hold a role that cannot be hashed."""
+USER_ROLES = ("user", "human", "system", "developer", "User", "Human", "USER", "HUMAN")
 TRANSCRIPT = "transcript"
-"""The role of a message that holds a whole conversation as one text: the task and the agent's turns."""
+"""Role of a message that holds a whole conversation as one text: the task and the agent's turns."""
 TEXT_KEYS = ("content", "text", "value", "parts", "message", "body", "output", "result")
-"""Fields that hold the text of a message, the first that holds any wins."""
+"""Fields that hold the text of a message, best first."""
 CALL_KEYS = ("tool_calls", "toolCalls", "tool_uses", "function_calls", "toolInvocations", "tool_invocations")
 """Fields that hold a message's tool calls."""
 RESULT_KINDS = ("tool_result", "tool-result", "toolResult")
-"""Kinds of parts of a message that hold what came back from a tool."""
+"""Kinds of message parts that hold the result of a tool call."""
 TOOLS = ("functions", "tool_definitions", "info.oai_tools")
-"""Fields with tools that are not in `tools`: OpenAI's old name, Azure's evaluation, verifiers."""
+"""Fields that hold tools beside `tools`: OpenAI's old name, Azure's evaluation, verifiers."""
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 _LABELS = frozenset((
     "role", "name", "type", "kind", "id", "uuid", "parent", "parent_id", "index", "tool_call_id", "call_id",
@@ -43,16 +43,16 @@ _LABELS = frozenset((
     "encrypted_content", "response_metadata", "additional_kwargs", "usage_metadata", "model_extra",
     "provider_specific_fields",
 ))  # fmt: skip
-"""Fields of a message that are about it, and not what it says."""
-_WORDS = (None, "text", "input_text", "output_text", "thinking", "reasoning", "message")
-"""Kinds of parts and items that say nothing if their text is empty."""
+"""Fields of a message that are metadata, not content."""
+_TEXT_KINDS = (None, "text", "input_text", "output_text", "thinking", "reasoning", "message")
+"""Kinds of parts and items that are empty if their text is empty."""
 _OUTPUTS = (
     "function_call_output", "computer_call_output", "local_shell_call_output", "custom_tool_call_output",
 )  # fmt: skip
 
 
 def messages_of(trajectory: Mapping[str, Any]) -> Messages:
-    """The main conversation of a trajectory; UnreadableError where there is none."""
+    """Return the main conversation of a trajectory; UnreadableError if there is none."""
     for key in ("messages", "messages_and_choices"):
         if trajectory.get(key) is not None:
             return check_messages(trajectory[key], key)
@@ -63,27 +63,26 @@ def messages_of(trajectory: Mapping[str, Any]) -> Messages:
 
 
 def histories(trajectory: Mapping[str, Any]) -> tuple[Messages, ...]:
-    """Further conversations of the same rollout: additional histories, or exchanges that forked."""
+    """Return further conversations of the same rollout: additional histories, or exchanges that forked."""
     if "additional_histories" not in trajectory and "exchanges" not in trajectory:
         return ()
-    found: list[Messages] = []
-    more = trajectory.get("additional_histories")
-    if isinstance(more, list):
-        for i, history in enumerate(more):
-            if isinstance(history, dict):
-                found.append(messages_of(history))
-            elif isinstance(history, list):
-                found.append(check_messages(history, f"additional_histories[{i}]"))
+    out: list[Messages] = []
+    for i, history in enumerate(items(trajectory.get("additional_histories"))):
+        if isinstance(history, dict):
+            out.append(messages_of(history))
+        elif isinstance(history, list):
+            out.append(check_messages(history, f"additional_histories[{i}]"))
     conversations = _conversations(trajectory.get("exchanges"))
-    found += [check_messages(c, "exchanges") for c in conversations[:-1]]
-    return tuple(found)
+    out += [check_messages(c, "exchanges") for c in conversations[:-1]]
+    return tuple(out)
 
 
 def tools_of(trajectory: Mapping[str, Any]) -> Any:
-    """The trajectory's tools, also where they are JSON text or stand in the first exchange."""
+    """Return the trajectory's tools, also if they are JSON text or stand in the first exchange."""
     tools = trajectory.get("tools")
     if tools is None:
-        tools = next((found for path in TOOLS if isinstance(found := lookup(trajectory, path), list)), None)
+        values = (lookup(trajectory, path) for path in TOOLS)
+        tools = next((value for value in values if isinstance(value, list)), None)
     if isinstance(tools, str):
         try:
             return parse_text(tools)
@@ -96,12 +95,15 @@ def tools_of(trajectory: Mapping[str, Any]) -> Any:
 
 
 def check_messages(value: Any, where: str) -> Messages:
-    """Messages as a list of plain message objects; a Choice is replaced by its message."""
+    """Return a list of plain message objects, each Choice replaced by its message.
+
+    UnreadableError if the value is no such list or an empty one; `where` is its path for the error.
+    """
     if not isinstance(value, list):
         raise UnreadableError(f"`{where}` is no list of messages")
     if not value:
         raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
-    # without a step of Python for each message: most of a dump is read twice
+    # fast, because most of a dump is read twice: no Python statement for each message
     if {*map(type, value)} == {dict} and all(map(contains, value, repeat("role"))):
         return value
     out: Messages = []
@@ -117,8 +119,11 @@ def check_messages(value: Any, where: str) -> Messages:
     return out
 
 
-def first_turn(messages: Messages) -> int:
-    """Index of the first message that the agent wrote; a Responses item without a role is its own."""
+def first_agent_turn(messages: Messages) -> int:
+    """Return the index of the agent's first message, else the number of messages.
+
+    A Responses item without a role counts as the agent's.
+    """
     for i, message in enumerate(messages):
         role = message.get("role")
         if role is None or role in AGENT_ROLES:
@@ -126,58 +131,58 @@ def first_turn(messages: Messages) -> int:
     return len(messages)
 
 
-def asked_of(rollout: Rollout) -> Messages:
-    """The messages that put the task: the prompt if the format knows it, else all before the agent's turn.
+def task_messages(rollout: Rollout) -> Messages:
+    """Return the messages that state the task: the prompt, or all messages before the agent's first turn.
 
-    If the agent greets first, what the user says next is the task.
+    If the agent greets first, the user's next messages are the task.
     """
     messages = rollout.messages
     if rollout.prompt_length is not None:
         return messages[: rollout.prompt_length]
-    begin = first_turn(messages)
-    if any(map(says, messages[:begin])):
+    begin = first_agent_turn(messages)
+    if any(map(has_content, messages[:begin])):
         return messages[:begin]
     while begin < len(messages) and is_agent(messages[begin]):
         begin += 1
-    end = begin + first_turn(messages[begin:])
-    asked = messages[begin:end]
-    return asked if all(message.get("role") in ASKING for message in asked) else []
+    end = begin + first_agent_turn(messages[begin:])
+    task = messages[begin:end]
+    return task if all(message.get("role") in USER_ROLES for message in task) else []
 
 
 def is_agent(message: Mapping[str, Any]) -> bool:
-    """Tell if the agent wrote a message; a Responses item without a role is its own, but for results."""
+    """Tell if the agent wrote a message: by its role, or as a Responses item that is no tool result."""
     role = message.get("role")
     if role is None:
         return message.get("type") not in _OUTPUTS
     return role in AGENT_ROLES or role == TRANSCRIPT
 
 
-def says(message: Mapping[str, Any]) -> bool:
-    """Tell if a message holds anything that a judge can be shown: text, a call, a thought, a refusal."""
+def has_content(message: Mapping[str, Any]) -> bool:
+    """Tell if a message holds anything to show a judge: text, a call, a thought, a refusal."""
     content = message.get("content")
     if isinstance(content, str) and content and not content.isspace():
         return True
     parts = content if isinstance(content, list) else ()
-    if any(isinstance(part, dict) and part.get("type") not in _WORDS for part in parts):
+    if any(isinstance(part, dict) and part.get("type") not in _TEXT_KINDS for part in parts):
         return True  # a call without arguments, a picture
-    if "role" not in message and message.get("type") not in _WORDS:
+    if "role" not in message and message.get("type") not in _TEXT_KINDS:
         return True  # a Responses item that is no text
-    if holds(content) or any(message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")):
+    if has_text(content) or any(message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")):
         return True
-    return any(holds(message.get(key)) for key in THOUGHT_KEYS) or bool(unread(message))
+    return any(has_text(message.get(key)) for key in THOUGHT_KEYS) or bool(other_text(message))
 
 
-def unread(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a message that hold text and that are neither its content nor about the message."""
+def other_text(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message that hold text and are neither its content nor metadata."""
     known = ("content", "refusal", "function_call", *CALL_KEYS, *THOUGHT_KEYS)
     return {
         key: value
         for key, value in message.items()
-        if key not in known and key not in _LABELS and not isinstance(value, int | float) and holds(value)
+        if key not in known and key not in _LABELS and not isinstance(value, int | float) and has_text(value)
     }
 
 
-def holds(value: Any) -> bool:
+def has_text(value: Any) -> bool:
     """Tell if a JSON value holds text or a number, other than kinds and ids."""
     stack = [value]
     while stack:
@@ -194,67 +199,67 @@ def holds(value: Any) -> bool:
     return False
 
 
-def silence(messages: Messages, further: Sequence[Messages] = (), asked: int | None = None) -> str | None:
-    """The reason why a rollout shows no agent at work, as a predicate; None if the agent says something.
+def nothing_to_judge(
+    messages: Messages, further: Sequence[Messages] = (), prompt_length: int | None = None
+) -> str | None:
+    """Return the reason why a rollout cannot be judged, as a predicate; None if the agent did something.
 
-    `asked` is how many first messages are the prompt, of which none is this rollout's own.
+    The first `prompt_length` messages are the prompt; an agent's message there does not count.
     """
-    own = messages if asked is None else messages[asked:]
+    own = messages[prompt_length or 0 :]
     for message in reversed(own):
-        if is_agent(message) and says(message):
+        if is_agent(message) and has_content(message):
             return None
-    if any(is_agent(message) and says(message) for part in further for message in part):
+    if any(is_agent(message) and has_content(message) for part in further for message in part):
         return None
     if any(map(is_agent, own)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = list(dict.fromkeys(plain(str(message.get("role")), 40) for message in messages))
+    roles = list(dict.fromkeys(printable(str(message.get("role")), 40) for message in messages))
     return f"has no turn of the agent to judge (its roles: {', '.join(roles[:8])})"
 
 
 def _conversations(exchanges: Any) -> list[Messages]:
-    """The recorded conversations, without those that a later one continues."""
-    found: list[Messages] = []
+    """Return the recorded conversations without those that a later one continues."""
+    out: list[Messages] = []
     for request, response in _exchanges(exchanges):
-        conversation = _asked(request) + _answered(response)
-        said = _said(conversation)
-        found = [f for f in found if _said(f) != said[: len(f)]]
-        found.append(conversation)
-    return found
+        conversation = _request_messages(request) + _response_messages(response)
+        compact = _without_nulls(conversation)
+        out = [earlier for earlier in out if _without_nulls(earlier) != compact[: len(earlier)]]
+        out.append(conversation)
+    return out
 
 
-def _said(value: Any) -> Any:
-    """A value without its nulls: a client that sends a message again leaves them out."""
+def _without_nulls(value: Any) -> Any:
+    """Return a value without nulls and empty lists: a client omits them when it sends a message again."""
     if isinstance(value, dict):
-        return {key: _said(v) for key, v in value.items() if v is not None and v != []}
-    return [_said(v) for v in value] if isinstance(value, list) else value
+        return {key: _without_nulls(v) for key, v in value.items() if v is not None and v != []}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 def _exchanges(value: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     if isinstance(value, dict):
         for kind in ("chat_completions", "responses", "messages", "completions"):
-            listed = value.get(kind)
-            for exchange in listed if isinstance(listed, list) else ():
-                if isinstance(exchange, dict):
-                    request, response = exchange.get("request"), exchange.get("response")
-                    if isinstance(request, dict) and isinstance(response, dict):
-                        yield request, response
+            for exchange in objects(value.get(kind)):
+                request, response = exchange.get("request"), exchange.get("response")
+                if isinstance(request, dict) and isinstance(response, dict):
+                    yield request, response
 
 
-def _asked(request: Mapping[str, Any]) -> Messages:
+def _request_messages(request: Mapping[str, Any]) -> Messages:
     out: Messages = []
     for key in ("system", "instructions"):
         if request.get(key):
             out.append({"role": "system", "content": request[key]})
     for key in ("messages", "input", "prompt"):
-        asked = request.get(key)
-        if isinstance(asked, str):
-            out.append({"role": "user", "content": asked})
-        elif isinstance(asked, list):
-            out += asked
+        value = request.get(key)
+        if isinstance(value, str):
+            out.append({"role": "user", "content": value})
+        elif isinstance(value, list):
+            out += value
     return out
 
 
-def _answered(response: Mapping[str, Any]) -> Messages:
+def _response_messages(response: Mapping[str, Any]) -> Messages:
     choices, output = response.get("choices"), response.get("output")
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         message = choices[0].get("message")

@@ -48,15 +48,15 @@ from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.interface import (
     Format,
-    Layout,
+    RecordLayout,
     RefusedFormat,
     first_at,
-    has,
+    has_keys,
     items,
-    known_by,
+    keyed_format,
     lookup,
     objects,
-    plain,
+    printable,
 )
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.reading.event_kinds import is_openhands
@@ -200,7 +200,7 @@ def _read_prediction(record: dict[str, Any]) -> list[Rollout]:
 
 
 def _is_prediction(record: Mapping[str, Any]) -> bool:
-    named = has("instance_id", "model_name_or_path", "model_patch")(record)
+    named = has_keys("instance_id", "model_name_or_path", "model_patch")(record)
     return named and not any(name in record for name in _CONVERSATIONS)
 
 
@@ -261,7 +261,7 @@ def _read_trial(record: dict[str, Any]) -> list[Rollout]:
     trajectory = record.get("trajectory")
     if not _is_atif(trajectory):
         kind = lookup(record, "result.exception_info.exception_type")
-        why = f" (the trial ended with {plain(kind)})" if isinstance(kind, str) else ""
+        why = f" (the trial ended with {printable(kind)})" if isinstance(kind, str) else ""
         raise UnreadableError(f"has no ATIF trajectory in `agent/trajectory.json`{why}")
     outcome = record.get("reward_file")
     outcome = outcome.get("reward") if isinstance(outcome, dict) else outcome
@@ -288,7 +288,7 @@ FORMATS = (
         "OpenHands conversations", "openhands", "`events` with `action`, `observation` or `kind` in each",
         _is_conversation, _read_conversation, _INSTANCE,
     ),
-    known_by("trajectory history info", "SWE-agent", "swe-agent", _read_swe_agent, _INSTANCE),
+    keyed_format("trajectory history info", "SWE-agent", "swe-agent", _read_swe_agent, _INSTANCE),
     Format(
         "mini-swe-agent", "mini-swe-agent", "`trajectory_format` (mini-swe-agent-…)",
         lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
@@ -300,19 +300,19 @@ FORMATS = (
     ),
     Format(
         "ATIF trajectories", "atif", "`schema_version` (ATIF-v…)", _is_atif, lambda record: [_atif(record)],
-        layout=Layout(reward=("extra", "reward"), ruler=("extra", "ruler")),
+        layout=RecordLayout(reward=("extra", "reward"), ruler=("extra", "ruler")),
     ),
     Format(
         "Harbor trials", "harbor", "`result.task_name`, `trajectory`",
         lambda record: lookup(record, "result.task_name") is not None and "trajectory" in record,
         _read_trial, ("result.task_name",),
-        Layout(
+        RecordLayout(
             reward=("result", "verifier_result", "rewards", "reward"), ruler=("result", "ruler"), lost=b""
         ),
     ),
-    known_by(
+    keyed_format(
         "conversations task", "Harbor's exported traces", "harbor", _read_row, ("task",),
-        Layout(reward=("result",), form=b'"%s"'),
+        RecordLayout(reward=("result",), form=b'"%s"'),
     ),
 )  # fmt: skip
 REFUSALS = (

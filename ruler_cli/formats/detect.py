@@ -1,8 +1,8 @@
-"""First records → the format that reads them all, found by keys, never by file name.
+"""First records → the format that reads them all, by their keys and never by the file name.
 
-Records that lie in a list inside an object: the jq path to them, for somebody who gave the whole.
+If no format fits but an object holds records in a list, the error gives the jq path to them.
 
-Every format there is: each module here that has `FORMATS` or `REFUSALS` is found by itself.
+A new format needs no registration: each module here with `FORMATS` or `REFUSALS` is imported.
 """
 
 from __future__ import annotations
@@ -20,63 +20,74 @@ from typing import Any
 import ruler_cli.formats
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats import custom
-from ruler_cli.formats.chat import asked_of, says
-from ruler_cli.formats.custom import with_reward
+from ruler_cli.formats.chat import has_content, task_messages
+from ruler_cli.formats.custom import custom_format, with_reward
 from ruler_cli.formats.interface import (
-    MISSHAPEN,
     PROMPT_HASH,
+    SHAPE_ERRORS,
     Format,
     RefusedFormat,
     fits,
     items,
     lookup,
-    plain,
+    printable,
 )
-from ruler_cli.formats.reader import Reader, guarded
-from ruler_cli.formats.turns import of_texts
+from ruler_cli.formats.reader import Reader, validated
+from ruler_cli.formats.turns import is_text_list
 from ruler_cli.reading.parse import parse, parse_text
 from ruler_cli.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record
 
 SAMPLE = 50
-"""How many first records must agree."""
-
+"""Number of first records that must agree."""
 
 Records = Sequence[tuple[Line, dict[str, Any]]]
 
 
-def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
-    """Find the one format of the first records; UsageError names lines, keys and the way out."""
+def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
+    """Return a reader of the one format of the first records.
+
+    UsageError if there is none, or more than one, with lines, keys and what to do.
+    """
     records: Records = [(line, value) for line in first if (value := _object(line)) is not None]
     if not records:
-        raise UsageError(_no_record(name, first))
-    if told.messages is None:
-        chosen: Format | None = _choose(name, records, told.format)
-    elif told.format == "auto":
-        given = [record for _, record in records]
-        chosen = custom.named(told.messages, given, alone=told.prompt is not None)
-    else:
-        raise UsageError(
-            f"--messages {told.messages}: is for dumps that no format fits; leave --format {told.format} "
-            "out, or --messages"
-        )
-    if chosen is None:
-        raise UsageError(_nowhere(name, "--messages", str(told.messages), records))
+        raise UsageError(_no_object(name, first))
+    chosen = _format(name, records, settings)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
-    if chosen.fit is not None:
-        chosen = chosen.fit([record for _, record in records])
-    paths = (("--prompt", told.prompt), ("--group-by", told.group_by), (told.outcome_option, told.outcome))
+    if chosen.refine is not None:
+        chosen = chosen.refine([record for _, record in records])
+    paths = (
+        ("--prompt", settings.prompt),
+        ("--group-by", settings.group_by),
+        (settings.outcome_option, settings.outcome),
+    )
     for option, path in paths:
-        if path is not None and not any(_has(record, path) for _, record in records):
-            raise UsageError(_nowhere(name, option, path, records))
-    found = Reader(chosen, told.group_by or _key_path(chosen, records), prompt=told.prompt)
-    if not told.group_by:
-        found = replace(found, key=_scored_key(found, records))
-    if told.reward is not None:
-        found = replace(found, format=with_reward(name, told.reward, found, records), reward=told.reward)
-    found = replace(found, outcome=told.outcome)
-    return found.knowing(record for line, _ in records for record in _read(found, line))
+        if path is not None and not any(_has_value(record, path) for _, record in records):
+            raise UsageError(_missing_path(name, option, path, records))
+    key = settings.group_by or _key_path(chosen, records)
+    reader = Reader(chosen, key, outcome=settings.outcome, prompt=settings.prompt)
+    if not settings.group_by:
+        reader = replace(reader, key=_scored_key(reader, records))
+    if settings.reward is not None:
+        rewarded = with_reward(name, settings.reward, reader, records)
+        reader = replace(reader, format=rewarded, reward=settings.reward)
+    return reader.with_words(record for line, _ in records for record in _read(reader, line))
+
+
+def _format(name: str, records: Records, settings: InputSettings) -> Format:
+    """Return the format that the records have, or that `--messages` describes."""
+    if settings.messages is None:
+        return _choose(name, records, settings.format)
+    if settings.format != "auto":
+        raise UsageError(
+            f"--messages {settings.messages}: is for dumps that no format fits; leave --format "
+            f"{settings.format} out, or --messages"
+        )
+    given = [record for _, record in records]
+    form = custom_format(settings.messages, given, alone=settings.prompt is not None)
+    if form is None:
+        raise UsageError(_missing_path(name, "--messages", settings.messages, records))
+    return form
 
 
 def _object(line: Line) -> dict[str, Any] | None:
@@ -86,32 +97,33 @@ def _object(line: Line) -> dict[str, Any] | None:
         return None
 
 
-def _read(found: Reader, line: Line) -> tuple[Record, ...]:
-    """A record; none if it cannot be read, which is told when its turn comes."""
+def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
+    """Read a line; () if it cannot be read, which is reported when the line is scored."""
     try:
-        return found.glance(line)
+        return reader.read_rounded(line)
     except UnreadableError:
         return ()
 
 
 def _choose(name: str, records: Records, wanted: str) -> Format:
     if wanted != "auto" and wanted not in families():
-        meant = nearest(wanted, ("auto", *families()))
-        way = f"did you mean {meant}?" if meant else f"give auto or one of {', '.join(families())}"
-        raise UsageError(f"--format {wanted}: there is no such format; {way}")
+        suggestion = nearest(wanted, ("auto", *families()))
+        choices = f"give auto or one of {', '.join(families())}"
+        advice = f"did you mean {suggestion}?" if suggestion else choices
+        raise UsageError(f"--format {wanted}: there is no such format; {advice}")
     candidates = [f for f in formats() if wanted in ("auto", f.family)]
     votes: dict[str, tuple[Format, Line]] = {}
     for line, record in records:
-        found = _match(name, line, record, candidates)
-        if found is not None:
-            votes.setdefault(found.name, (found, line))
+        vote = _match(name, line, record, candidates)
+        if vote is not None:
+            votes.setdefault(vote.name, (vote, line))
     if len(votes) > 1:
-        (one, at), (other, there) = list(votes.values())[:2]
-        # what takes several answers takes one
+        (one, first), (other, second) = list(votes.values())[:2]
+        # a format for several answers also takes one
         named = next((form for form in (one, other) if form.family == "prompt-responses"), one)
         raise UsageError(
-            f"{name}: {at.where} looks like {one.name}, {there.where} like {other.name}; split the file, or "
-            f"say --format {named.family}"
+            f"{name}: {first.where} looks like {one.name}, {second.where} like {other.name}; split the file, "
+            f"or say --format {named.family}"
         )
     if votes:
         chosen = next(iter(votes.values()))[0]
@@ -120,169 +132,171 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
         return chosen
     if any("trajectories" in record for _, record in records):
         for shape in ("native groups", "ART groups"):
-            if found := next((f for f in candidates if f.name == shape), None):
-                return found
-    raise UsageError(_unknown(name, *records[0], wanted))
+            if fallback := next((f for f in candidates if f.name == shape), None):
+                return fallback
+    raise UsageError(_no_format(name, *records[0], wanted))
 
 
 def _refuse(name: str, records: Records) -> None:
-    """A generic shape is refused where all records are of a kind that holds nothing to judge."""
+    """Raise UsageError if all records of a generic shape are of a kind that holds nothing to judge."""
     for refusal in refusals():
         if all(fits(refusal, record) for _, record in records):
             raise UsageError(f"{name}: {records[0][0].where} {refusal.hint}")
 
 
 def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequence[Format]) -> Format | None:
-    """The format of one record; None where none is or it could be several."""
-    unsure = False
-    found: list[Format] = []
-    for candidate in candidates:
-        verdict = fits(candidate, record)
-        if verdict:
-            found.append(candidate)
-        unsure = unsure or verdict is None
-    if not found:
+    """Return the format of one record; None if there is none, or a generic one that is not certain.
+
+    UsageError if several formats of the highest rank match.
+    """
+    tests = [(candidate, fits(candidate, record)) for candidate in candidates]
+    matching = [candidate for candidate, result in tests if result]
+    if not matching:
         return None
-    rank = max(f.rank for f in found)
-    best = [f for f in found if f.rank == rank]
+    rank = max(f.rank for f in matching)
+    best = [f for f in matching if f.rank == rank]
     if len(best) > 1:
         raise UsageError(
             f"{name}: {line.where} could be {best[0].name} or {best[1].name}; say which, e.g. "
             f"--format {best[0].family}"
         )
+    unsure = any(result is None for _, result in tests)
     return None if unsure and rank == 0 else best[0]
 
 
 def _key_path(chosen: Format, records: Records) -> str:
     for _, record in records if chosen.key_of is not None else ():
-        with suppress(UnreadableError, RecursionError, *MISSHAPEN):
+        with suppress(UnreadableError, RecursionError, *SHAPE_ERRORS):
             if chosen.key_of is not None and chosen.key_of(record) is not None:
-                return chosen.key_told
-    there = (path for path in chosen.keys if any(lookup(record, path) is not None for _, record in records))
-    return next(there, PROMPT_HASH)
+                return chosen.key_description
+    paths = (path for path in chosen.keys if any(lookup(record, path) is not None for _, record in records))
+    return next(paths, PROMPT_HASH)
 
 
-def _scored_key(found: Reader, records: Records) -> str:
-    """The path of the group key that an earlier run wrote, if its groups were others; else the reader's key.
+def _scored_key(reader: Reader, records: Records) -> str:
+    """Return the path of the group key that an earlier run wrote, if its groups differ from the reader's.
 
-    The keys of several files may have got labels that their records do not hold.
+    They differ if that run read several files and added labels to their keys. Else return the reader's key.
     """
-    path = ".".join(map(str, (*found.format.layout.ruler, "group", "key")))
-    if found.format.shape != "trajectory":
-        return found.key
-    kept = [(line, lookup(record, path)) for line, record in records]
-    if not all(isinstance(key, str) for _, key in kept):
-        return found.key
-    same = all([record.key for record in _read(found, line)] == [key] for line, key in kept)
-    return found.key if same else path
+    path = ".".join(map(str, (*reader.format.layout.ruler, "group", "key")))
+    if reader.format.shape != "trajectory":
+        return reader.key
+    keys = [(line, lookup(record, path)) for line, record in records]
+    if not all(isinstance(key, str) for _, key in keys):
+        return reader.key
+    same = all([record.key for record in _read(reader, line)] == [key] for line, key in keys)
+    return reader.key if same else path
 
 
-def _has(record: Mapping[str, Any], path: str) -> bool:
-    """Tell if a record, or a rollout of it, has something at a path."""
+def _has_value(record: Mapping[str, Any], path: str) -> bool:
+    """Tell if a record, or a rollout of it, has a value at a path."""
     return any(lookup(one, path) is not None for one in (record, *items(record.get("trajectories"))))
 
 
-def _nowhere(name: str, option: str, path: str, records: Records) -> str:
-    meant = suggest_path(path, (record for _, record in records))
-    hint = f" (did you mean {plain(meant)}?)" if meant else ""
+def _missing_path(name: str, option: str, path: str, records: Records) -> str:
+    suggestion = suggest_path(path, (record for _, record in records))
+    hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
     keys = _keys(records[0][1])
     return f"{name}: {option} {path}: none of the first records has it{hint}; their keys: {keys}"
 
 
 def _keys(record: Mapping[str, Any]) -> str:
-    """The first keys of a record, for a sentence."""
-    return ", ".join(plain(key) for key in itertools.islice(record, 12))
+    """Return the first keys of a record, for a message."""
+    return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-def _no_record(name: str, first: Sequence[Line]) -> str:
-    """The sentence on a first record that is no object, with the way out by what it is instead."""
-    reason, way = "is no record", "ruler reads JSON lines, one object a line, or one JSON document"
+def _no_object(name: str, first: Sequence[Line]) -> str:
+    """Return the message for records of which none is an object, with advice by the value of the first."""
+    reason, advice = "is no record", "ruler reads JSON lines, one object a line, or one JSON document"
     try:
         parse(first[0].raw)
     except UnreadableError as error:
         reason = str(error)
     with suppress(UnreadableError, UnicodeDecodeError, RecursionError):
-        found = parse_text(first[0].raw.decode("utf-8", "surrogatepass"))
-        if of_texts(found):
-            way = (
+        value = parse_text(first[0].raw.decode("utf-8", "surrogatepass"))
+        if is_text_list(value):
+            advice = (
                 "lists of texts are answers without their tasks (generations.json of bigcode's harness); "
                 "write a line for each task, with `prompt` and `completions`"
             )
-        elif isinstance(found, str) and isinstance(parse_text(found), dict | list):
-            way = "it is JSON text of JSON, as older versions of ADK write their results; unwrap it: jq -r ."
-    return (
-        f"{name}: none of the first {len(first)} records is a JSON object; {first[0].where} {reason}; {way}"
-    )
+        elif isinstance(value, str) and isinstance(parse_text(value), dict | list):
+            advice = (
+                "it is JSON text of JSON, as older versions of ADK write their results; unwrap it: jq -r ."
+            )
+    sentence = f"none of the first {len(first)} records is a JSON object"
+    return f"{name}: {sentence}; {first[0].where} {reason}; {advice}"
 
 
-def _unknown(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> str:
+def _no_format(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> str:
     for refusal in refusals():
         if fits(refusal, record):
             return f"{name}: {line.where} {refusal.hint}"
-    keys_seen = _keys(record) or "none"
+    keys = f"(its keys: {_keys(record) or 'none'})"
     if wanted != "auto":
-        tells = "; or ".join(dict.fromkeys(f.tells for f in formats() if f.family == wanted))
-        keys_seen = f"its keys: {keys_seen}"
-        return f"{name}: {line.where} is not of the format {wanted}, which is known by {tells} ({keys_seen})"
-    for path, inner in _lists(record):
-        inside = [_known(item) for item in inner[:3]]
-        if inside and inside[0] is not None and all(one is inside[0] for one in inside):
-            listed = ".[]" if line.where.startswith("item") else ""
+        signature = "; or ".join(dict.fromkeys(f.signature for f in formats() if f.family == wanted))
+        return f"{name}: {line.where} is not of the format {wanted}, which is known by {signature} {keys}"
+    for path, inner in _nested_lists(record):
+        form, *others = [_judgeable_format(item) for item in inner[:3]]
+        if form is not None and all(other is form for other in others):
+            outer = ".[]" if line.where.startswith("item") else ""
             return (
-                f"{name}: {line.where} holds no rollout itself (its keys: {keys_seen}), but {inside[0].name} "
-                f"in a list; write one a line: jq -c '{listed}{path}'"
+                f"{name}: {line.where} holds no rollout itself {keys}, but {form.name} "
+                f"in a list; write one a line: jq -c '{outer}{path}'"
             )
     return (
-        f"{name}: {line.where} holds no rollouts that ruler knows (its keys: {keys_seen}){_nearest(record)}; "
+        f"{name}: {line.where} holds no rollouts that ruler knows {keys}{_closest(record)}; "
         "say where the messages stand with --messages PATH, the task with --prompt PATH, and the group key "
         "with --group-by PATH"
     )
 
 
-def _known(record: Any) -> Format | None:
-    """The format by which an object can be judged; None where it shows no task, or no agent at work."""
+def _judgeable_format(record: Any) -> Format | None:
+    """Return the format of an object that can be judged; None if it has no task, or no work of an agent."""
     if not isinstance(record, dict) or any(fits(refusal, record) for refusal in refusals()):
         return None
-    found = [one for one in formats() if fits(one, record)]
-    best = max(found, key=lambda one: one.rank, default=None)
+    matching = [form for form in formats() if fits(form, record)]
+    best = max(matching, key=lambda form: form.rank, default=None)
     try:
         rollouts = [] if best is None else best.rollouts(record)
-    except (UnreadableError, *MISSHAPEN):
+    except (UnreadableError, *SHAPE_ERRORS):
         return None
-    judged = all(guarded(one).error is None and any(map(says, asked_of(one))) for one in rollouts)
+    judged = all(
+        validated(rollout).error is None and any(map(has_content, task_messages(rollout)))
+        for rollout in rollouts
+    )
     return best if rollouts and judged else None
 
 
-def _nearest(record: Mapping[str, Any]) -> str:
-    """The formats of which most telling keys are there, for somebody who wonders what is missing."""
-    near = []
-    for known in formats():
-        keys = known.tells.split("`")[1::2]
-        there = sum(lookup(record, key) is not None for key in keys)
-        if there and there < len(keys):
-            near.append((there / len(keys), known.name, known.tells))
-    near.sort(key=lambda n: -n[0])
-    return "".join(f"; {name} would have {tells}" for _, name, tells in near[:2])
+def _closest(record: Mapping[str, Any]) -> str:
+    """Return the two formats that have the largest share of their keys in a record, to end a message."""
+    candidates: list[tuple[float, Format]] = []
+    for form in formats():
+        keys = form.signature.split("`")[1::2]
+        present = sum(lookup(record, key) is not None for key in keys)
+        if present and present < len(keys):
+            candidates.append((present / len(keys), form))
+    candidates.sort(key=lambda candidate: -candidate[0])
+    return "".join(f"; {form.name} would have {form.signature}" for _, form in candidates[:2])
 
 
-_DEEPEST, _MOST = 3, 200
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
+_MAX_DEPTH, _MAX_OBJECTS = 3, 200
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _PARTS = re.compile(
     r"(?i).*(step|turn|message|conversation|event|span|observation|trajectory|trace|child(ren)?|choice|part|log|"
     r"judge?ment|history|call)s?"
 )
-"""Members whose items are parts of one rollout, or what others said of it."""
+"""Members whose items are parts of one rollout, or judgements of it."""
 
 
-def _lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Lists of objects, and objects of objects, with their paths, the nearest ones first."""
+def _nested_lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield lists of objects and objects of objects with their jq paths, the least nested first."""
     level: list[tuple[str, Any]] = [("", record)]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         below: list[tuple[str, Any]] = []
-        for path, holder in level[:_MOST]:
+        for path, holder in level[:_MAX_OBJECTS]:
             for name, value in holder.items():
                 step = f"{path}.{name}"
-                if not _PLAIN.fullmatch(name) or _PARTS.fullmatch(name):
+                if not _NAME.fullmatch(name) or _PARTS.fullmatch(name):
                     continue
                 if isinstance(value, list) and value and all(isinstance(item, dict) for item in value[:3]):
                     yield f"{step}[]", value
@@ -297,25 +311,25 @@ def _lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
 
 @cache
 def formats() -> tuple[Format, ...]:
-    """All formats, in the order of their families."""
-    found = (f for module in _modules() for f in getattr(module, "FORMATS", ()))
-    return tuple(sorted(found, key=lambda f: f.family))
+    """Return all formats, in the order of their families."""
+    all_formats = (f for module in _modules() for f in getattr(module, "FORMATS", ()))
+    return tuple(sorted(all_formats, key=lambda f: f.family))
 
 
 @cache
 def refusals() -> tuple[RefusedFormat, ...]:
-    """Shapes that cannot be scored, each with the way out."""
+    """Return the shapes that cannot be scored, each with a hint."""
     return tuple(r for module in _modules() for r in getattr(module, "REFUSALS", ()))
 
 
 @cache
 def families() -> tuple[str, ...]:
-    """What `--format` takes beside `auto`."""
+    """Return the values of `--format` other than `auto`."""
     return tuple(dict.fromkeys(f.family for f in formats()))
 
 
 @cache
 def _modules() -> tuple[object, ...]:
-    found = sorted(m.name for m in pkgutil.iter_modules(ruler_cli.formats.__path__))
-    plain = (n for n in found if n not in {"detect", "reader"})
-    return tuple(importlib.import_module(f"ruler_cli.formats.{name}") for name in plain)
+    names = sorted(m.name for m in pkgutil.iter_modules(ruler_cli.formats.__path__))
+    formats_only = (n for n in names if n not in {"detect", "reader"})
+    return tuple(importlib.import_module(f"ruler_cli.formats.{name}") for name in formats_only)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ruler_cli.formats.chat import RESULT_KINDS, Messages, unread
+from ruler_cli.formats.chat import RESULT_KINDS, Messages, other_text
 from ruler_cli.formats.interface import first_at, items, lookup, objects
 from ruler_cli.reading.event_kinds import LANGCHAIN, langchain_body
 from ruler_cli.reading.parse import dump
@@ -88,7 +88,7 @@ def output_messages(value: Any, depth: int = 0) -> Messages | None:
         if isinstance(choice, str):
             return output_messages(choice)
     for key in _ANSWERS:
-        if isinstance(value.get(key), str) and unread(value).keys() - {key}:
+        if isinstance(value.get(key), str) and other_text(value).keys() - {key}:
             continue  # the answer is the whole object: one member would show a part of it
         if value.get(key) and (messages := output_messages(value[key], depth + 1)) is not None:
             return messages

@@ -43,10 +43,19 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.interface import Format, Layout, first_at, has, items, known_by, lookup, objects
+from ruler_cli.formats.interface import (
+    Format,
+    RecordLayout,
+    first_at,
+    has_keys,
+    items,
+    keyed_format,
+    lookup,
+    objects,
+)
 from ruler_cli.formats.named_fields import pair
-from ruler_cli.formats.reader import as_text, hashed
-from ruler_cli.formats.turns import or_fault
+from ruler_cli.formats.reader import hashed_key, key_text
+from ruler_cli.formats.turns import read_or_error
 from ruler_cli.types import Path, Rollout
 
 _KEY_PARTS = ("env_name", "task", "step")
@@ -66,7 +75,7 @@ def _result_key(record: Mapping[str, Any]) -> str | None:
     more += [route] if isinstance(route, str | list) and route else []
     if not more or record.get("example_id") is None:
         return None
-    return as_text([record["example_id"], *more])
+    return key_text([record["example_id"], *more])
 
 
 def _read_result(record: dict[str, Any]) -> list[Rollout]:
@@ -119,8 +128,8 @@ def _read_episode(record: dict[str, Any]) -> list[Rollout]:
     trained = [i for i, t in enumerate(traces) if lookup(t, "agent.trainable") is not False]
     if not trained:
         raise UnreadableError("has no trace of a `trainable` agent in `traces`: nothing here is to be scored")
-    roles = {as_text(lookup(traces[i], "agent.name")) for i in trained}
-    member = str(record.get("id") or hashed("episode", traces)) if len(roles) > 1 else None
+    roles = {key_text(lookup(traces[i], "agent.name")) for i in trained}
+    member = str(record.get("id") or hashed_key("episode", traces)) if len(roles) > 1 else None
     return _rollouts("traces", {i: traces[i] for i in trained}, "rewards", _read_trace, member=member)
 
 
@@ -131,7 +140,9 @@ def _rollouts(
     rollouts = []
     for i, value in members.items():
         path, reward = (name, i), lookup(value, reward_name)
-        rollouts.append(or_fault(partial(read, value, path, reward, **shared), path, reward=reward, **shared))
+        rollouts.append(
+            read_or_error(partial(read, value, path, reward, **shared), path, reward=reward, **shared)
+        )
     if all(rollout.error is not None for rollout in rollouts):
         raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}")
     return rollouts
@@ -142,22 +153,22 @@ def _task_key(record: Mapping[str, Any]) -> str | None:
     if first_at(record, *_KEYS) is not None:
         return None
     data = lookup(record, "task.data") or lookup(record, "traces.0.task.data")
-    return None if data is None else hashed("task", data)
+    return None if data is None else hashed_key("task", data)
 
 
-_WEIGHTED = Layout(
+_WEIGHTED = RecordLayout(
     reward=("rewards",),
     ruler=("info", "ruler"),
     form=b'{"ruler": {"score": %s, "weight": 1.0}}',
     lost=b'{"ruler": null}',
 )
-_PLAIN = Layout(reward=("rewards",), ruler=("info", "ruler"), form=b'{"ruler": %s}', lost=b"{}")
+_PLAIN = RecordLayout(reward=("rewards",), ruler=("info", "ruler"), form=b'{"ruler": %s}', lost=b"{}")
 
 
-def _trace_layout(record: Mapping[str, Any]) -> Layout | None:
+def _trace_layout(record: Mapping[str, Any]) -> RecordLayout | None:
     """The layout of a bare trace by the kind of its rewards, which tells its age; None for other records."""
     rewards = record.get("rewards", {})
-    if not has("nodes", "task")(record) or not isinstance(rewards, dict):
+    if not has_keys("nodes", "task")(record) or not isinstance(rewards, dict):
         return None
     first = lookup(record, "info.ruler.independent_reward")  # a failed trace's own fields tell no age
     values = (first if isinstance(first, dict) else rewards).values()
@@ -176,11 +187,11 @@ def _is_episode(record: Mapping[str, Any], *, grouped: bool) -> bool:
 def _rllm_key(record: Mapping[str, Any]) -> str | None:
     task = first_at(record, "task_hash", "task.id")
     if task is None and record.get("task") is not None:
-        task = hashed("task", record["task"])
+        task = hashed_key("task", record["task"])
     step = record.get("training_step")
     if task is None or step is None:
-        return None if task is None else as_text(task)
-    return f"{as_text(task)} in step {as_text(step)}"
+        return None if task is None else key_text(task)
+    return f"{key_text(task)} in step {key_text(step)}"
 
 
 def _read_trajectory(value: Any, path: Path, reward: Any, outcome: Any, member: str | None) -> Rollout:
@@ -200,24 +211,37 @@ def _read_rllm(record: dict[str, Any]) -> list[Rollout]:
     trajectories = items(record.get("trajectories"))
     if not trajectories:
         raise UnreadableError("has no `trajectories`: the workflow failed before the first of them")
-    names = {as_text(lookup(t, "name")) for t in trajectories}
-    episode = record.get("episode_id") or record.get("id") or hashed("episode", trajectories)
-    known = {"outcome": record.get("is_correct"), "member": as_text(episode) if len(names) > 1 else None}
+    names = {key_text(lookup(t, "name")) for t in trajectories}
+    episode = record.get("episode_id") or record.get("id") or hashed_key("episode", trajectories)
+    known = {"outcome": record.get("is_correct"), "member": key_text(episode) if len(names) > 1 else None}
     return _rollouts("trajectories", dict(enumerate(trajectories)), "reward", _read_trajectory, **known)
 
 
 def _of_task(
-    name: str, tells: str, matches: Any, rollouts: Any, keys: tuple[str, ...], layout: Layout = _WEIGHTED
+    name: str,
+    tells: str,
+    matches: Any,
+    rollouts: Any,
+    keys: tuple[str, ...],
+    layout: RecordLayout = _WEIGHTED,
 ) -> Format:
     """A format of verifiers, whose task is the group, or of prime-rl, whose groups have their own keys."""
     family = name.split(maxsplit=1)[0]
-    key_of, key_told = (_task_key, "hash of task.data") if family == "verifiers" else (None, "")
+    key_of, key_description = (_task_key, "hash of task.data") if family == "verifiers" else (None, "")
     return Format(
-        name, family, tells, matches, rollouts, keys=keys, layout=layout, key_of=key_of, key_told=key_told
+        name,
+        family,
+        tells,
+        matches,
+        rollouts,
+        keys=keys,
+        layout=layout,
+        key_of=key_of,
+        key_description=key_description,
     )
 
 
-def _bare(name: str, layout: Layout, *, grouped: bool) -> Format:
+def _bare(name: str, layout: RecordLayout, *, grouped: bool) -> Format:
     """The format of a bare trace; prime-rl's have a `group_id`."""
     return _of_task(
         name,
@@ -230,9 +254,9 @@ def _bare(name: str, layout: Layout, *, grouped: bool) -> Format:
 
 
 FORMATS = (
-    known_by(
+    keyed_format(
         "example_id prompt completion", "verifiers results", "verifiers", _read_result, ("example_id",),
-        key_of=_result_key, key_told="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
+        key_of=_result_key, key_description="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
     ),
     _of_task(
         "verifiers episodes", "`traces`, `task`", partial(_is_episode, grouped=False), _read_episode, _KEYS
@@ -251,7 +275,7 @@ FORMATS = (
             isinstance(record.get("trajectories"), list)
             and bool({"task_hash", "episode_id", "eval_idx", "is_correct"} & record.keys())
         ),
-        _read_rllm, key_of=_rllm_key, key_told="task_hash with training_step",
-        layout=Layout(ruler=("metadata", "ruler")),
+        _read_rllm, key_of=_rllm_key, key_description="task_hash with training_step",
+        layout=RecordLayout(ruler=("metadata", "ruler")),
     ),
 )  # fmt: skip

@@ -26,12 +26,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import prompt_key
-from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
+from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.interface import Format, Layout, RefusedFormat, has, known_by, lookup, plain
-from ruler_cli.formats.reader import hashed
-from ruler_cli.formats.turns import chat_turns, of_messages, prompt_turns, with_answer
+from ruler_cli.formats.interface import (
+    Format,
+    RecordLayout,
+    RefusedFormat,
+    has_keys,
+    keyed_format,
+    lookup,
+    printable,
+)
+from ruler_cli.formats.prompts import prompt_key
+from ruler_cli.formats.reader import hashed_key
+from ruler_cli.formats.turns import chat_turns, is_message_list, prompt_turns, with_answer
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
@@ -61,7 +69,7 @@ def _inspect_messages(record: dict[str, Any]) -> Messages:
         return messages if whole[len(messages) :] and _is_last_answer(whole[-1], messages) else whole
     if len(whole) == len(before):
         reason = lookup(record, "error.message")
-        why = f": {plain(reason, 200)}" if isinstance(reason, str) else ""
+        why = f": {printable(reason, 200)}" if isinstance(reason, str) else ""
         raise UnreadableError(
             f"has no messages in `messages` (Inspect writes this when a sample failed early{why})"
         )
@@ -121,19 +129,21 @@ def _read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
     if output is None:
         why = lookup(record, "error") or lookup(record, "response.error")
         raise UnreadableError(
-            f"has no answer in `response.output`{': ' + plain(why, 200) if isinstance(why, str) else ''}"
+            f"has no answer in `response.output`{': ' + printable(why, 200) if isinstance(why, str) else ''}"
         )
     if output == "[output stripped]":
         raise UnreadableError("has no answer: it was written with PROMPTFOO_STRIP_RESPONSE_OUTPUT")
     answer: Messages = [{"role": "assistant", "content": output}]
-    if of_messages(output) and all("function" in item or item.get("type") == "function" for item in output):
+    if is_message_list(output) and all(
+        "function" in item or item.get("type") == "function" for item in output
+    ):
         answer = [{"role": "assistant", "content": None, "tool_calls": output}]
     return [Rollout([*_prompt(record), *answer], reward=record.get("score"), outcome=record.get("success"))]
 
 
 def _is_promptfoo(record: Mapping[str, Any]) -> bool:
     """Tell if it has the keys of promptfoo's results; before 2024 there were no indexes."""
-    return any(has(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
+    return any(has_keys(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
 
 
 def _prompt(record: Mapping[str, Any]) -> Messages:
@@ -155,7 +165,7 @@ def _variables(record: Mapping[str, Any]) -> dict[str, Any]:
 def _test_key(record: Mapping[str, Any]) -> str | None:
     """A hash of a test's name and its variables, or its prompt if it has none."""
     task = _variables(record) or lookup(record, "prompt.raw")
-    return hashed("test", [task, lookup(record, "testCase.description")])
+    return hashed_key("test", [task, lookup(record, "testCase.description")])
 
 
 def _chat(record: dict[str, Any], otherwise: str) -> Messages:
@@ -185,7 +195,7 @@ def _is_step(record: Mapping[str, Any]) -> bool:
 def _opening(messages: Messages) -> int:
     """The number of first messages that are the task; the agent's turns may be missing after it."""
     results = (i for i, message in enumerate(messages) if message.get("role") in ("tool", "function"))
-    return min(first_turn(messages), next(results, len(messages)))
+    return min(first_agent_turn(messages), next(results, len(messages)))
 
 
 def _step_key(record: Mapping[str, Any]) -> str:
@@ -196,23 +206,23 @@ def _step_key(record: Mapping[str, Any]) -> str:
 def _read_step(record: dict[str, Any]) -> list[Rollout]:
     messages = _chat(record, ": nothing was said up to this step")
     numbers = [_environment(record), *(record.get(name) for name in _APART)]
-    member = hashed("env", [*numbers, messages[: _opening(messages) + 1]])
+    member = hashed_key("env", [*numbers, messages[: _opening(messages) + 1]])
     return [Rollout(messages, tools=tools_of(record), reward=record.get("reward"), member=member)]
 
 
 FORMATS = (
-    known_by(
+    keyed_format(
         "messages input_metadata", "eval-protocol rows", "eval-protocol", _read_row,
         ("input_metadata.row_id",),
-        Layout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
+        RecordLayout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
     ),
     Format(
         "eval-protocol recordings", "eval-protocol", "`env_index`, `step`, `messages`", _is_step,
-        _read_step, key_of=_step_key, key_told="hash of the prompt, whatever the step",
+        _read_step, key_of=_step_key, key_description="hash of the prompt, whatever the step",
     ),
-    known_by(
+    keyed_format(
         "id epoch messages", "Inspect samples", "inspect", _read_inspect, ("id",),
-        Layout(
+        RecordLayout(
             reward=("scores", "ruler"), ruler=("metadata", "ruler"), source=("scores", "*", "value"),
             form=b'{"value": %s}', lost=b"",
         ),
@@ -220,12 +230,13 @@ FORMATS = (
     Format(
         "promptfoo results", "promptfoo", "`testIdx`, `promptIdx`, `prompt.raw`",
         lambda record: _is_promptfoo(record) and isinstance(lookup(record, "prompt.raw"), str),
-        _read_promptfoo, layout=Layout(reward=("score",)), key_of=_test_key, key_told="variables of the test",
+        _read_promptfoo, layout=RecordLayout(reward=("score",)), key_of=_test_key,
+        key_description="variables of the test",
     ),
 )  # fmt: skip
 REFUSALS = (
     RefusedFormat(
-        has("evalId", "results"),
+        has_keys("evalId", "results"),
         "is a whole promptfoo result in one line; give the .json file, or a result a line: "
         "jq -c '.results.results[]'",
     ),

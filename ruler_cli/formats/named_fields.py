@@ -1,25 +1,25 @@
 """Dumps of trainers, one rollout a line: a prompt and an answer in two fields, or messages in one.
 
-Texts may hold lines like `user` and the special tokens of a chat template; a model can
-write these too, so that an answer is one turn whatever it holds.
+Texts may hold lines like `user` and the special tokens of a chat template. A model can write these too, so an
+answer is one turn whatever its text.
 
 NeMo-Gym: `rollouts.jsonl` of `gym eval run`, OpenAI Responses items (`nemo_gym/rollout_collection.py`
 `RolloutCollectionHelper.run_from_config`), in the order in which rollouts finish. Traps:
 - `response.output` holds the whole rollout, results of tools too; `input` is a list of items or a text.
-- `_ng_task_index` begins anew in each environment, so the group is it and `agent_ref.name`; older files have
-  neither: there an equal `responses_create_params.input` is a group.
+- `_ng_task_index` begins anew in each environment, so the group key is it and `agent_ref.name`; older files
+  have neither: there an equal `responses_create_params.input` is a group.
 - `input` may be empty: then the task stands in `metadata` beside it (`anyswe_agent`), or the output begins
-  with it (`gdpval`; `aviary`, whose output is a list of lists, each all that was said up to a step).
-- What a coding agent handed in stands beside the response (`model_patch`).
-- Rows of the failures file (`_ng_failure_class`) were answered; their reward is none, as the verifier failed.
+  with it (`gdpval`; `aviary`, whose output is a list of lists, each the whole conversation up to a step).
+- The patch of a coding agent stands beside the response (`model_patch`).
+- Rows of the failures file (`_ng_failure_class`) have an answer but no reward, because the verifier failed.
 - The materialized inputs, without a `response`, are refused.
 
 NeMo-RL: `train_data_step{N}.jsonl` and `val_data_step{N}.jsonl` of GRPO (`nemo_rl/utils/logger.py`
 `log_batched_dict_as_jsonl`). Traps:
 - Every value is wrapped in a list of one: `{"content": [[…]], "rewards": [1.0]}`, and so is ruler's score.
-- In training `content[0]` holds texts without roles: the first is the prompt, what follows is one turn, as
-  nobody can say who wrote which. In validation it holds messages.
-- No group id: rollouts with an equal prompt are a group, of messages all up to the answer.
+- In training `content[0]` holds texts without roles: the first is the prompt, the others are one turn, as
+  nothing tells who wrote each. In validation it holds messages.
+- No group id: rollouts with an equal prompt are a group; of messages, the prompt is all before the answer.
 """
 
 from __future__ import annotations
@@ -30,15 +30,23 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
-from ruler_cli.formats.interface import Format, Layout, RefusedFormat, first_at, has, items, known_by, lookup
-from ruler_cli.formats.reader import as_text, hashed
+from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
+from ruler_cli.formats.interface import (
+    Format,
+    RecordLayout,
+    RefusedFormat,
+    first_at,
+    has_keys,
+    keyed_format,
+    lookup,
+)
+from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.turns import (
     answer_turns,
-    of_messages,
-    of_texts,
+    is_message_list,
+    is_text_list,
+    make_rollout,
     prompt_turns,
-    rollout,
     with_submission,
 )
 from ruler_cli.types import Rollout
@@ -46,25 +54,27 @@ from ruler_cli.types import Rollout
 _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
 
 
-def pair(record: Mapping[str, Any], asked: str, said: str, reward: str = "reward", **more: Any) -> Rollout:
+def pair(record: Mapping[str, Any], prompt: str, answer: str, reward: str = "reward", **more: Any) -> Rollout:
     """Read a prompt, its answer and the reward from the fields of these names."""
-    turns = prompt_turns(record.get(asked), asked), answer_turns(record.get(said), said)
-    return rollout(*turns, reward=record.get(reward), **more)
+    turns = prompt_turns(record.get(prompt), prompt), answer_turns(record.get(answer), answer)
+    return make_rollout(*turns, reward=record.get(reward), **more)
 
 
-def _pair(asked: str, said: str, reward: str = "reward") -> Callable[[dict[str, Any]], list[Rollout]]:
-    return lambda record: [pair(record, asked, said, reward)]
+def _pair_reader(
+    prompt: str, answer: str, reward: str = "reward"
+) -> Callable[[dict[str, Any]], list[Rollout]]:
+    return lambda record: [pair(record, prompt, answer, reward)]
 
 
-def _messages(record: dict[str, Any], name: str, otherwise: str) -> list[Rollout]:
+def _read_messages(record: dict[str, Any], name: str, cause: str) -> list[Rollout]:
     if not record.get(name):
-        raise UnreadableError(f"has no messages in `{name}` ({otherwise})")
+        raise UnreadableError(f"has no messages in `{name}` ({cause})")
     return [Rollout(check_messages(record[name], name), reward=record.get("reward"))]
 
 
 def _is_trl(record: Mapping[str, Any]) -> bool:
-    listed = any(isinstance(record.get(name), list) for name in ("step", "advantage"))
-    return {"prompt", "completion", "step", "advantage"} <= record.keys() and not listed
+    columnar = any(isinstance(record.get(name), list) for name in ("step", "advantage"))
+    return {"prompt", "completion", "step", "advantage"} <= record.keys() and not columnar
 
 
 def _verl_uid(record: Mapping[str, Any]) -> re.Match[str] | None:
@@ -73,37 +83,38 @@ def _verl_uid(record: Mapping[str, Any]) -> re.Match[str] | None:
 
 
 def _is_verl(record: Mapping[str, Any], *, uid: bool) -> bool:
-    named = {"input", "output", "score", "step"} <= record.keys() and isinstance(record["input"], str)
-    return named and (_verl_uid(record) is not None) == uid
+    has_fields = {"input", "output", "score", "step"} <= record.keys() and isinstance(record["input"], str)
+    return has_fields and (_verl_uid(record) is not None) == uid
 
 
-def _verl(record: dict[str, Any]) -> list[Rollout]:
-    """A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session.
+def _read_verl(record: dict[str, Any]) -> list[Rollout]:
+    """Read a rollout of verl; `acc` is the outcome.
 
-    They carry one score and are parts of one rollout. `acc` is a verdict of the reward function.
+    A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session. They have
+    one score and are parts of one rollout.
     """
     uid = _verl_uid(record)
     member = uid["session"] if uid else None
     return [pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)]
 
 
-def _slime(record: dict[str, Any]) -> list[Rollout]:
-    """Recorded `messages` are the conversation; `response` is empty where a sample was aborted.
+def _read_slime(record: dict[str, Any]) -> list[Rollout]:
+    """Read a sample of slime or miles: from `messages` if it has them, else from `prompt` and `response`.
 
-    `reward` may be a dict of which the trainer picks a key (`--reward-key`). ruler's is a number in its
-    place, or at that key with `--reward reward.KEY`.
+    `response` is empty if the sample was aborted. `reward` may be an object from which the trainer picks a
+    key (`--reward-key`). ruler writes a number in its place, or at that key with `--reward reward.KEY`.
     """
-    asked: Messages = []
+    prompt: Messages = []
     if record.get("messages"):
-        said = check_messages(record["messages"], "messages")
+        answer = check_messages(record["messages"], "messages")
     elif record.get("response") is not None:
-        asked = prompt_turns(record.get("prompt"), "prompt")
-        said = answer_turns(record["response"], "response")
+        prompt = prompt_turns(record.get("prompt"), "prompt")
+        answer = answer_turns(record["response"], "response")
     else:
         raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
     reward = record.get("reward")
     outcome = reward.get("acc") if isinstance(reward, dict) else None
-    return [rollout(asked, said, tools=tools_of(record), reward=reward, outcome=outcome)]
+    return [make_rollout(prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome)]
 
 
 def _is_miles(record: Mapping[str, Any]) -> bool:
@@ -124,28 +135,28 @@ _RULES = "responses_create_params.instructions"
 def _gym_key(record: Mapping[str, Any]) -> str | None:
     index, agent = first_at(record, "_ng_task_index", "task_idx"), lookup(record, "agent_ref.name")
     if index is not None:
-        return as_text(index if agent is None else [agent, index])
-    asked = lookup(record, _INPUT) or _gym_task(record) or _task_said(record)
-    return hashed("input", [lookup(record, _RULES), asked]) if asked else None
+        return key_text(index if agent is None else [agent, index])
+    task = lookup(record, _INPUT) or _gym_task(record) or _output_task(record)
+    return hashed_key("input", [lookup(record, _RULES), task]) if task else None
 
 
 def _gym_task(record: Mapping[str, Any]) -> str | None:
-    """The task where the input is empty; never `instance_dict` beside it, which holds the solution too."""
-    found = (lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS)
-    return next((text for text in found if isinstance(text, str) and text.strip()), None)
+    """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
+    texts = (lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS)
+    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
 
 
-def _task_said(record: Mapping[str, Any]) -> Messages:
-    """The part of the output before the agent's first turn."""
-    said = _parts(lookup(record, "response.output"))[-1]
-    return said[: first_turn(said)]
+def _output_task(record: Mapping[str, Any]) -> Messages:
+    """Return the part of the output before the agent's first turn."""
+    output = _conversations(lookup(record, "response.output"))[-1]
+    return output[: first_agent_turn(output)]
 
 
-def _parts(output: Any) -> list[Messages]:
-    """The items of an output; of a list of lists, each is what the agent was shown at a step and answered.
+def _conversations(output: Any) -> list[Messages]:
+    """Return the items of an output, or the lists of a list of lists: each is the conversation up to a step.
 
-    Those with which another begins are left out, of equal ones all but the last. What a later one does not
-    continue stays: a context that was compacted, another attempt.
+    A list that another one continues is left out, and of equal ones all but the last. A list that no other
+    one continues stays: a context that was compacted, another attempt.
     """
     if not (isinstance(output, list) and output and all(isinstance(item, list) for item in output)):
         return [check_messages(output, "response.output")]
@@ -157,88 +168,87 @@ def _parts(output: Any) -> list[Messages]:
     ]
 
 
-def _gym_asked(record: Mapping[str, Any]) -> Messages:
-    told = lookup(record, _RULES)
-    system = [{"role": "system", "content": told}] if isinstance(told, str) and told else []
-    asked = lookup(record, _INPUT)
-    if not asked and not _task_said(record):
-        asked = _gym_task(record)
-    return [*system, *prompt_turns(asked, "input")]
+def _gym_prompt(record: Mapping[str, Any]) -> Messages:
+    rules = lookup(record, _RULES)
+    system = [{"role": "system", "content": rules}] if isinstance(rules, str) and rules else []
+    value = lookup(record, _INPUT)
+    if not value and not _output_task(record):
+        value = _gym_task(record)
+    return [*system, *prompt_turns(value, "input")]
 
 
-def _gym(record: dict[str, Any]) -> list[Rollout]:
+def _read_gym(record: dict[str, Any]) -> list[Rollout]:
     output = lookup(record, "response.output")
     if not output:
         raise UnreadableError("has no items in `response.output`: the agent failed before it answered")
-    *earlier, last = _parts(output)
-    said = with_submission(record, last)
+    *earlier, last = _conversations(output)
+    answer = with_submission(record, last)
     tools = tools_of({"tools": lookup(record, "responses_create_params.tools")})
     reward = None if record.get("_ng_failure_class") is not None else record.get("reward")
-    return [rollout(_gym_asked(record), said, histories=tuple(earlier), tools=tools, reward=reward)]
+    return [make_rollout(_gym_prompt(record), answer, histories=tuple(earlier), tools=tools, reward=reward)]
 
 
-def _rl(record: dict[str, Any]) -> list[Rollout]:
-    return [
-        Rollout(_rl_messages(_unwrapped(record.get("content"))), reward=_unwrapped(record.get("rewards")))
-    ]
+def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
+    messages = _nemo_rl_messages(_unwrapped(record.get("content")))
+    return [Rollout(messages, reward=_unwrapped(record.get("rewards")))]
 
 
 def _unwrapped(value: Any) -> Any:
-    """What a list of one wraps."""
-    return value[0] if len(items(value)) == 1 else None
+    """Return the only item of a list of one; None for other values."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else None
 
 
-def _rl_messages(content: Any) -> Messages:
-    if of_messages(content):
+def _nemo_rl_messages(content: Any) -> Messages:
+    if is_message_list(content):
         return check_messages(content, "content[0]")
-    if not of_texts(content):
+    if not is_text_list(content):
         raise UnreadableError("has neither texts nor messages in `content[0]`")
     if len(content) < 2:
         raise UnreadableError("has a prompt and no answer in `content[0]`")
-    asked = [{"role": "user", "content": content[0]}] if content[0] else []
-    return [*asked, *answer_turns("".join(content[1:]), "content[0]")]
+    prompt = [{"role": "user", "content": content[0]}] if content[0] else []
+    return [*prompt, *answer_turns("".join(content[1:]), "content[0]")]
 
 
-_SCORE = Layout(reward=("score",))
+_SCORE = RecordLayout(reward=("score",))
 FORMATS = (
     # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
     # `_dump_trajectory`: each file is one group, so files are given together.
-    known_by(
+    keyed_format(
         "task_id sample_idx prompt completion", "AReaL rollouts", "areal",
-        _pair("prompt", "completion"), ("task_id",),
+        _pair_reader("prompt", "completion"), ("task_id",),
     ),
     # `dumped_evals/{step}/{data_source}.jsonl` of `skyrl/train/utils/trainer_utils.py`
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
-    # `env_extras.extra_info.index` comes again in another data source and on each step. `score` may be a
+    # `env_extras.extra_info.index` repeats in another data source and on each step. `score` may be a
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
-    known_by(
+    keyed_format(
         "input_prompt output_response score", "SkyRL evaluations", "skyrl",
-        _pair("input_prompt", "output_response", "score"), layout=_SCORE,
+        _pair_reader("input_prompt", "output_response", "score"), layout=_SCORE,
     ),
     # `save_debug_trajectory_data` of `miles/ray/rollout/debug_data.py`.
     Format(
-        "miles samples", "miles", "`group_index`, `sample_index`", _is_miles, _slime, ("group_index",)
+        "miles samples", "miles", "`group_index`, `sample_index`", _is_miles, _read_slime, ("group_index",)
     ),
     # `save_debug_rollout_data` of `slime/observability/rollout_data_utils.py` saves a torch pickle, which is
     # never unpickled here; its samples, exported as JSON lines, are read. Older slime refuses fields that it
     # does not know: ruler's own stands in `metadata`, which is free.
     Format(
         "slime samples", "slime", "`group_index`, `prompt`, `response`",
-        lambda record: has("group_index", "prompt", "response")(record) and not _is_miles(record),
-        _slime, ("group_index",), Layout(ruler=("metadata", "ruler")),
+        lambda record: has_keys("group_index", "prompt", "response")(record) and not _is_miles(record),
+        _read_slime, ("group_index",), RecordLayout(ruler=("metadata", "ruler")),
     ),
     # An item of slime's buffer has a `uid` of its own; its group is `instance_id`, and items lie apart.
-    known_by("uid instance_id messages", "slime buffer items", "slime", _slime, ("instance_id",)),
-    known_by(
+    keyed_format("uid instance_id messages", "slime buffer items", "slime", _read_slime, ("instance_id",)),
+    keyed_format(
         "task_id traj", "tau-bench", "tau-bench",
-        partial(_messages, name="traj", otherwise="tau-bench writes this when a run crashed"),
-        ("task_id",), Layout(refuses_null="tau-bench"), simulated_user=True,
+        partial(_read_messages, name="traj", cause="tau-bench writes this when a run crashed"),
+        ("task_id",), RecordLayout(refuses_null="tau-bench"), simulated_user=True,
     ),
     # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
     # are objects of the benchmark's own and are left alone.
-    known_by(
+    keyed_format(
         "example_id turns", "tinker evaluations", "tinker",
-        partial(_messages, name="turns", otherwise="written when an example ended in an error"),
+        partial(_read_messages, name="turns", cause="written when an example ended in an error"),
         ("example_id",),
     ),
     # Rows of `completions/completions_{step}.parquet` of `trl/trainer/grpo_trainer.py` `GRPOTrainer.log`.
@@ -246,35 +256,36 @@ FORMATS = (
     # a column `reward`, or with `--reward NAME` one of theirs. Equal (`prompt`, `step`) are a group.
     Format(
         "TRL completions", "trl", "`prompt`, `completion`, `step`, `advantage`",
-        _is_trl, _pair("prompt", "completion"),
+        _is_trl, _pair_reader("prompt", "completion"),
     ),
     # `{rollout_data_dir}/{step}.jsonl` and `{validation_data_dir}/{step}.jsonl` of `_log_rollout_data` and
     # `_write_generations` in `verl/trainer/ppo/v1/trainer_base.py` (2026, with a `uid`) and `ray_trainer.py`
     # (2025, without; `_balance_batch` shuffles the lines, and equal (`input`, `step`) are a group).
     Format(
         "verl (V1)", "verl", "`input`, `output`, `score`, `step`, `uid`",
-        partial(_is_verl, uid=True), _verl, layout=_SCORE,
-        key_of=_verl_group, key_told="uid without its two numbers",
+        partial(_is_verl, uid=True), _read_verl, layout=_SCORE,
+        key_of=_verl_group, key_description="uid without its two numbers",
     ),
     Format(
         "verl", "verl", "`input`, `output`, `score`, `step`",
-        partial(_is_verl, uid=False), _verl, layout=_SCORE,
+        partial(_is_verl, uid=False), _read_verl, layout=_SCORE,
     ),
     Format(
         "NeMo-Gym rollouts", "nemo-gym", "`responses_create_params`, `response`",
         lambda record: isinstance(record.get("responses_create_params"), dict) and "response" in record,
-        _gym, ("_ng_task_index",), key_of=_gym_key,
-        key_told=f"agent_ref.name + _ng_task_index, or hash of {_INPUT}",
+        _read_gym, ("_ng_task_index",), key_of=_gym_key,
+        key_description=f"agent_ref.name + _ng_task_index, or hash of {_INPUT}",
     ),
     Format(
         "NeMo-RL rollouts", "nemo-rl", "`content`, `rewards`, `idx`",
-        lambda record: has("rewards", "idx")(record) and isinstance(record.get("content"), list), _rl,
-        layout=Layout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
+        lambda record: has_keys("rewards", "idx")(record) and isinstance(record.get("content"), list),
+        _read_nemo_rl,
+        layout=RecordLayout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
     ),
 )  # fmt: skip
 REFUSALS = (
     RefusedFormat(
-        has("group_idx", "total_reward"),
+        has_keys("group_idx", "total_reward"),
         "holds lengths and rewards and no text (tinker's rollout summaries); give the file with the turns",
     ),
 )

@@ -12,61 +12,61 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import SYSTEM, with_system
 from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, Layout
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, json_value
+from ruler_cli.formats.prompts import SYSTEM, with_system
 from ruler_cli.formats.turns import (
+    ANSWER_LISTS,
     ANSWERS,
-    FIELDS,
-    LISTS,
+    SUBMISSION_FIELDS,
+    answers_path,
     chat_turns,
-    listed,
+    list_field,
     prompt_size,
-    several,
     with_answer,
     with_submission,
 )
-from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Path, Rollout
 
 _BESIDE = frozenset((
-    *SYSTEM, *ANSWERS, *LISTS, *FIELDS, *(path.split(".", 1)[0] for path in TOOLS),
+    *SYSTEM, *ANSWERS, *ANSWER_LISTS, *SUBMISSION_FIELDS, *(path.split(".", 1)[0] for path in TOOLS),
     "messages_and_choices", "exchanges", "additional_histories",
 ))  # fmt: skip
 """Fields beside `messages` that belong to the conversation."""
 
 
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
-    """One trajectory object, native or ART; what cannot be judged says so in `fault`."""
+    """Read one trajectory object, native or ART; if it cannot be judged, the rollout has an `error`."""
     if not isinstance(value, dict):
         return Rollout([], path, error="is no object")
     try:
-        found, asked = value.get("messages"), None
-        if found is None:
+        own, prompt_length = value.get("messages"), None
+        if own is None:
             messages = with_system(value, messages_of(value))
         else:
-            messages = chat_turns(found, "messages")
-            if _BESIDE.isdisjoint(value):  # as in most dumps, and in half the time
+            messages = chat_turns(own, "messages")
+            if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
                 tools = value.get("tools") and tools_of(value)
                 return Rollout(messages, path, tools=tools, reward=value.get("reward"))
             given = with_system(value, messages)
             messages = with_answer(value, given)
-            asked = prompt_size(given, messages)
+            prompt_length = prompt_size(given, messages)
         further = histories(value)
     except UnreadableError as error:
         return Rollout([], path, reward=value.get("reward"), error=str(error))
-    shown = with_submission(value, messages)
-    return Rollout(shown, path, further, tools_of(value), value.get("reward"), prompt_length=asked)
+    messages = with_submission(value, messages)
+    tools, reward = tools_of(value), value.get("reward")
+    return Rollout(messages, path, further, tools, reward, prompt_length=prompt_length)
 
 
 def read_group(record: dict[str, Any]) -> list[Rollout]:
-    """All trajectories of a group line; one that cannot be read does not stop the others."""
-    trajectories = listed(record, "trajectories", ", though the file is one group per line")
+    """Read all trajectories of a group line; one that cannot be read does not stop the others."""
+    trajectories = list_field(record, "trajectories", ", though the file is one group per line")
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
-def read_line(record: dict[str, Any]) -> list[Rollout]:
-    """The one trajectory of a trajectory line."""
+def read_single(record: dict[str, Any]) -> list[Rollout]:
+    """Read the one trajectory of a trajectory line; UnreadableError if it cannot be judged."""
     if isinstance(record.get("trajectories"), list):
         raise UnreadableError("is a whole group, though the file is one trajectory per line")
     rollout = read_trajectory(record)
@@ -76,8 +76,8 @@ def read_line(record: dict[str, Any]) -> list[Rollout]:
     return [replace(rollout, outcome=label)] if isinstance(label, bool) else [rollout]
 
 
-def _groups(record: Mapping[str, Any], *keys: str, empty: bool | None) -> bool | None:
-    """Tell if a trajectory has one of these keys; `empty` is what a group without trajectories comes to."""
+def _is_group(record: Mapping[str, Any], *keys: str, empty: bool | None) -> bool | None:
+    """Tell if a trajectory of a group has one of these keys; return `empty` if none has."""
     trajectories = record.get("trajectories")
     if not isinstance(trajectories, list):
         return False
@@ -93,18 +93,15 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
     if payload is None:
         if "trajectory_index" in record and record["trajectory_index"] is None:
             raise UnreadableError("is the sentinel row of an empty group: there is nothing to score")
-        return read_line(record)
-    try:
-        inner = parse_text(payload) if isinstance(payload, str) else None
-    except UnreadableError:
-        inner = None
+        return read_single(record)
+    inner = json_value(payload) if isinstance(payload, str) else None
     if not isinstance(inner, dict):
         raise UnreadableError("holds no JSON object in `trajectory_json`")
-    return read_line(inner)
+    return read_single(inner)
 
 
 _ART = ("messages_and_choices", "exchanges")
-_LAYOUT, _ART_LAYOUT = Layout(extras=True), Layout(extras=True, absent=b"0.0", refuses_null="ART")
+_LAYOUT, _ART_LAYOUT = RecordLayout(extras=True), RecordLayout(extras=True, absent=b"0.0", refuses_null="ART")
 FORMATS = (
     Format(
         "ART table rows", "art", "`group_index` with `trajectory_json` or `group_metadata`", _is_row,
@@ -112,21 +109,22 @@ FORMATS = (
     ),
     Format(
         "ART groups", "art", "`trajectories` with `messages_and_choices` or `exchanges` in each",
-        lambda record: _groups(record, *_ART, empty=False if record.get("trajectories") else None),
+        lambda record: _is_group(record, *_ART, empty=False if record.get("trajectories") else None),
         read_group, ("group_id", "metadata.scenario_id"), _ART_LAYOUT, shape="group",
     ),
     Format(
         "ART trajectories", "art", "`messages_and_choices` or `exchanges`",
-        lambda record: any(key in record for key in _ART) and not _is_row(record), read_line,
+        lambda record: any(key in record for key in _ART) and not _is_row(record), read_single,
         ("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"), _ART_LAYOUT,
     ),
     Format(
         "native groups", "native", "`trajectories` with `messages` in each",
-        lambda record: _groups(record, "messages", empty=None), read_group, ("group_id",), _LAYOUT,
+        lambda record: _is_group(record, "messages", empty=None), read_group, ("group_id",), _LAYOUT,
         shape="group",
     ),
     Format(
         "native trajectories", "native", "`messages`",
-        lambda record: "messages" in record and not several(record), read_line, ID_KEYS, _LAYOUT, rank=0,
+        lambda record: "messages" in record and not answers_path(record), read_single, ID_KEYS, _LAYOUT,
+        rank=0,
     ),
 )  # fmt: skip

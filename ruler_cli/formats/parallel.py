@@ -1,7 +1,7 @@
-"""Lists that run parallel to the rollouts of a record: which of them lose an item when a rollout is left out.
+"""Lists with one item for each rollout of a record, which lose an item when a rollout is left out.
 
-A list that loses an item too few, or one that was not parallel and loses one, pairs every later item with
-another rollout, and nothing tells. So what a format does not know is refused, not guessed.
+If the wrong list loses an item, or the right one does not, every later item belongs to another rollout, and
+nobody notices. So lists that a format does not know are refused, not guessed at.
 """
 
 from __future__ import annotations
@@ -10,50 +10,75 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import Lists, item_at, plain
-from ruler_cli.types import Path
+from ruler_cli.formats.chat import Messages
+from ruler_cli.formats.interface import ParallelLists, item_index, printable
+from ruler_cli.formats.turns import answer_turns, make_rollout
+from ruler_cli.types import Path, Rollout
 
 
-def columns(*apart: str) -> Lists:
-    """Every list of the record has an item for each rollout, but for what stands in these fields."""
+def column(record: Mapping[str, Any], name: str, size: int) -> list[Any]:
+    """Return a field that holds one item for each of `size` rollouts, all None if it is absent.
+
+    UnreadableError if it is no list of that length.
+    """
+    values = record.get(name)
+    if values is None:
+        return [None] * size
+    if not isinstance(values, list):
+        raise UnreadableError(f"`{name}` is no list, though it should hold one item for each rollout")
+    if len(values) != size:
+        raise UnreadableError(f"`{name}` has {len(values)} items for {size} rollouts")
+    return values
+
+
+def answer_rollout(prompt: Messages, value: Any, where: str, i: int, **fields: Any) -> Rollout:
+    """Return item i of parallel lists as a rollout; if it cannot be read, with its prompt and the reason."""
+    try:
+        return make_rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
+    except UnreadableError as error:
+        return Rollout(prompt, (i,), error=str(error), **fields)
+
+
+def all_lists(*apart: str) -> ParallelLists:
+    """Take every list of the record as parallel, except in these fields."""
 
     def lists(record: Mapping[str, Any], size: int) -> list[Path]:
         names = [name for name, value in record.items() if isinstance(value, list) and name not in apart]
-        return known(record, size, [(name,) for name in names if record[name]], apart)
+        return parallel_lists(record, size, [(name,) for name in names if record[name]], apart)
 
     return lists
 
 
-def beside(*names: str) -> Lists:
-    """These lists do, where the record has them, and no others."""
+def lists_at(*names: str) -> ParallelLists:
+    """Take only the lists in these fields as parallel, if the record has them."""
 
     def lists(record: Mapping[str, Any], size: int) -> list[Path]:
-        return _even(record, size, [(name,) for name in names])
+        return _of_size(record, size, [(name,) for name in names])
 
     return lists
 
 
-def known(
+def parallel_lists(
     record: Mapping[str, Any], size: int, paths: Iterable[Path], apart: Iterable[str] = ()
 ) -> list[Path]:
-    """The lists at these paths do, where there are any; others of as many items might, and are refused.
+    """Return those of these paths that lead to lists; UnreadableError if another list has `size` items.
 
-    `apart` are fields that are read as something else.
+    Lists in the fields `apart` are of another kind and are ignored.
     """
-    found = _even(record, size, paths)
-    # what ruler writes is parallel, or the group's
-    where = _doubtful(record, size, (), {("ruler",), *found, *((name,) for name in apart)})
-    if where:
-        shown = plain(".".join(where))
+    lists = _of_size(record, size, paths)
+    # ruler's own lists are parallel, or belong to the group
+    unknown = _unknown_list(record, size, (), {("ruler",), *lists, *((name,) for name in apart)})
+    if unknown:
+        where = printable(".".join(unknown))
         raise UnreadableError(
-            f"has as many items at `{shown}` as rollouts, and nothing tells whether they belong together; "
-            f"take `{shown}` out, or write the dump with a rollout per line"
+            f"has as many items at `{where}` as rollouts, and nothing tells whether they belong together; "
+            f"take `{where}` out, or write the dump with a rollout per line"
         )
-    return found
+    return lists
 
 
-def refused(reason: str) -> Lists:
-    """No rollout of such a record can be left out; the reason follows the place of the record."""
+def no_removal(reason: str) -> ParallelLists:
+    """Refuse to leave a rollout of such a record out; the reason follows the name of the record."""
 
     def lists(_record: Mapping[str, Any], _size: int) -> list[Path]:
         raise UnreadableError(reason)
@@ -62,24 +87,24 @@ def refused(reason: str) -> Lists:
 
 
 def path_of(record: Any, dotted: str) -> Path:
-    """Where `interface.lookup` finds the value at a dotted path; () where there is none."""
+    """Return the path to the value that `interface.lookup` returns for a dotted path; () if there is none."""
     if isinstance(record, dict) and dotted in record:
         return (dotted,)
-    found: list[str | int] = []
+    path: list[str | int] = []
     for part in dotted.split("."):
-        if isinstance(record, list) and (at := item_at(part, len(record))) is not None:
-            found.append(at)
-            record = record[at]
+        if isinstance(record, list) and (index := item_index(part, len(record))) is not None:
+            path.append(index)
+            record = record[index]
         elif isinstance(record, dict) and part in record:
-            found.append(part)
+            path.append(part)
             record = record[part]
         else:
             return ()
-    return tuple(found)
+    return tuple(path)
 
 
 def value_at(record: Any, path: Path) -> Any:
-    """What stands at a path; None where nothing does."""
+    """Return the value at a path; None if there is none."""
     for part in path:
         if isinstance(record, list) and isinstance(part, int) and part < len(record):
             record = record[part]
@@ -90,28 +115,30 @@ def value_at(record: Any, path: Path) -> Any:
     return record
 
 
-def _even(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> list[Path]:
-    found = []
+def _of_size(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> list[Path]:
+    """Return the paths that lead to lists; UnreadableError if one has not `size` items."""
+    lists = []
     for path in paths:
         value = value_at(record, path)
         if not isinstance(value, list):
             continue
         if len(value) != size:
-            where = plain(".".join(map(str, path)))
+            where = printable(".".join(map(str, path)))
             raise UnreadableError(
-                f"has {len(value)} items at `{where}` for {size} rollouts: nobody knows which of them belong "
-                "to a rollout that is left out"
+                f"has {len(value)} items at `{where}` for {size} rollouts: nothing tells which of them "
+                "belong to a rollout that is left out"
             )
-        found.append(path)
-    return found
+        lists.append(path)
+    return lists
 
 
-def _doubtful(value: Any, size: int, at: tuple[str, ...], known: Collection[Path]) -> tuple[str, ...]:
-    """Where another list of this size stands, in an object or in objects below it; () for nowhere."""
-    if at in known:
+def _unknown_list(value: Any, size: int, path: tuple[str, ...], known: Collection[Path]) -> tuple[str, ...]:
+    """Return the path of a list of `size` items that is not known, here or in objects below; () if none."""
+    if path in known:
         return ()
     if isinstance(value, list):
-        return at if len(value) == size else ()
-    if isinstance(value, Mapping):
-        return next((found for k, v in value.items() if (found := _doubtful(v, size, (*at, k), known))), ())
-    return ()
+        return path if len(value) == size else ()
+    if not isinstance(value, Mapping):
+        return ()
+    below = (_unknown_list(inner, size, (*path, key), known) for key, inner in value.items())
+    return next(filter(None, below), ())

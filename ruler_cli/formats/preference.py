@@ -18,18 +18,18 @@ from itertools import count, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import asked_turns, is_prompt, prompt_name
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import Format, Layout, RefusedFormat, lookup
-from ruler_cli.formats.parallel import refused
+from ruler_cli.formats.interface import Format, RecordLayout, RefusedFormat, lookup
+from ruler_cli.formats.parallel import no_removal
+from ruler_cli.formats.prompts import is_prompt, prompt_field, task_turns
 from ruler_cli.formats.turns import (
     chat_turns,
+    dialogue_pair,
+    is_message_list,
     json_messages,
-    of_messages,
-    pair_of,
+    make_rollout,
     prompt_turns,
-    rollout,
-    told_turns,
+    response_turns,
 )
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
@@ -94,7 +94,7 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     if (dialogues := _dialogues(record, names)) is not None:
         shared = [] if _holds_prompt(dialogues[0], prompt) else prompt
         return [
-            rollout([*shared, *turns[:-1]], turns[-1:], (i,), tools=tools, outcome=i == 0)
+            make_rollout([*shared, *turns[:-1]], turns[-1:], (i,), tools=tools, outcome=i == 0)
             for i, turns in enumerate(dialogues)
         ]
     best = 0 if names in _PREFERRED else _best(record, names)
@@ -106,7 +106,7 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
             whole = _is_whole(answer)
             if whole and _has_more_turns(answer, record.get("turn")):
                 outcome = None
-            rollouts.append(rollout([] if whole else prompt, answer, (i,), tools=tools, outcome=outcome))
+            rollouts.append(make_rollout([] if whole else prompt, answer, (i,), tools=tools, outcome=outcome))
         except UnreadableError as error:
             rollouts.append(Rollout([], (i,), outcome=outcome, error=str(error)))
     return rollouts
@@ -133,9 +133,9 @@ def _numbered(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _prompt(record: Mapping[str, Any]) -> Messages:
     """The prompt of all answers, under any of its names, or a conversation that they end."""
-    name = next((name for name in (prompt_name(record), *_WHOLE) if name and record.get(name)), None)
+    name = next((name for name in (prompt_field(record), *_WHOLE) if name and record.get(name)), None)
     if name is not None:
-        return asked_turns(record, name)
+        return task_turns(record, name)
     values = ((path, lookup(record, path)) for path in _FURTHER_PROMPTS)
     return next((prompt_turns(value, path) for path, value in values if value and is_prompt(value)), [])
 
@@ -143,12 +143,12 @@ def _prompt(record: Mapping[str, Any]) -> Messages:
 def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Messages:
     if "winner_model_a" in record:
         return _battle(record, name)
-    value, prompt = record.get(name), record.get(prompt_name(record) or "")
+    value, prompt = record.get(name), record.get(prompt_field(record) or "")
     # beside a prompt in plain text JSON is an agent's own text; alone it would be no pair
     plain = isinstance(prompt, str) and bool(prompt) and json_messages(prompt) is None
     if isinstance(value, str) and not plain and all(json_messages(str(record.get(n))) for n in names):
         return chat_turns(value, name)
-    return told_turns(value, name)
+    return response_turns(value, name)
 
 
 def _battle(record: Mapping[str, Any], name: str) -> Messages:
@@ -166,7 +166,7 @@ def _dialogues(record: Mapping[str, Any], names: tuple[str, ...]) -> tuple[Messa
     """The turns of two texts that are whole dialogues (HH-RLHF); None if they are none."""
     one, other = (record.get(name) for name in names[:2])
     whole = names in _PREFERRED and isinstance(one, str) and isinstance(other, str)
-    return pair_of(str(one), str(other)) if whole else None
+    return dialogue_pair(str(one), str(other)) if whole else None
 
 
 def _holds_prompt(whole: Messages, prompt: Messages) -> bool:
@@ -184,7 +184,7 @@ def _texts(value: Any, where: str) -> list[Any]:
 
 def _is_whole(answer: Any) -> bool:
     """Tell if an answer is a conversation that begins with its own prompt."""
-    return of_messages(answer) and answer[0].get("role") in ("system", "developer", "user")
+    return is_message_list(answer) and answer[0].get("role") in ("system", "developer", "user")
 
 
 def _has_more_turns(messages: Messages, turn: Any) -> bool:
@@ -238,16 +238,16 @@ def _has_prompt(record: Mapping[str, Any]) -> bool:
 
 
 def _may_answer(value: Any) -> bool:
-    return value is None or isinstance(value, str | dict) or of_messages(value)
+    return value is None or isinstance(value, str | dict) or is_message_list(value)
 
 
 _PAIRS = Format(
     "preference pairs", "preference",
     "`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`", _matches, _read,
     ("prompt_id", "question_id", "id"),
-    Layout(
+    RecordLayout(
         reward=None, listed=True,
-        lists=refused("is a pair, and without one of its two answers it would be none"),
+        lists=no_removal("is a pair, and without one of its two answers it would be none"),
     ),
     shape="group",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shapes that people have and that hold nothing to judge: each with the way out."""
+"""Shapes that hold nothing to judge, each with a hint for the user."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import RefusedFormat, has
-from ruler_cli.formats.turns import is_agents, several, with_answer
+from ruler_cli.formats.interface import RefusedFormat, has_keys
+from ruler_cli.formats.turns import answers_path, is_reply, with_answer
 
 
-def _asks_only(record: Mapping[str, Any]) -> bool:
-    """Whether all messages are the user's and the system's: a prompt of a training set (OpenAI RFT)."""
+def _is_prompt_only(record: Mapping[str, Any]) -> bool:
+    """Tell if all messages are the user's and the system's: a prompt of a training set (OpenAI RFT)."""
     messages = record.get("messages")
-    if not isinstance(messages, list) or not messages or several(record):
+    if not isinstance(messages, list) or not messages or answers_path(record):
         return False
     try:
-        if is_agents(with_answer(record, messages)[-1]):
+        if is_reply(with_answer(record, messages)[-1]):
             return False
     except UnreadableError:
         return False
     return all(isinstance(m, dict) and m.get("role") in ("user", "system", "developer") for m in messages)
 
 
-def _figures_only(record: Mapping[str, Any]) -> bool:
-    """Whether nothing but numbers stands there, one level down too: metrics (SkyRL, ART's history)."""
+def _is_figures_only(record: Mapping[str, Any]) -> bool:
+    """Tell if a record and its objects hold only numbers: metrics (SkyRL, ART's history)."""
     flat = [v for value in record.values() for v in (value.values() if isinstance(value, dict) else [value])]
-    known = [v for v in flat if v is not None]
-    return bool(known) and all(isinstance(v, int | float) for v in known)
+    values = [v for v in flat if v is not None]
+    return bool(values) and all(isinstance(v, int | float) for v in values)
 
 
 _SPANS = (
@@ -37,13 +37,13 @@ _SPANS = (
 )  # fmt: skip
 
 
-def _spans(record: Mapping[str, Any]) -> bool:
-    """Whether it is a profiler's or a tracer's span: `traces.jsonl` is a name of those, too."""
-    return any(has(*wanted.split())(record) for wanted in _SPANS)
+def _is_span(record: Mapping[str, Any]) -> bool:
+    """Tell if a record is a profiler's or tracer's span: their files are called `traces.jsonl`, too."""
+    return any(has_keys(*keys.split())(record) for keys in _SPANS)
 
 
-def _by_columns(record: Mapping[str, Any]) -> bool:
-    """Tell if each field is an object of rows, which are numbered from 0."""
+def _is_by_columns(record: Mapping[str, Any]) -> bool:
+    """Tell if each field is an object of rows numbered from 0."""
     columns = list(record.values())
     return len(columns) > 1 and all(
         isinstance(column, dict) and "0" in column and column.keys() == columns[0].keys()
@@ -51,9 +51,9 @@ def _by_columns(record: Mapping[str, Any]) -> bool:
     )
 
 
-def _numbered(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
-    """A test for objects whose members are objects with these keys."""
-    return lambda record: bool(record) and all(map(has(*keys), itertools.islice(record.values(), 3)))
+def _has_members(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a test for objects whose members are objects with these keys."""
+    return lambda record: bool(record) and all(map(has_keys(*keys), itertools.islice(record.values(), 3)))
 
 
 _PROMPTS = {"prompt", "messages", "request", "input", "question", "query"}
@@ -61,22 +61,22 @@ _ANSWERS = {"completion", "completions", "response", "responses", "output", "out
 
 REFUSALS = (
     RefusedFormat(
-        has("trajectory_groups"),
+        has_keys("trajectory_groups"),
         "holds several groups in one line among others; write one a line: jq -c '.trajectory_groups[]'",
     ),
     RefusedFormat(
-        has("prompt_tokens", "response_tokens"),
+        has_keys("prompt_tokens", "response_tokens"),
         "holds token ids only (open-instruct); decode them first and write `prompt` and `completion`",
     ),
     RefusedFormat(
-        has("tokens", "scores"), "holds token ids only; let Atropos write `messages` along with them"
+        has_keys("tokens", "scores"), "holds token ids only; let Atropos write `messages` along with them"
     ),
     RefusedFormat(
-        has("responses_create_params"),
+        has_keys("responses_create_params"),
         "holds NeMo-Gym's inputs and no `response`; give the file with the rollouts",
     ),
     RefusedFormat(
-        has("prompt", "completions", "labels"),
+        has_keys("prompt", "completions", "labels"),
         "is stepwise supervision: its completions are steps of one answer, not rollouts",
     ),
     RefusedFormat(
@@ -84,7 +84,7 @@ REFUSALS = (
         "holds a prompt and no answer (verl's training set); give the file with the rollouts",
     ),
     RefusedFormat(
-        has("custom_id", "body"),
+        has_keys("custom_id", "body"),
         "is a request of a batch, not a rollout; write `prompt` and `completion` of each with its answer",
     ),
     RefusedFormat(
@@ -94,7 +94,7 @@ REFUSALS = (
         "response: $a.response.body}' ANSWERS.jsonl > joined.jsonl",
     ),
     RefusedFormat(
-        has("mapping", "title"),
+        has_keys("mapping", "title"),
         "is a conversation of ChatGPT's export, which is a tree; write its last branch: jq -c '. as $c | "
         "[(.current_node // (.mapping | to_entries | map(select((.value.children // []) == [])) | last.key)) "
         "| recurse($c.mapping[.].parent // empty)] | reverse | "
@@ -103,22 +103,22 @@ REFUSALS = (
         'select(.content != "")) | {messages: .}\'',
     ),
     RefusedFormat(
-        lambda record: has("code", "input", "output")(record) and "????" in f"{record['input']}",
+        lambda record: has_keys("code", "input", "output")(record) and "????" in f"{record['input']}",
         "holds the two questions that CRUXEval asks of a function, and no answer; give the rollouts",
     ),
     RefusedFormat(
-        has("post", "patch"),
+        has_keys("post", "patch"),
         "is what a client sends to LangSmith, in halves; export the runs from there, a trace a line",
     ),
     RefusedFormat(
-        has("spanContext", "attributes"),
+        has_keys("spanContext", "attributes"),
         "is a span as OpenTelemetry's JavaScript keeps it; write its ids as an exporter does: jq -c '(if "
         'type == "array" then .[] else . end) | {name, context: {trace_id: .spanContext.traceId, span_id: '
         ".spanContext.spanId}, parent_id: (.parentSpanContext.spanId // .parentSpanId), start_time: "
         ".startTime, attributes}'",
     ),
     RefusedFormat(
-        lambda record: has("parts", "kind")(record) and record["kind"] in ("request", "response"),
+        lambda record: has_keys("parts", "kind")(record) and record["kind"] in ("request", "response"),
         "is a message of Pydantic AI; write those of a run as one line: jq -c '{messages: [.[] | .kind as $k "
         '| .parts[] | if .part_kind == "tool-call" then {role: "assistant", content: [{type: "tool_call", '
         'id: .tool_call_id, name: .tool_name, arguments: .args}]} elif .part_kind == "tool-return" then '
@@ -127,44 +127,46 @@ REFUSALS = (
         '.content} else {role: (if $k == "response" then "assistant" else "user" end), content} end]}\'',
     ),
     RefusedFormat(
-        _by_columns,
+        _is_by_columns,
         "is a table by columns (pandas' `to_json`); write a row a line: jq -c '. as $t | "
         "(to_entries[0].value | keys_unsorted[]) as $i | $t | map_values(.[$i])'",
     ),
     RefusedFormat(
-        lambda record: has("results", "n_resolved")(record) or has("trial_name", "is_resolved")(record),
+        lambda record: (
+            {"results", "n_resolved"} <= record.keys() or {"trial_name", "is_resolved"} <= record.keys()
+        ),
         "says which tasks of Terminal-Bench were resolved, and nothing that an agent said or did; give its "
         "logs (Harbor, which came after it, writes `agent/trajectory.json`)",
     ),
     RefusedFormat(
-        _numbered("query", "turn_history"),
+        _has_members("query", "turn_history"),
         "holds InterCode's runs by number; write one a line: jq -c '.[] | .turn_history as $t | {task_id, "
         'messages: ([{role: "user", content: .query}] + [range($t.actions | length) as $i | {role: '
         '"assistant", content: $t.actions[$i]}, {role: "tool", content: ($t.observations[$i] | '
         "tostring)}]), reward: .summary.max_reward}'",
     ),
     RefusedFormat(
-        _numbered("query", "available_tools", "answer"),
+        _has_members("query", "available_tools", "answer"),
         "holds ToolBench's answers by number; write one a line: jq -c '.[] | {query, tools: "
         ".available_tools, response: .answer.final_answer}' (its steps: `.answer.answer_details`)",
     ),
     RefusedFormat(
-        has("eval", "samples"),
+        has_keys("eval", "samples"),
         "is a whole Inspect log in one line; give the .json or .eval file, or a sample a line: "
         "jq -c '.samples[]'",
     ),
     RefusedFormat(
-        has("simulations", "info"),
+        has_keys("simulations", "info"),
         "is a whole tau2-bench result in one line; give the .json file, or write one simulation a line: "
         "jq -c '.simulations[]'",
     ),
     RefusedFormat(
-        _spans,
+        _is_span,
         "is a span of a tracer or profiler that holds nothing a model was asked or said (no `gen_ai.…`, "
         "`llm.…`, `input`); let the tracer record contents, or give the file with the rollouts",
     ),
     RefusedFormat(
-        has("traces", "export_metadata"),
+        has_keys("traces", "export_metadata"),
         "holds several traces in one object (LangSmith); write one a line: jq -c '.traces[]'",
     ),
     RefusedFormat(
@@ -172,10 +174,10 @@ REFUSALS = (
         "is a page of an API's answer (Langfuse); write one trace a line: jq -c '.data[]'",
     ),
     RefusedFormat(
-        _asks_only,
+        _is_prompt_only,
         "holds no turn of an agent: these are prompts (OpenAI RFT's, a data set's); give the rollouts",
     ),
     RefusedFormat(
-        _figures_only, "holds figures only: these are metrics, not rollouts; give the file beside it"
+        _is_figures_only, "holds figures only: these are metrics, not rollouts; give the file beside it"
     ),
 )

@@ -1,20 +1,20 @@
-"""A dump's reward or outcome → a number, whatever its shape; None where it is none.
+"""A dump's reward or outcome of any shape → a number, or the result of a check; None if it is neither.
 
-A word may be a verdict or a label: `right` beside `wrong` is one, beside `left` it is not. One value cannot
-tell, the values of the whole field can: `Words` is what is known of them.
+A word may be the result of a check or a label: `right` is a result beside `wrong`, but not beside `left`. One
+value cannot tell, the values of the whole field can: `FieldWords` sums them up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's words: correct, incorrect, partial, no answer."""
 PASSING = 0.5
-"""From where on a verifier's number is a pass: it serves 0 and 1, −1 and 1, and shares."""
+"""The least number of a verifier that is a pass; it suits 0 and 1, −1 and 1, and shares."""
 _PASSED = frozenset((
     "pass", "passed", "passing", "success", "successful", "succeeded", "correct", "right", "resolved",
     "solved", "accepted", "ok", "good", "true", "t", "yes", "y", "C",
@@ -28,59 +28,59 @@ _NEITHER = frozenset((
     "", "none", "null", "nan", "na", "n/a", "unknown", "skip", "skipped", "pending", "cancelled", "canceled",
     "timeout", "timed_out", "incomplete", "invalid", "not_attempted", "not_run", "partial", "P",
 ))  # fmt: skip
-"""Words of a verifier that say neither."""
-_DOUBTFUL = frozenset(("right", "good", "bad", "ok", "t", "f", "y", "n", "yes", "no"))
-"""Words that are as often a label or an answer: alone, without a word of the other side, they say nothing."""
+"""Words of a verifier that mean neither pass nor fail."""
+_AMBIGUOUS = frozenset(("right", "good", "bad", "ok", "t", "f", "y", "n", "yes", "no"))
+"""Words that are often a label or an answer: they count only in a field with words of both sides."""
 _LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A word at the place of a reward or an outcome that is neither: other words of its field are labels."""
+    """A word in a field of rewards or outcomes that is neither, as other words of the field are labels."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """Which words a field of rewards or outcomes has: some that passed, some that failed, and others."""
+class FieldWords:
+    """The kinds of words in a field of rewards or outcomes: some for a pass, some for a fail, and others."""
 
     good: bool = False
     bad: bool = False
     others: bool = False
 
-    def with_(self, value: Any) -> Words:
-        """The same with one more value, of any kind."""
+    def including(self, value: Any) -> FieldWords:
+        """Return the same with one more value of any type."""
         if value is None or type(value) is float:  # as in most dumps
             return self
-        said = _word(given(value))
-        if said is None or said in _NEITHER:
+        word = _normalized_word(raw_value(value))
+        if word is None or word in _NEITHER:
             return self
-        good, bad = said in _PASSED, said in _FAILED
-        return Words(self.good or good, self.bad or bad, self.others or not (good or bad))
+        good, bad = word in _PASSED, word in _FAILED
+        return FieldWords(self.good or good, self.bad or bad, self.others or not (good or bad))
 
     def read(self, value: Any) -> Any:
-        """A value as it is, or a Label where its word is no verdict in this field."""
+        """Return a value unchanged, or as a Label if its word is no result of a check in this field."""
         if value is None or type(value) is float:
             return value
-        said = _word(value)
-        if said not in _PASSED and said not in _FAILED:
+        word = _normalized_word(value)
+        if word not in _PASSED and word not in _FAILED:
             return value
-        sure = said not in _DOUBTFUL or (self.good and self.bad)
+        sure = word not in _AMBIGUOUS or (self.good and self.bad)
         return value if sure and not self.others else Label(value)
 
 
-def given(value: Any) -> Any:
-    """A reward or an outcome as it stands in the dump."""
+def raw_value(value: Any) -> Any:
+    """Return a reward or an outcome as the dump has it."""
     return value.value if isinstance(value, Label) else value
 
 
 def number(value: Any) -> float | None:
-    """What a reward comes to.
+    """Convert a reward to a finite number.
 
-    A number or truth value; numeric text or an Inspect grade; a list is the sum of its items (rewards
-    of single tokens); `{name: {score, weight}}` is the weighted sum; of an object of numbers the key
-    `reward` counts, or its only one. None where nothing of this fits: null, NaN, an exception's name.
+    A number, truth value, numeric text or Inspect grade counts as it is, a list as the sum of its items
+    (rewards of single tokens), `{name: {score, weight}}` as the weighted sum, an object of numbers by its
+    key `reward` or its only key. None for everything else: null, NaN, an exception's name.
     """
     if isinstance(value, bool | int | float):
         return _finite(value)
@@ -90,40 +90,40 @@ def number(value: Any) -> float | None:
     if isinstance(value, list):
         return _sum(number(item) if not isinstance(item, list | str) else None for item in value)
     if isinstance(value, Mapping):
-        return _of_object(value)
+        return _object_number(value)
     return None
 
 
 def passed(value: Any) -> bool | None:
-    """Whether a verifier's word says that a rollout passed its check; None where it says neither.
+    """Tell if an outcome means that a rollout passed its check; None if it means neither pass nor fail.
 
     A number, in any shape that `number` reads, passes from 0.5 on, Inspect's partial grade too. Several
-    truth values are several checks, and all must hold. `{name: word}` says what its only word says.
+    truth values are several checks, and all must hold. `{name: word}` counts as its only word.
     """
     if isinstance(value, list) and value and all(isinstance(item, bool) for item in value):
         return all(value)
-    found = number(value)
-    if found is not None:
-        return found >= PASSING
-    said = _word(value)
-    return True if said in _PASSED else False if said in _FAILED else None
+    reward = number(value)
+    if reward is not None:
+        return reward >= PASSING
+    word = _normalized_word(value)
+    return True if word in _PASSED else False if word in _FAILED else None
 
 
-def _word(value: Any) -> str | None:
-    """The word that a value is, or that its only member is; None where it is none, numeric text too.
+def _normalized_word(value: Any) -> str | None:
+    """Return a value or its only member as a normalized word; None if it is none, or numeric text.
 
-    Inspect's grades stay as they are: they are known by their case.
+    Inspect's grades keep their case, which identifies them.
     """
     if isinstance(value, Mapping) and len(value) == 1:
         value = next(iter(value.values()))
     if not isinstance(value, str):
         return None
     if len(value) > _LONGEST:
-        return value[:_LONGEST]  # no verdict is that long
-    said = value.strip()
-    if said in _GRADES:
-        return said
-    return None if _numeric(said) is not None else said.casefold().replace(" ", "_").replace("-", "_")
+        return value[:_LONGEST]  # no result of a check is that long
+    word = value.strip()
+    if word in _GRADES:
+        return word
+    return None if _numeric(word) is not None else word.casefold().replace(" ", "_").replace("-", "_")
 
 
 def _numeric(text: str) -> float | None:
@@ -135,7 +135,7 @@ def _numeric(text: str) -> float | None:
         return None
 
 
-def _of_object(value: Mapping[Any, Any]) -> float | None:
+def _object_number(value: Mapping[Any, Any]) -> float | None:
     if value and all(isinstance(item, Mapping) and "score" in item for item in value.values()):
         return _sum(_weighted(item) for item in value.values())
     one = value["reward"] if "reward" in value else next(iter(value.values())) if len(value) == 1 else None
@@ -147,14 +147,14 @@ def _weighted(item: Mapping[Any, Any]) -> float | None:
     return None if score is None or weight is None else score * weight
 
 
-def _sum(found: Any) -> float | None:
-    numbers = list(found)
+def _sum(values: Iterable[float | None]) -> float | None:
+    numbers: list[Any] = list(values)
     return _finite(sum(numbers)) if numbers and None not in numbers else None
 
 
 def _finite(value: float) -> float | None:
     try:
-        found = float(value)
+        result = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return result if math.isfinite(result) else None

@@ -150,7 +150,7 @@ def session_format(
     sessions = Format(
         name=f"{agent} sessions",
         family=family,
-        tells=tells,
+        signature=tells,
         # a document of messages would be taken for one of another kind
         matches=lambda record: matches(record) and ("messages" in record or not is_sub_agent(record)),
         rollouts=rollouts,

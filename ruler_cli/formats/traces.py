@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, first_turn
+from ruler_cli.formats.chat import Messages, first_agent_turn
 from ruler_cli.formats.conversations import (
     Conversation,
     conversations_of,
@@ -41,7 +41,7 @@ from ruler_cli.formats.dialects import (
     text_of,
 )
 from ruler_cli.formats.interface import Format, first_at, items, lookup
-from ruler_cli.formats.reader import as_text
+from ruler_cli.formats.reader import key_text
 from ruler_cli.formats.trace_spans import Span, decoded, parsed, spans_of
 from ruler_cli.types import Rollout
 
@@ -134,7 +134,7 @@ def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     question = input_messages(root.input)
     if question and not _is_asked(_last_question(question), conversations):
         messages = [*question, *messages]
-    elif first_turn(messages) == 0:  # no message before it tells the task
+    elif first_agent_turn(messages) == 0:  # no message before it tells the task
         opening = [m for m in messages if m.get("role") == "user"][:1]
         given = [] if root.input in EMPTY else [{"role": "user", "content": as_json(root.input)}]
         messages = [*(question or opening or given), *messages]
@@ -231,10 +231,10 @@ def _item_key(record: Mapping[str, Any]) -> str | None:
     for holder in (record, trace, metadata, *_listed(record)):
         names = (lookup(holder, path) for path in _ITEMS)
         if (item := next((v for v in names if isinstance(v, str | int) and v != ""), None)) is not None:
-            return as_text(item)
+            return key_text(item)
         attributes = lookup(holder, "metadata.attributes")
         if isinstance(attributes, Mapping) and attributes.get("langfuse.experiment.item.id"):
-            return as_text(attributes["langfuse.experiment.item.id"])
+            return key_text(attributes["langfuse.experiment.item.id"])
     return None
 
 
@@ -259,7 +259,7 @@ def _is_run(record: Mapping[str, Any]) -> bool:
 
 
 FORMATS = tuple(
-    Format(name, "traces", tells, matches, _read, key_of=_item_key, key_told="the data set's item")
+    Format(name, "traces", tells, matches, _read, key_of=_item_key, key_description="the data set's item")
     for name, tells, matches in (
         ("traces of spans", "`trace_id`, `spans`", _is_spans),
         ("Langfuse traces", "`observations`; `id`, `timestamp`, `input`, `output`", _is_langfuse),

@@ -1,19 +1,19 @@
-"""A judge inside the program: deterministic, without network, key or model; a rule of thumb.
+"""Offline judge: a deterministic rule of thumb without network, key or model.
 
-It counts faults in a rendered rollout and adds two shares, each known from one place:
+It counts defects in a rendered rollout and adds two shares:
 
-    points = .1 · faults − .1 · goal + .2 · (share before the first tool call) + .2 · (1 − likeness)
+    points = .1 · defects − .1 · goal + .2 · (share before the first tool call) + .2 · (1 − overlap)
     score  = .8 · exp(−points)
 
-Faults: tool errors and repeated calls (each at most three), handing off, refusing without a try,
-ending in mid-work, being half as long again as the typical sibling.  Likeness is the Dice overlap
-of the state changes with those of the siblings: self-consistency (Wang et al. 2022, "Self-Consistency
-Improves Chain of Thought Reasoning") on what was done instead of what was said.  A rollout with no
-fault at all is no proof of success, hence .8; exp keeps order and never clips.
+Defects: tool errors and repeated calls (each at most three), a handoff, a refusal without any tool call, an
+end in mid-work, and more than 1.5 times the median number of messages. The overlap is the Dice coefficient
+of the rollout's state changes with those of its siblings: self-consistency (Wang et al. 2022,
+"Self-Consistency Improves Chain of Thought Reasoning") on actions instead of answers. A rollout without any
+defect is no proof of success, hence .8; exp keeps the order and never clips.
 
-The weights are round and none is fitted: a fault is worth .1, a whole share two faults.  The choice of
-the two shares, however, was made with a look at the file that `tests/judges/agreement.py` is run on,
-so its figure there flatters.  Words are everyday English and JSON, of no one domain.
+The weights are round and none is fitted: a defect is worth .1, a whole share two defects. The two shares,
+however, were chosen with a look at the file of `tests/judges/agreement.py`, so its figure there is too good.
+The words are everyday English and JSON, of no one domain.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import orjson
 from ruler_cli.types import Judge, Reply, Request, Usage
 
 BEST = 0.8
-FAULT = 0.1
+DEFECT = 0.1
 SHARE = 0.2
 MOST = 3
 LONG = 1.5
@@ -85,11 +85,15 @@ _HANDING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
-    """Signs in one rollout by itself; `outcome` is the set of things that it brought about."""
+class RolloutSignals:
+    """Signals in one rollout by itself.
+
+    `before_tools` counts the messages before the first tool call, all if there is none. `changes` are the
+    calls that changed something, and a handoff.
+    """
 
     messages: int
-    lead: int
+    before_tools: int
     calls: int
     errors: int
     repeats: int
@@ -97,79 +101,79 @@ class Signs:
     refused: bool
     unfinished: bool
     goal: bool
-    outcome: frozenset[str]
+    changes: frozenset[str]
 
 
 class _Group:
-    """Figures of the distinct rollouts of a request; equal in whatever order they come."""
+    """Sums over the distinct rollouts of a request, in any order."""
 
-    def __init__(self, members: Iterable[Signs]) -> None:
-        signs = list(members)
-        self.siblings = len(signs) - 1
-        self.calls = any(s.calls for s in signs)
-        self.typical = median(s.messages for s in signs) if signs else 0
-        self.tally = Counter(thing for s in signs for thing in s.outcome)
-        self.total = sum(len(s.outcome) for s in signs)
+    def __init__(self, members: Iterable[RolloutSignals]) -> None:
+        every = list(members)
+        self.siblings = len(every) - 1
+        self.calls = any(signals.calls for signals in every)
+        self.typical = median(signals.messages for signals in every) if every else 0
+        self.counts = Counter(change for signals in every for change in signals.changes)
+        self.total = sum(len(signals.changes) for signals in every)
 
-    def likeness(self, signs: Signs) -> float:
-        """Dice overlap with the siblings, pooled: 2 · Σ shared / Σ (own + theirs), in linear time."""
+    def overlap(self, signals: RolloutSignals) -> float:
+        """The pooled Dice coefficient with the siblings: 2 · Σ shared / Σ (own + theirs), in linear time."""
         if self.siblings < 2:
             return 1.0
-        own = len(signs.outcome)
-        shared = sum(self.tally[thing] - 1 for thing in signs.outcome)
+        own = len(signals.changes)
+        shared = sum(self.counts[change] - 1 for change in signals.changes)
         return 2 * shared / (self.siblings * own + self.total - own)
 
 
-def observe(body: str) -> Signs:
-    """Read the signs off one rendered rollout, in one pass over its lines."""
-    seen: set[str] = set()
-    outcome: set[str] = set()
-    messages = calls = errors = lead = 0
+def observe(rollout: str) -> RolloutSignals:
+    """The signals in one rendered rollout, in one pass over its lines."""
+    distinct_calls: set[str] = set()
+    changes: set[str] = set()
+    messages = calls = errors = first_call = 0
     handed_off = goal = False
-    spoken = kind = ""
-    for line in body.split("\n"):
-        head, found, value = line.partition(": ")
+    last_text = kind = ""
+    for line in rollout.split("\n"):
+        head, colon, value = line.partition(": ")
         kind, _, name = head.partition(" ")
-        if not found or name == "thinking":
+        if not colon or name == "thinking":
             continue
         messages += 1
         if kind == "call":
-            lead = lead or messages
+            first_call = first_call or messages
             calls += 1
             call = f"{name}: {_canonical(value)}"
-            seen.add(call)
+            distinct_calls.add(call)
             if _hands_off(name):
                 handed_off = True
             elif _changes(name):
-                outcome.add(call)
+                changes.add(call)
         elif kind == "tool":
             edges = value if len(value) <= 2 * _EDGE else f"{value[:_EDGE]} {value[-_EDGE:]}"
             errors += bool(_ERROR.search(edges))
             goal = bool(_GOAL.search(edges))
         elif kind not in ("user", "system", "developer"):
-            spoken = value
-    handed_off = handed_off or bool(_HANDING.search(spoken))
+            last_text = value
+    handed_off = handed_off or bool(_HANDING.search(last_text))
     if handed_off:
-        outcome.add("handed off")
-    return Signs(
+        changes.add("handed off")
+    return RolloutSignals(
         messages=messages,
-        lead=lead - 1 if calls else messages,
+        before_tools=first_call - 1 if calls else messages,
         calls=calls,
         errors=errors,
-        repeats=calls - len(seen),
+        repeats=calls - len(distinct_calls),
         handed_off=handed_off,
-        refused=not calls and bool(_REFUSAL.search(spoken)),
+        refused=not calls and bool(_REFUSAL.search(last_text)),
         unfinished=not messages or (kind in ("call", "tool") and not handed_off),
         goal=goal,
-        outcome=frozenset(outcome or {"changed nothing"}),
+        changes=frozenset(changes or {"changed nothing"}),
     )
 
 
-def rate(bodies: Iterable[str]) -> dict[str, tuple[float, str]]:
-    """Each distinct rollout's score and one sentence; the order and number of copies do not count."""
-    signs = {body: observe(body) for body in bodies}
-    group = _Group(signs.values())
-    return {body: _verdict(s, group) for body, s in signs.items()}
+def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
+    """Rendered rollout → (score, one sentence); the order and the number of copies do not count."""
+    signals = {rollout: observe(rollout) for rollout in rollouts}
+    group = _Group(signals.values())
+    return {rollout: _rated(own, group) for rollout, own in signals.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,51 +184,52 @@ class Offline(Judge):
 
     async def ask(self, request: Request) -> Reply:
         """Score the labels from the rollouts in the prompt; a label without a rollout has an empty one."""
-        bodies = blocks(request.user)
-        asked = {label: bodies.get(label, "") for label in request.labels}
-        verdicts = rate([*bodies.values(), *asked.values()])
+        shown = blocks(request.user)
+        by_label = {label: shown.get(label, "") for label in request.labels}
+        ratings = rate([*shown.values(), *by_label.values()])
         entries = [
-            {"trajectory_id": label, "explanation": verdicts[body][1], "score": verdicts[body][0]}
-            for label, body in asked.items()
+            {"trajectory_id": label, "explanation": ratings[rollout][1], "score": ratings[rollout][0]}
+            for label, rollout in by_label.items()
         ]
         return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 
-def _verdict(signs: Signs, group: _Group) -> tuple[float, str]:
-    long = group.siblings > 0 and signs.messages > LONG * group.typical
-    late = signs.lead / max(1, signs.messages) if group.calls else 0.0
-    alike = group.likeness(signs)
-    faults = (
-        min(signs.errors, MOST)
-        + min(signs.repeats, MOST)
-        + sum((signs.handed_off, signs.refused, signs.unfinished, long))
-        - signs.goal
+def _rated(signals: RolloutSignals, group: _Group) -> tuple[float, str]:
+    """(score, one sentence) of a rollout in its group."""
+    long = group.siblings > 0 and signals.messages > LONG * group.typical
+    late = signals.before_tools / max(1, signals.messages) if group.calls else 0.0
+    overlap = group.overlap(signals)
+    defects = (
+        min(signals.errors, MOST)
+        + min(signals.repeats, MOST)
+        + sum((signals.handed_off, signals.refused, signals.unfinished, long))
+        - signals.goal
     )
-    points = FAULT * faults + SHARE * late + SHARE * (1 - alike)
-    said = [
-        _count(signs.errors, "tool error"),
-        _count(signs.repeats, "repeated call"),
-        "ended by handing off" if signs.handed_off else "",
-        "refused without trying a tool" if signs.refused else "",
-        "no messages" if not signs.messages else "ended in mid-work" if signs.unfinished else "",
+    points = DEFECT * defects + SHARE * late + SHARE * (1 - overlap)
+    phrases = [
+        _count(signals.errors, "tool error"),
+        _count(signals.repeats, "repeated call"),
+        "ended by handing off" if signals.handed_off else "",
+        "refused without trying a tool" if signals.refused else "",
+        "no messages" if not signals.messages else "ended in mid-work" if signals.unfinished else "",
         "much longer than its siblings" if long else "",
-        "a tool reported success at the end" if signs.goal else "",
+        "a tool reported success at the end" if signals.goal else "",
         f"{late:.0%} of it before the first tool call" if late else "",
-        f"{alike:.0%} of its state changes shared with siblings" if group.siblings > 1 else "",
+        f"{overlap:.0%} of its state changes shared with siblings" if group.siblings > 1 else "",
     ]
-    seen = ", ".join(filter(None, said)) or "nothing amiss"
-    return round(min(1.0, BEST * math.exp(-points)), 3), f"No LLM judged this: {seen}; rule of thumb."
+    listed = ", ".join(filter(None, phrases)) or "nothing amiss"
+    return round(min(1.0, BEST * math.exp(-points)), 3), f"No LLM judged this: {listed}; rule of thumb."
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number > 1)}" if number else ""
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number > 1)}" if number else ""
 
 
 def _canonical(arguments: str) -> str:
-    """Arguments with their keys in order, so that equal calls are equal text."""
+    """Arguments with sorted keys, so that equal calls have equal text."""
     try:
         return orjson.dumps(orjson.loads(arguments), option=orjson.OPT_SORT_KEYS).decode()
-    except (orjson.JSONDecodeError, TypeError):  # no JSON, or deeper than orjson writes
+    except (orjson.JSONDecodeError, TypeError):  # no JSON, or too deep for orjson
         return arguments
 
 
@@ -233,11 +238,12 @@ def _words(name: str) -> list[str]:
 
 
 def _changes(name: str) -> bool:
-    """Tell if a tool's name says that it changes something: its first verb, reading or writing, decides."""
+    """Tell if a tool changes something, by the first reading or writing verb in its name."""
     return next((word in _WRITES for word in _words(name) if word in _WRITES | _READS), False)
 
 
 def _hands_off(name: str) -> bool:
+    """Tell if a tool hands the task to a person, by its name."""
     words = set(_words(name))
     return bool(words & {"escalate", "handoff", "handover"} or ("transfer" in words and words & _PEOPLE))
 
@@ -246,17 +252,17 @@ _OPEN = r'<trajectory id="([a-z]+)">'
 
 
 def blocks(user: str) -> dict[str, str]:
-    """The rollouts of a rendered prompt: label → lines between its delimiters."""
-    found: dict[str, str] = {}
+    """The rollouts of a user message: label → the lines between its delimiters."""
+    rollouts: dict[str, str] = {}
     label: str | None = None
-    body: list[str] = []
+    lines: list[str] = []
     for line in user.split("\n"):
         opened = re.fullmatch(_OPEN, line)
         if opened:
-            label, body = opened[1], []
+            label, lines = opened[1], []
         elif line == "</trajectory>" and label:
-            found[label] = "\n".join(body)
+            rollouts[label] = "\n".join(lines)
             label = None
         elif label:
-            body.append(line)
-    return found
+            lines.append(line)
+    return rollouts

@@ -1,7 +1,7 @@
-"""The direct path: one POST to an OpenAI-compatible chat completions endpoint.
+"""Judge behind an OpenAI-compatible endpoint: one POST for each call.
 
-aiohttp, because a call through it costs a tenth of the CPU of the provider SDKs and so the judge,
-not the client, is what is waited for.
+aiohttp needs a tenth of the CPU that the provider SDKs need for a call, so the judge and not the client
+limits the throughput.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from ruler_cli.answer import clean
-from ruler_cli.judges.provider_errors import Refusal
-from ruler_cli.judges.reply_body import answer_of
-from ruler_cli.judges.request_body import Answering, ChatJudge, chat_body
+from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
+from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.types import CallError, Reply, Request
 
 _BIGGEST = 32 << 20
-"""Bytes of an answer that are read; a longer one is no verdict."""
+"""Bytes of a response that are read; a longer one is an error."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
 
@@ -34,14 +33,14 @@ class HttpJudge(ChatJudge):
     _session: aiohttp.ClientSession | None = None
 
     @property
-    def _patience(self) -> float:
+    def _connect_timeout(self) -> float:
         return min(_CONNECT, self.timeout)
 
     def _unreached(self, why: str) -> CallError:
         reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?"
         return CallError("transport", reason, "call", sent=False, billed=False)
 
-    async def _post(self, request: Request, how: Answering) -> Reply | CallError | Refusal:
+    async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
         if self._session is None:
             raise RuntimeError("the judge is not open")
         body = chat_body(self.model, self.params, request, how)
@@ -55,7 +54,7 @@ class HttpJudge(ChatJudge):
                     if len(data) > _BIGGEST:
                         return CallError("transport", "the judge's answer is larger than 32 MiB", "call")
         except aiohttp.ConnectionTimeoutError:
-            return self._unreached(f"no connection within {self._patience:g} s")
+            return self._unreached(f"no connection within {self._connect_timeout:g} s")
         except aiohttp.ClientConnectorError as error:
             return self._unreached(clean(str(error.os_error), self.key))
         except (aiohttp.InvalidURL, ValueError) as error:  # a name that cannot be looked up, a bad proxy
@@ -63,19 +62,19 @@ class HttpJudge(ChatJudge):
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
             why = clean(str(error) or type(error).__name__, self.key)
             return CallError("transport", f"the connection to the judge broke ({why})", "call")
-        return answer_of(response.status, data, response.headers, self.key)
+        return read_response(response.status, data, response.headers, self.key)
 
     async def __aenter__(self) -> Self:
-        """Open the session; its pool has no ceiling of its own."""
+        """Open the session; it does not limit the number of connections."""
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            # the deadline is around the whole call; a host that is not there is told sooner
-            timeout=aiohttp.ClientTimeout(sock_connect=self._patience),
+            # `ask` has the deadline of the whole call; an unreachable host is reported sooner
+            timeout=aiohttp.ClientTimeout(sock_connect=self._connect_timeout),
             headers=headers,
-            proxy=proxy_of(self.base or ""),  # aiohttp would ask the environment at every call
+            proxy=proxy_of(self.base or ""),  # aiohttp would read the environment for every call
         )
         return self
 
@@ -88,7 +87,7 @@ class HttpJudge(ChatJudge):
 
 
 def proxy_of(base: str) -> str | None:
-    """The proxy that the environment names for an endpoint, if any."""
+    """The proxy for an endpoint, as the environment names it, or None."""
     parts = urlsplit(base)
     if not parts.hostname or proxy_bypass(parts.hostname):
         return None

@@ -1,4 +1,4 @@
-"""Price and context of a judge, from litellm's price list, without importing litellm."""
+"""Prices, contexts and limits of models from litellm's price list, without importing litellm."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _LIST = "model_prices_and_context_window_backup.json"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per token of prompt, of prompt read from a cache, and of completion."""
+    """USD per token: of the prompt, of the completion, and of the cached part of the prompt."""
 
     prompt: float
     completion: float
     cached: float
 
     def of(self, usage: Usage) -> float:
-        """USD of some tokens; cached ones are part of the prompt and are billed once."""
+        """USD for tokens; cached ones are part of the prompt and are billed once."""
         fresh = max(0, usage.prompt - usage.cached)
         return fresh * self.prompt + usage.cached * self.cached + usage.completion * self.completion
 
     @property
     def halved(self) -> Price:
-        """Half of it, which is what OpenAI and Anthropic take in a batch; a cache is not counted on."""
+        """Half the price, as OpenAI and Anthropic bill a batch; cached tokens cost as much as others."""
         return Price(self.prompt / 2, self.completion / 2, self.prompt / 2)
 
 
 @dataclass(frozen=True, slots=True)
-class PricedModel:
-    """Facts about a model, by its name; None is unknown.
+class ModelInfo:
+    """Price and limits of a model; None is unknown.
 
-    `context` and `max_output` are tokens; a model with `reasoning` bills more completion tokens
-    than its answer shows. A listed model that is not said to reason does not.
+    `context` and `max_output` are tokens. A model with `reasoning` bills more completion tokens than its
+    answer shows; it is False for a listed model that the list does not mark.
     """
 
     price: Price | None = None
@@ -48,8 +48,8 @@ class PricedModel:
     reasoning: bool | None = None
 
 
-def known(name: str) -> PricedModel:
-    """Look a model up, with and without its provider."""
+def model_info(name: str) -> ModelInfo:
+    """Look up a model, with and without its provider."""
     entry = _entry(name)
     prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     price = None
@@ -57,7 +57,7 @@ def known(name: str) -> PricedModel:
         cached = entry.get("cache_read_input_token_cost")
         price = Price(prompt, completion, cached if isinstance(cached, float | int) else prompt)
     context, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
-    return PricedModel(
+    return ModelInfo(
         price,
         context if isinstance(context, int) else None,
         output if isinstance(output, int) else None,
@@ -65,16 +65,16 @@ def known(name: str) -> PricedModel:
     )
 
 
-def stated(per_million: tuple[float, float]) -> Price:
-    """A price as `--price IN,OUT` states it: USD per million tokens."""
+def stated_price(per_million: tuple[float, float]) -> Price:
+    """The price that `--price IN,OUT` states in USD per million tokens of prompt and completion."""
     prompt, completion = (x / 1e6 for x in per_million)
     return Price(prompt, completion, prompt)
 
 
-def in_batches(name: str) -> Price | None:
-    """A model's price in a batch as the list has it; None where it says nothing of batches."""
+def listed_batch_price(name: str) -> Price | None:
+    """The price of a model in a batch; None if the list has none."""
     entry = _entry(name)
-    prompt, completion = (entry.get(f"{what}_cost_per_token_batches") for what in ("input", "output"))
+    prompt, completion = (entry.get(f"{kind}_cost_per_token_batches") for kind in ("input", "output"))
     if not (isinstance(prompt, float | int) and isinstance(completion, float | int)):
         return None
     return Price(prompt, completion, prompt)
@@ -88,11 +88,11 @@ def _entry(name: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, Any]:
-    found = importlib.util.find_spec("litellm")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("litellm")
+    if package is None or package.origin is None:
         return {}
     try:
-        table = orjson.loads((Path(found.origin).parent / _LIST).read_bytes())
+        table = orjson.loads((Path(package.origin).parent / _LIST).read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
     return table if isinstance(table, dict) else {}

@@ -1,53 +1,50 @@
-"""Meaning of a failed call: status, body code and message → kind, scope and way out, in one table.
+"""Error responses of providers → kind, scope and remedy of a failed call, in one table.
 
-The judge's context and a request's size, as the judge's own message states them.
-
-How long a server asks to wait: every spelling of it, in headers and in messages.
-
-What names this call's own wait wins over what names a limit's reset: `retry-after-ms` and
-`Retry-After`, then a delay in the message, then `…ratelimit…reset…`.  No value, however odd,
-raises; none is negative, infinite or no number.  A litellm proxy that has too many calls in flight
-names a minute, though there is room as soon as one of them ends: that is not read.
+Reads the bodies of errors in all providers' spellings, and the context and the request's size in tokens
+that the message of an error states.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
-from ruler_cli.answer import clean
-from ruler_cli.types import CallError, Kind
+import orjson
 
-Reach = Literal["run", "group", "call", "rate"]
-"""A fault's scope; "rate" is a call whose limit was passed, with nothing broken."""
+from ruler_cli.answer import clean, reply_of
+from ruler_cli.judges.retry_after import retry_after
+from ruler_cli.types import CallError, Kind, Reply
 
-_LOOKED_AT = 4000
+Scope = Literal["run", "group", "call"]
+
+_READ = 4000
+"""Characters of a message that are read; a gateway may repeat the whole request."""
 _FORMAT = re.compile(
     r"response_format|json_object|structured output|guided|schema|grammar|output_(?:format|config)",
     re.IGNORECASE,
 )
 _BEGINNING = 1000
-"""Characters of a message in which a form is named; a gateway may repeat the request behind them."""
+"""Characters of a message in which an answer format is named; a repeated request stands behind them."""
 
 
 class ErrorRule(NamedTuple):
-    """A rule for the statuses that it lists (`5xx`: all of them), if its pattern is found."""
+    """A rule for the statuses that it lists (`5xx`: all of them), if its pattern matches.
+
+    The scope "rate" is that of a call beyond a rate limit, with nothing broken.
+    """
 
     statuses: str
     pattern: str
     kind: Kind
-    reach: Reach
-    way_out: str = ""
+    scope: Scope | Literal["rate"]
+    remedy: str = ""
 
-    def holds(self, status: int, text: str) -> bool:
-        """Tell if this row speaks of the failure."""
-        listed = self.statuses.split()
-        known = str(status) in listed or f"{status // 100}xx" in listed
-        return known and re.search(self.pattern, text, re.IGNORECASE) is not None
+    def applies(self, status: int, text: str) -> bool:
+        """Tell if the rule is for this error."""
+        statuses = self.statuses.split()
+        listed = str(status) in statuses or f"{status // 100}xx" in statuses
+        return listed and re.search(self.pattern, text, re.IGNORECASE) is not None
 
 
 _CREDIT = "add credit or raise the limit, or use another key with --api-key-env"
@@ -58,7 +55,7 @@ _NAME = "check the model's name (-m) and the endpoint (--api-base, which usually
 _MEMORY = "the server's memory does not hold this model: choose a smaller one with -m"
 _TIER = "this account's tier takes no request of that size: raise it, or use another model with -m"
 _GATEWAY = "the gateway has no key for this model: set it there, or use another model with -m"
-_MOVED = "the endpoint sends elsewhere, where a key must not follow; give its real address as --api-base"
+_MOVED = "the endpoint redirects to another address, to which no key is sent; give that one as --api-base"
 
 _ANY = ""
 _SPENT = (
@@ -91,7 +88,7 @@ _OF_A_DAY = r"per.?day|daily|limit: 0, model"
 _BUSY = r"overloaded|server (?:is )?busy|pending requests|slow down|too many requests|throttl|queue is full"
 
 TABLE: tuple[ErrorRule, ...] = (
-    #         status                  code or message says                   kind         reach    way out
+    #         status                  code or message says                   kind         scope    remedy
     # money and keys
     ErrorRule("4xx",                  _SPENT,                                 "refused",   "run",   _CREDIT),
     ErrorRule("402",                  _ANY,                                   "refused",   "run",   _CREDIT),
@@ -121,73 +118,77 @@ TABLE: tuple[ErrorRule, ...] = (
     ErrorRule("408 409 424 425 499 5xx",_ANY,                                   "transport", "call"),
     ErrorRule("4xx",                  _ANY,                                   "refused",   "group"),
 )  # fmt: skip
-"""The first row that holds decides; what no row knows may be tried again.
+"""The first rule that applies decides; an error without a rule may be tried again.
 
-Gemini and Bedrock say 400 of a bad key, a litellm proxy without a database of any but its own, xAI
-and OpenRouter 403 of content, so such rows stand before their status's own.  Gemini says of a minute's
-limit what OpenAI says of an empty account.
+Gemini and Bedrock have 400 for a bad key, a litellm proxy without a database for any key but its own, xAI
+and OpenRouter 403 for content, so such rules stand before their status's own. Gemini's message for a limit
+per minute is OpenAI's for an empty account.
 """
 
 
-class Refusal(NamedTuple):
-    """An error answer, as it came; `form` is its word on the form of the answer, if the message has none."""
+class ErrorResponse(NamedTuple):
+    """An error as the endpoint sent it.
+
+    `codes` are the short codes of the body in one line. `format_message` is a message about the answer
+    format, if `message` does not name it.
+    """
 
     status: int
-    signs: str
+    codes: str
     message: str
     headers: Mapping[str, str]
-    form: str = ""
+    format_message: str = ""
 
 
 def classify(
-    status: int, code: str, message: str, headers: Mapping[str, str] | None = None, key: str | None = None
+    status: int, codes: str, message: str, headers: Mapping[str, str] | None = None, key: str | None = None
 ) -> CallError:
-    """The CallError of an error answer; its reason is one sentence without the key.
+    """The CallError of an error response; its reason is one sentence without the key.
 
-    `code` is whatever short signs the body has (see `error_of`), `headers` are the answer's.
+    `codes` are the body's short codes (see `error_of`), `headers` those of the response.
     """
-    message = message[:_LOOKED_AT]  # a gateway may echo the whole request
-    text = f"{code[:_LOOKED_AT]} {message}"
-    row = next((row for row in TABLE if row.holds(status, text)), ErrorRule("", "", "transport", "call"))
-    rate = row.reach == "rate"
-    scope = _after_server("call" if row.reach == "rate" else row.reach, status, headers or {})
-    said = clean(message or code or "no message", key)
+    message, headers = message[:_READ], headers or {}
+    text = f"{codes[:_READ]} {message}"
+    again = ErrorRule("", "", "transport", "call")
+    rule = next((rule for rule in TABLE if rule.applies(status, text)), again)
+    rate = rule.scope == "rate"
+    scope = _after_server("call" if rule.scope == "rate" else rule.scope, status, headers)
+    sentence = clean(message or codes or "no message", key)
     return CallError(
-        row.kind,
-        f"the judge answered {status}: " + (f"{said.rstrip('.')}; {row.way_out}" if row.way_out else said),
+        rule.kind,
+        f"the judge answered {status}: "
+        + (f"{sentence.rstrip('.')}; {rule.remedy}" if rule.remedy else sentence),
         scope,
-        retry_after=wait_of(headers or {}, text, rate) if scope == "call" else None,
-        context=context_of(text) if row.kind == "too_long" else None,
+        retry_after=retry_after(headers, text, rate) if scope == "call" else None,
+        context=context_of(text) if rule.kind == "too_long" else None,
         billed=False,
         rate=rate,
     )
 
 
-def _after_server(
-    scope: Literal["run", "group", "call"], status: int, headers: Mapping[str, str]
-) -> Literal["run", "group", "call"]:
-    """The scope, after what the server itself says of another try."""
-    word = next((v.strip().lower() for n, v in headers.items() if n.lower() == "x-should-retry"), "")
-    if word == "false" and scope == "call":
+def _after_server(scope: Scope, status: int, headers: Mapping[str, str]) -> Scope:
+    """The scope after the server's own header on another try."""
+    again = next((v.strip().lower() for n, v in headers.items() if n.lower() == "x-should-retry"), "")
+    if again == "false" and scope == "call":
         return "group"
-    if word == "true" and scope == "group" and status >= 400:
+    if again == "true" and scope == "group" and status >= 400:
         return "call"
     return scope
 
 
 def refuses_format(status: int, message: str) -> bool:
-    """Tell if an endpoint says that it does not take the answer format asked for."""
+    """Tell if an endpoint refuses the answer format that a request asks for."""
     return status in (400, 404, 415, 422, 500, 501) and _FORMAT.search(message[:_BEGINNING]) is not None
 
 
 _N = r"{0,200}?\b"
 _LIMIT, _ACTUAL = r"(?P<limit>\d{1,9})", r"(?P<actual>\d{1,9})"
-_FORMS = tuple(
-    re.compile(form, re.IGNORECASE | re.DOTALL)
-    for form in (
-        # SGLang, of prompt and answer together
+_CONTEXTS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        # SGLang, prompt and answer together
         rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} tokens from the input",
-        # OpenAI, OpenRouter, DeepSeek, vLLM: the messages alone where they are told apart
+        # OpenAI, OpenRouter, DeepSeek, vLLM: the messages alone if they are named
         rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:in the messages|of text input)",
         rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:input )?tokens",
         rf"passed {_ACTUAL} input tokens.{_N}context length is only {_LIMIT}",
@@ -210,115 +211,110 @@ _FORMS = tuple(
         rf"prompt is too long: {_ACTUAL}, model maximum context length: {_LIMIT}",
         # Cerebras
         rf"current length is {_ACTUAL} while limit is {_LIMIT}",
-        # a litellm proxy's own check, before it asks anyone
+        # a litellm proxy's own check, before any provider is called
         rf"Max Input Tokens={_LIMIT}, Got={_ACTUAL}",
         # TGI, Together
         rf"must (?:be <=|have less than) {_LIMIT}\b.{_N}given: {_ACTUAL}\b",
-        # OpenAI and Groq, of a tier's tokens per minute
+        # OpenAI and Groq, for a tier's tokens per minute
         rf"request too large.{_N}limit {_LIMIT}, requested {_ACTUAL}",
     )
 )
 
 
 def context_of(text: str) -> tuple[int, int] | None:
-    """(limit, actual) tokens as the judge's own message states them."""
-    for form in _FORMS:
-        found = form.search(text[:_LOOKED_AT])
-        if found:
-            return int(found["limit"]), int(found["actual"])
+    """(limit, actual) in tokens, as the judge's own message states them; None if it does not."""
+    for pattern in _CONTEXTS:
+        if stated := pattern.search(text[:_READ]):
+            return int(stated["limit"]), int(stated["actual"])
     return None
 
 
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-_PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
-_DURATION = re.compile(rf"(?:{_PART}(?![a-z])\s*)+", re.IGNORECASE)
-_EACH = re.compile(_PART, re.IGNORECASE)
-_UNITS = (("ms", 0.001), ("mil", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0))
-_LEAD = re.compile(
-    r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
-    re.IGNORECASE,
+_CODES = ("code", "type", "status", "error_type", "__type", "reason", "quotaId", "retryDelay")
+"""Keys whose short values tell the kind of an error, at any depth."""
+_SHORT, _DEEP, _MOST = 100, 6, 30
+_TITLE = re.compile(r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]{0,500}>")
+_ASIDE = re.compile(
+    r"\s(?:LiteLLM: model group '|LiteLLM Retried: \d|(?:Received Model Group|Passed model)="
+    r"|model=\S{1,200} \w{1,30}_fallbacks?=)"
 )
-_IN_FLIGHT = "max_parallel_requests"
-"""A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` says which was passed."""
-_IN_FLIGHT_NOW = re.compile(rf"current {_IN_FLIGHT}: ([0-9]{{1,19}}), {_IN_FLIGHT}: ([0-9]{{1,19}})")
-"""The same in the words of older ones, which say all their limits."""
-_VALUE = 100
-_EPOCH, _EPOCH_MS = 1e9, 1e11
-"""A number from here on is no span but a time: seconds since 1970, or milliseconds."""
+"""Beginning of a litellm proxy's text on its own routing, behind the provider's message."""
+_LONGEST = 2000
 
 
-def wait_of(
-    headers: Mapping[str, str], message: str, rate: bool, now: datetime | None = None
-) -> float | None:
-    """Seconds that a failed call is asked to wait, from its headers and its message.
+def read_response(
+    status: int, data: bytes, headers: Mapping[str, str] | None = None, key: str | None = None
+) -> Reply | CallError | ErrorResponse:
+    """Read a response by its status; a good status may still come with an error body."""
+    if status < 300:
+        reply = reply_of(data, key)
+        within = status_within(data) if isinstance(reply, CallError) else None
+        if within is None:
+            return reply
+        status = within
+    return ErrorResponse(status, *error_of(data), headers or {})
 
-    The resets of limits are on every answer of some providers, so they count only where a limit
-    was passed (`rate`).
+
+def error_of(data: bytes) -> tuple[str, str]:
+    """(codes, message) of an error body: its short codes in one line, and its message."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return "", _page(data[: 4 * _LONGEST].decode("utf-8", "replace"))
+    if isinstance(value, list) and value:  # Gemini's OpenAI endpoint
+        value = value[0]
+    if not isinstance(value, Mapping):
+        return "", str(value)[:_LONGEST]
+    codes = " ".join(list(_codes(value, _DEEP))[:_MOST])
+    error = value.get("error") or value
+    if not isinstance(error, Mapping):
+        return codes, str(error)[:_LONGEST]
+    text = _text(error.get("message") or error.get("detail") or error.get("msg") or error)
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None  # OpenRouter: the provider's message
+    message = _ASIDE.split(text[:_LONGEST], maxsplit=1)[0].rstrip()
+    return codes, (message + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
+
+
+def status_within(data: bytes) -> int | None:
+    """The status that an error body names, if it came with a good one (200 if it names none).
+
+    None if the body is no such error.
     """
-    # litellm puts a word of its own before the names
-    low = {str(k).lower().removeprefix("llm_provider-"): str(v).strip() for k, v in headers.items()}
-    told, now = _IN_FLIGHT_NOW.search(message[:_LOOKED_AT]), now or datetime.now(UTC)
-    if told and int(told[1]) >= int(told[2]):
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
         return None
-    asked = None
-    if low.get("rate_limit_type") != _IN_FLIGHT:
-        fine = low.get("retry-after-ms", "")
-        coarse = _seconds(low.get("retry-after", ""), now)
-        asked = _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
-    if asked is None:
-        asked = named(message)
-    return _reset(low, now) if asked is None and rate else asked
-
-
-def named(message: str) -> float | None:
-    """Seconds that a message names: `Please try again in 6m0s`, `"retryDelay": "34s"`."""
-    message = message[:_LOOKED_AT]
-    for lead in _LEAD.finditer(message):
-        found = _DURATION.match(message, lead.end())
-        if found:
-            return _finite(_span(found[0]))
-    return None
-
-
-def _reset(low: Mapping[str, str], now: datetime) -> float | None:
-    """The latest reset of what is used up; where nothing tells what is, the earliest to come."""
-    waits, told = list[float](), list[tuple[float, float]]()
-    for name, value in low.items():
-        if "ratelimit" in name and "reset" in name and (wait := _seconds(value, now)) is not None:
-            waits.append(wait)
-            left = low.get(name.replace("reset", "remaining"), "")
-            if _NUMBER.fullmatch(left):
-                told.append((wait, float(left)))
-    if told:
-        return max((wait for wait, left in told if left <= 0), default=None)
-    return min((wait for wait in waits if wait > 0), default=None)
-
-
-def _seconds(value: str, now: datetime) -> float | None:
-    """Seconds until what a header value names: a span, or a time in any of its forms."""
-    if not value or len(value) > _VALUE:
+    if not isinstance(value, Mapping) or not value.get("error") or value.get("choices"):
         return None
-    if _NUMBER.fullmatch(value):
-        number = float(value)
-        if number < _EPOCH:
-            return _finite(number)
-        return _finite((number if number < _EPOCH_MS else number / 1000) - now.timestamp())
-    if _DURATION.fullmatch(value):
-        return _finite(_span(value))
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
-        try:
-            when = read(value)
-            return _finite(((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds())
-        except (ValueError, TypeError, OverflowError, IndexError):
-            continue
-    return None
+    error = value["error"]
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 200
 
 
-def _span(text: str) -> float:
-    """Return the seconds of a span such as `1m30s`."""
-    parts = ((float(part[1]), part[2].lower()) for part in _EACH.finditer(text))
-    return sum(number * next(n for start, n in _UNITS if unit.startswith(start)) for number, unit in parts)
+def _codes(value: Any, deep: int) -> Iterator[str]:
+    """The short codes of a body, down to `deep` levels."""
+    if isinstance(value, list):
+        for one in value[:_MOST]:
+            yield from _codes(one, deep)
+    if not isinstance(value, Mapping) or not deep:
+        return
+    for name, one in value.items():
+        if name in _CODES and isinstance(one, str | int) and len(str(one)) <= _SHORT:
+            yield f"{name}: {one}" if name == "retryDelay" else str(one)
+        elif name not in ("input", "message"):  # FastAPI gives the request back
+            yield from _codes(one, deep - 1)
 
 
-def _finite(seconds: float) -> float | None:
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+def _text(message: Any) -> str:
+    """A message as one text; FastAPI's is a list of places and messages."""
+    if isinstance(message, list):
+        parts = (f"{one.get('loc', '')}: {one.get('msg', '')}" for one in message if isinstance(one, Mapping))
+        return "; ".join(parts) or str(message)
+    return str(message)
+
+
+def _page(text: str) -> str:
+    """The title of an HTML page, else its words, else the text as it is."""
+    title = _TITLE.search(text)
+    return " ".join((title[1] if title else _TAG.sub(" ", text)).split())[:_LONGEST]

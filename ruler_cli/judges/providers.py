@@ -1,8 +1,8 @@
-"""The providers that litellm reaches, what each must be given, and the sentence where that is not there.
+"""Names of judges: the embedded ones, litellm's providers, and the credentials that each provider needs.
 
-`litellm.validate_environment` names all variables of some, none of others, and never what else would do;
-so it stands here as litellm's source reads it.  Nothing here imports litellm, which takes seconds.
-Nothing that could work is refused: an SDK that finds credentials by itself is asked whether it does.
+`litellm.validate_environment` names all variables of some providers, none of others, and never the
+alternatives; so they stand here as litellm's source reads them. Nothing here imports litellm, which takes
+seconds. No judge is refused that could work: an SDK that finds credentials by itself is asked if it does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,33 @@ from threading import Thread
 from typing import Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.reply_body import MissingKeyError
+from ruler_cli.suggestions import nearest
+
+EMBEDDED = ("offline", "simulated")
+"""Judges without a model."""
+
+
+class MissingKeyError(UsageError):
+    """A judge's key is missing; the message names the variable and the alternatives."""
+
+    def __init__(self, name: str, variable: str, *, trial: bool = True) -> None:
+        """`trial`: the command can also do without a model."""
+        options = [f"set it (export {variable}=…)", "name another variable with --api-key-env VAR"]
+        end = ", or try the pipeline without a model: -m offline"
+        hints = ", ".join(options) + end if trial else ", or ".join(options)
+        super().__init__(f"judge {name} needs a key and {variable} is not set; {hints}")
+        self.name, self.variable = name, variable
+
+
+def unknown_judge(name: str, known: Iterable[str] = ()) -> str:
+    """The sentence for a name of no provider, with a similar one of the `known` names if there is one."""
+    similar = nearest(name, (*EMBEDDED, *known))
+    hint = f"did you mean `{similar}`? Else write" if similar else "write"
+    return (
+        f"judge {name}: no provider is known by that name; {hint} it as provider/name, e.g. "
+        "anthropic/…, or give --api-base for an endpoint of your own"
+    )
+
 
 _AWS = (
     "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | AWS_PROFILE_NAME | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME | @aws"
@@ -53,7 +79,7 @@ gradient_ai groq helicone hyperbolic inception libertai maritalk meta minimax mo
 nadir nebius neosantara nlp_cloud novita nscale nvidia_nim openai parasail pinstripes poe prism publicai
 reka sail sambanova synthetic tencent v0 volcengine wandb xai xiaomi_mimo zai
 """
-"""Providers that need a key, of which the variable is their name and `_API_KEY`."""
+"""Providers that need a key, in the variable of their name and `_API_KEY`."""
 
 _OTHER_KEY = """
 ai21_chat AI21_API_KEY ; aiohttp_openai OPENAI_API_KEY ; anthropic_text ANTHROPIC_API_KEY ;
@@ -74,13 +100,13 @@ text-completion-openai OPENAI_API_KEY ;
 together_ai TOGETHERAI_API_KEY TOGETHER_API_KEY TOGETHER_AI_API_KEY TOGETHER_AI_TOKEN ;
 vercel_ai_gateway VERCEL_AI_GATEWAY_API_KEY VERCEL_OIDC_TOKEN
 """
-"""Providers that need a key, and its variables."""
+"""Providers that need a key, each with the variables for it."""
 
 _ADDRESS = "custom oobabooga triton vllm xinference"
 """Providers that need an address."""
 
 _NOTHING = "docker_model_runner langflow langgraph lemonade llamafile ollama ollama_chat ovhcloud"
-"""Providers that answer without a key, at an address that litellm knows: this machine's, but for ovhcloud."""
+"""Providers without a key at an address that litellm knows: on this machine, except ovhcloud."""
 
 _OTHERS = {
     "a2a": "api_base | A2A_API_BASE",
@@ -120,19 +146,20 @@ _OTHERS = {
     "watsonx/deployment": _WATSONX,
     "watsonx_text": _WATSONX + _PROJECT,
 }
-"""Needs of the other providers: `;` parts needs, `|` the ways to meet one, a space what one way takes.
+"""Needs of the other providers: `;` separates needs, `|` the alternatives of a need, a space their words.
 
-A word in capitals is a variable, or the parameter of that name in small letters; any other a parameter
-(`api_key` and `api_base` are those that stand for --api-key-env and --api-base), `+` a package, `~` a file,
-`@` what an SDK finds by itself.
+A word in capitals is a variable, or the parameter of that name in small letters. Any other word is a
+parameter; `api_key` and `api_base` also stand for --api-key-env and --api-base. `+` is a package, `~` a file,
+`@` credentials that an SDK finds by itself.
 """
 
-Way = tuple[str, ...]
-Need = tuple[Way, ...]
+Alternative = tuple[str, ...]
+"""Words that meet a need together."""
+Need = tuple[Alternative, ...]
 
 
 def _parsed(row: str) -> tuple[Need, ...]:
-    return tuple(tuple(tuple(way.split()) for way in need.split("|")) for need in row.split(";"))
+    return tuple(tuple(tuple(words.split()) for words in need.split("|")) for need in row.split(";"))
 
 
 _TABLE: dict[str, tuple[Need, ...]] = {
@@ -146,104 +173,105 @@ _TABLE: dict[str, tuple[Need, ...]] = {
 }
 
 PROVIDERS = frozenset(name for name in _TABLE if "/" not in name)
-"""Names of litellm's providers of chat completions; a test compares them with `litellm.provider_list`."""
+"""litellm's providers of chat completions; a test compares them with `litellm.provider_list`."""
 
 
 def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | None:
-    """The provider that a name begins with, or that its parameters name, if litellm knows it."""
-    told = (params or {}).get("custom_llm_provider")
+    """The provider that the parameters name, else the first word of the name; None if litellm has none."""
+    own = (params or {}).get("custom_llm_provider")
     word, slash, _ = model.partition("/")
-    found = told if isinstance(told, str) else word if slash else None
-    return found if found in PROVIDERS else None
+    name = own if isinstance(own, str) else word if slash else None
+    return name if name in PROVIDERS else None
 
 
-def homeless(provider: str | None) -> bool:
-    """Tell if a provider has no address of its own: wherever it is, its key belongs there."""
+def _without_address(provider: str | None) -> bool:
+    """Tell if a provider has no address of its own: its key belongs to any address that is given."""
     return any(("api_base",) in need for need in _TABLE.get(provider or "", ()))
 
 
 def variables(provider: str | None) -> Iterator[str]:
-    """The variables that may be read for a provider, the first of them those of its key."""
+    """The variables that may be read for a provider, those of its key first."""
     return (word for word in _words(needs_of(provider or "", "")) if word.isupper())
 
 
 def _words(needs: Iterable[Need]) -> list[str]:
-    return [word for need in needs for way in need for word in way]
+    return [word for need in needs for alternative in need for word in alternative]
 
 
 def needs_of(provider: str, model: str) -> tuple[Need, ...]:
-    """Return what a provider must be given for a model."""
+    """The needs of a provider for a model."""
     deeper = "/".join([provider, *model.split("/")[1:2]])
     return _TABLE.get(deeper, _TABLE.get(provider, ()))
 
 
 _FREE = ("mock_response", "client", "litellm_credential_name", "extra_headers", "headers", "fallbacks")
-"""Parameters with which a call may need none of it, or has it from elsewhere."""
+"""Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
 _ASKING = 10.0
 """Seconds that an SDK may look for credentials; one that takes longer may find some."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """All that a judge is given beside the environment."""
+class Credentials:
+    """Parameters of a judge, and if the user gives a key and an address for it; without the environment."""
 
     params: Mapping[str, Any]
-    key: bool
-    base: bool
+    has_key: bool
+    has_address: bool
 
 
 def secret(provider: str | None) -> str | None:
-    """The key that litellm finds by itself, to be cut out of what is told."""
+    """The key that litellm finds by itself; it is to be removed from every message."""
     words = filter(str.isupper, _words(needs_of(provider or "", "")[:1]))
     return next((value for word in words if (value := os.environ.get(word))), None)
 
 
-def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
-    """Return the needs of a provider that are not met; none where that cannot be known.
+def missing(provider: str, model: str, given: Credentials) -> tuple[Need, ...]:
+    """The needs of a provider that are not met; empty if that cannot be known.
 
     At an address that is not the provider's own no key is needed, unless one is always sent.
     """
     if any(given.params.get(name) for name in _FREE):
         return ()
     needs = needs_of(provider, model)
-    if given.base and (not homeless(provider) or provider == "litellm_proxy"):  # a proxy may take none
+    keyless = not _without_address(provider) or provider == "litellm_proxy"  # a proxy may need no key
+    if given.has_address and keyless:
         needs = tuple(need for need in needs if ("api_key",) not in need)
-    return tuple(_told(need, given) for need in needs if not _met(need, given))
+    return tuple(_remaining(need, given) for need in needs if not _met(need, given))
 
 
-def finds_itself(provider: str, given: Given) -> bool:
-    """Tell if the key for an address that the user named may be left to litellm to find.
+def finds_itself(provider: str, given: Credentials) -> bool:
+    """Tell if litellm may find the key by itself for an address that the user gave.
 
-    It may for a provider that has no address of its own and a key that is there, and where an SDK signs
-    the call or asks for a token. A bearer key of a variable may not; litellm takes OpenAI's for some.
+    It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
+    gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
     """
     needs = needs_of(provider, "")
-    if homeless(provider):
+    if _without_address(provider):
         return _met(next((need for need in needs if ("api_key",) in need), ()), given)
-    signed = next((need for need in needs if any(way[0][0] == "@" for way in need)), ())
+    signed = next((need for need in needs if any(words[0][0] == "@" for words in need)), ())
     if ("api_key",) not in signed:
         return bool(signed)
-    ways = tuple(way for way in signed if way[0] not in _BEARERS)
-    return not any(os.environ.get(name) for name in _BEARERS) and _met(ways, given)
+    others = tuple(words for words in signed if words[0] not in _BEARERS)
+    return not any(os.environ.get(name) for name in _BEARERS) and _met(others, given)
 
 
 def refuse(name: str, needs: tuple[Need, ...]) -> None:
-    """UsageError if something is lacking: what it is, and the ways out."""
+    """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
     if len(needs) == 1 and len(needs[0]) == 2 and needs[0][0] == ("api_key",):
         raise MissingKeyError(name, needs[0][1][0])
     if needs:
-        way = "give what is missing, or try the pipeline without a model: -m offline"
-        raise UsageError(f"judge {name} needs {_needed(needs)}; {way}")
+        hint = "give what is missing, or try the pipeline without a model: -m offline"
+        raise UsageError(f"judge {name} needs {_needed(needs)}; {hint}")
 
 
-def _met(need: Need, given: Given) -> bool:
-    return any(all(_has(word, given) for word in way) for way in need)
+def _met(need: Need, given: Credentials) -> bool:
+    return any(all(_has(word, given) for word in words) for words in need)
 
 
-def _has(word: str, given: Given) -> bool:
+def _has(word: str, given: Credentials) -> bool:
     if word in ("api_key", "api_base"):
-        return given.key if word == "api_key" else given.base
+        return given.has_key if word == "api_key" else given.has_address
     if word.isupper():
         return bool(os.environ.get(word) or given.params.get(word.lower()))
     if word[0] == "+":
@@ -263,25 +291,26 @@ def _installed(word: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _finds(what: str, _environment: frozenset[tuple[str, str]]) -> bool:
-    """Tell if an SDK finds credentials, asked as the call itself will ask it.
+def _finds(word: str, _environment: frozenset[tuple[str, str]]) -> bool:
+    """Tell if an SDK finds credentials in the same manner as for a call.
 
-    That includes the metadata service of a machine in a cloud, and programs of the user's own. After
-    `_ASKING` seconds, or an error that the SDK does not expect, the run may try for itself.
+    It may ask the metadata service of a machine in a cloud, or programs of the user's own. After
+    `_ASKING` seconds, or an error that the SDK does not expect, the answer is yes, and the run may try.
     """
-    found = [True]
+    finds = [True]
 
     def look() -> None:
         with contextlib.suppress(Exception):
-            found[0] = _aws() if what == "@aws" else _google()[what == "@project"]
+            finds[0] = _aws() if word == "@aws" else _google()[word == "@project"]
 
     thread = Thread(target=look, daemon=True)
     thread.start()
     thread.join(_ASKING)
-    return found[0]
+    return finds[0]
 
 
 def _aws() -> bool:
+    """Tell if there are AWS credentials."""
     try:
         sdk, exceptions = map(importlib.import_module, ("boto3", "botocore.exceptions"))
     except ImportError:
@@ -293,7 +322,7 @@ def _aws() -> bool:
 
 
 def _google() -> tuple[bool, bool]:
-    """Tell if there are Google's application default credentials, and a project with them."""
+    """Tell if there are Google's application default credentials, and if a project is set."""
     try:
         sdk, exceptions = map(importlib.import_module, ("google.auth", "google.auth.exceptions"))
     except ImportError:
@@ -313,33 +342,33 @@ _OPTIONS = {
 }
 
 
-def _told(need: Need, given: Given) -> Need:
-    """A need, or only the package where that is all that one of its ways lacks."""
-    for way in need:
-        rest = tuple(word for word in way if not _has(word, given))
-        if len(way) > len(rest) and all(word[0] == "+" for word in rest):
+def _remaining(need: Need, given: Credentials) -> Need:
+    """A need, or only the package if one of its alternatives lacks nothing else."""
+    for words in need:
+        rest = tuple(word for word in words if not _has(word, given))
+        if len(words) > len(rest) and all(word[0] == "+" for word in rest):
             return (rest,)
     return need
 
 
 def _needed(needs: Iterable[Need]) -> str:
-    """The needs as a sentence names them, each way to meet them once."""
+    """The needs in the words of a sentence, each alternative once."""
     parts, named = list[str](), set[str]()
     for need in needs:
-        fresh = [way for way in _ways(need) if way not in named]
-        named.update(fresh)
+        phrases = [phrase for phrase in _phrases(need) if phrase not in named]
+        named.update(phrases)
         kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
-        ways = " or ".join(fresh)
-        parts.append(f"{kind} ({ways})" if kind and ways else kind or ways)
+        listed = " or ".join(phrases)
+        parts.append(f"{kind} ({listed})" if kind and listed else kind or listed)
     return ", and ".join(parts)
 
 
-def _ways(need: Need) -> list[str]:
-    """Ways to meet a need: at most three by variables, by options and logins, else by a parameter."""
-    named = [" + ".join(way) for way in need if all(map(str.isupper, way))][:3]
-    words = [way[0] for way in need if not way[0].isupper()]
-    packages = [word[1:].replace(".", "-") for word in words if word[0] == "+"]
-    told = [f"the package {name} (pip install {name})" for name in packages]
-    told += [f"a login in {word} (log in once with litellm)" for word in words if word[0] == "~"]
-    told += [_OPTIONS[word] for word in words if word in _OPTIONS]
-    return [*named, *(told or [f"-p {word}=…" for word in words if word.isidentifier()][:1])]
+def _phrases(need: Need) -> list[str]:
+    """Alternatives of a need: at most three with variables, then options and logins, else a parameter."""
+    named = [" + ".join(words) for words in need if all(map(str.isupper, words))][:3]
+    others = [words[0] for words in need if not words[0].isupper()]
+    packages = [word[1:].replace(".", "-") for word in others if word[0] == "+"]
+    phrases = [f"the package {name} (pip install {name})" for name in packages]
+    phrases += [f"a login in {word} (log in once with litellm)" for word in others if word[0] == "~"]
+    phrases += [_OPTIONS[word] for word in others if word in _OPTIONS]
+    return [*named, *(phrases or [f"-p {word}=…" for word in others if word.isidentifier()][:1])]

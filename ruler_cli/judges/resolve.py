@@ -1,4 +1,4 @@
-"""A judge's name → the way it is reached: live, with which key at which address, or by lines of a file."""
+"""Judge settings → the judge, its endpoint, its key, its price and its context."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ import orjson
 
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.pricing import Price, PricedModel, known, stated
-from ruler_cli.judges.providers import provider_of, variables
-from ruler_cli.judges.reply_body import EMBEDDED, MissingKeyError, unknown_judge
-from ruler_cli.judges.request_body import Answering, answering
+from ruler_cli.judges.chat_completions import AnswerFormat, first_format
+from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
+from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, provider_of, unknown_judge, variables
 from ruler_cli.suggestions import nearest
 from ruler_cli.types import Judge
 
 OPENAI = "https://api.openai.com/v1"
-HERE = "http://localhost"
+LOCAL = "http://localhost"
 """Address of an engine of one's own, if none is given."""
 DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
-"""Providers on the direct path: the variable of the key, the variable of the endpoint."""
+"""Providers that are asked directly, each with the variable of its key and of its address (\"\": none)."""
 PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
-"""Provider words in front of a model's own name, which an endpoint does not know."""
+"""Provider prefixes of model names; endpoints do not know them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address up to `/v1`, without a slash at its end, the key, and the model as it is known there."""
+    """The address up to `/v1` without a slash at its end, the key, and the model's name at the endpoint."""
 
     base: str
     key: str | None = field(repr=False)
     model: str
 
 
-def direct(settings: JudgeSettings) -> Endpoint:
-    """The OpenAI-compatible endpoint of a judge; UsageError where its key or address is missing."""
+def endpoint_of(settings: JudgeSettings) -> Endpoint:
+    """The OpenAI-compatible endpoint of a judge; UsageError if its key or address is missing."""
     key_variable, base_variable = DIRECT.get(settings.model.partition("/")[0], ("", ""))
     base = address_of(settings)
     if base is None:
@@ -47,32 +46,32 @@ def direct(settings: JudgeSettings) -> Endpoint:
         )
     check_address(base)
     key = key_for(settings, key_variable)
-    return Endpoint(base.rstrip("/"), key, model_there(settings))
+    return Endpoint(base.rstrip("/"), key, model_at_endpoint(settings))
 
 
 def address_of(settings: JudgeSettings) -> str | None:
-    """The address as it is given, by a variable, or known; None where it is not."""
+    """The address that is given, that of the provider's variable, or OpenAI's own; None if there is none."""
     provider = settings.model.partition("/")[0]
     given = settings.api_base or os.environ.get(DIRECT.get(provider, ("", ""))[1])
     return given or (OPENAI if provider == "openai" else None)
 
 
-def model_there(settings: JudgeSettings) -> str:
-    """The name by which an endpoint knows the model; UsageError where name or parameters are no JSON."""
+def model_at_endpoint(settings: JudgeSettings) -> str:
+    """The model's name at an endpoint; UsageError if the name or the parameters cannot be JSON."""
     provider, _, rest = settings.model.partition("/")
     model = rest if rest and provider in PREFIXES else settings.model
     try:
         orjson.dumps([model, settings.params])
-    except TypeError as error:  # told before anything is sent
+    except TypeError as error:  # reported before anything is sent
         raise UsageError(f"-m or -p: cannot be sent to the judge ({error})") from None
     return model
 
 
 def key_for(settings: JudgeSettings, variable: str) -> str | None:
-    """The key that is named, else the provider's own, from its variable (`""`: it needs none).
+    """The key that the user names, else that of the provider's variable (`""`: it needs none).
 
-    A key goes to another host than its provider's only when it is named for it. UsageError where it is
-    needed and not there.
+    A provider's key is never sent to an address that the user gave, unless the user names the key too.
+    UsageError if a key is needed and missing.
     """
     key = named_key(settings)
     if key is None and variable and settings.api_base is None:
@@ -81,14 +80,14 @@ def key_for(settings: JudgeSettings, variable: str) -> str | None:
 
 
 def named_key(settings: JudgeSettings) -> str | None:
-    """The key that the user named, if any; UsageError where its variable is not set."""
+    """The key that the user names, if any; UsageError if its variable is not set."""
     if settings.api_key_env is None:
         return settings.api_key
     return _read_key(settings.model, settings.api_key_env)
 
 
 def _read_key(name: str, variable: str) -> str:
-    """A key without the line break that mounted secrets end in."""
+    """The key in a variable, without the line break at the end of mounted secrets."""
     key = os.environ.get(variable)
     if not key:
         raise MissingKeyError(name, variable)
@@ -99,7 +98,7 @@ def _read_key(name: str, variable: str) -> str:
 
 
 def check_address(base: str) -> None:
-    """UsageError unless an endpoint can be called; it is not shown, since it may hold a password."""
+    """Raise UsageError unless an endpoint can be called; the message omits it, as it may hold a password."""
     try:
         parts = urlsplit(base)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -114,24 +113,24 @@ def check_address(base: str) -> None:
 
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
-    """Return the variables with which another machine can ask: those named for keys, the providers' own."""
-    named, heads = {judge.api_key_env for judge in judges}, set[str]()
+    """The variables with which another machine can ask: those that the user names, and the providers' own."""
+    names, prefixes = {judge.api_key_env for judge in judges}, set[str]()
     for judge in judges:
         own, word = list(variables(provider_of(judge.model, judge.params))), judge.model.partition("/")[0]
-        named.update(own)
-        heads |= {f"{word.upper()}_", *_ALSO.get(word, ())}
-        heads |= {f"{name.partition('_')[0]}_" for name in own[:1]}
-    begin = tuple(heads)
-    return {name: value for name, value in os.environ.items() if name in named or name.startswith(begin)}
+        names.update(own)
+        prefixes |= {f"{word.upper()}_", *_PREFIXES.get(word, ())}
+        prefixes |= {f"{name.partition('_')[0]}_" for name in own[:1]}
+    begin = tuple(prefixes)
+    return {name: value for name, value in os.environ.items() if name in names or name.startswith(begin)}
 
 
-_ALSO = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
-"""Beginnings of a provider's variables, beside its name and the first word of its key's variable."""
+_PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
+"""Further prefixes of a provider's variables, beside its name and the first word of its key's variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedJudge:
-    """A judge, not yet open, with its price and context if they are known; `embedded`: no endpoint.
+    """A judge, not yet open, with its price and its context in tokens, if known; `embedded`: without a model.
 
     `judge` is None if only its cached replies count.
     """
@@ -142,39 +141,39 @@ class ResolvedJudge:
     embedded: bool = False
 
 
-def model_of(settings: JudgeSettings) -> PricedModel:
-    """Look up a judge's price and context; nothing is asked, no key is needed.
+def model_of(settings: JudgeSettings) -> ModelInfo:
+    """Look up a judge's price and limits, without a call or a key.
 
-    UsageError where an embedded judge's name is misspelt: it would be looked for at providers, for seconds.
+    UsageError if the name is an embedded judge's misspelt: the search among providers would take seconds.
     """
-    given = stated(settings.price) if settings.price else None
+    own = stated_price(settings.price) if settings.price else None
     if settings.model in EMBEDDED:
-        return PricedModel(Price(0.0, 0.0, 0.0), reasoning=False)
-    if settings.api_base:  # what stands behind an endpoint of one's own is not known by its name
-        return PricedModel(given)
-    found = known(settings.model)
-    if found == PricedModel() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
+        return ModelInfo(Price(0.0, 0.0, 0.0), reasoning=False)
+    if settings.api_base:  # any model may stand behind an endpoint of one's own
+        return ModelInfo(own)
+    listed = model_info(settings.model)
+    if listed == ModelInfo() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
         raise UsageError(unknown_judge(settings.model))
-    return replace(found, price=given or found.price)
+    return replace(listed, price=own or listed.price)
 
 
 def resolve(settings: JudgeSettings) -> ResolvedJudge:
-    """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing."""
+    """Make the judge; UsageError if its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
     return ResolvedJudge(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
 
 
-def answers_of(settings: JudgeSettings) -> Answering:
-    """The form of the answers that a judge is asked for at first; no key is needed."""
-    return answering(settings, (address_of(settings) or HERE) if _straight(settings) else None)
+def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
+    """The answer format that a judge is asked for first; no key is needed."""
+    return first_format(settings, (address_of(settings) or LOCAL) if _is_direct(settings) else None)
 
 
 def cached_only(settings: JudgeSettings) -> ResolvedJudge:
-    """Resolve a judge of whom only cached replies count; UsageError if none are cached."""
+    """Resolve a judge whose cached replies alone count; UsageError if its replies are never cached."""
     if settings.model in EMBEDDED:
         raise UsageError(
-            f"judge {settings.model}: it is asked as it is needed, and the ledger keeps no answers of it; "
-            "name the judge whose answers are kept, with -m"
+            f"judge {settings.model}: its replies are never cached; name the judge whose replies are cached, "
+            "with -m"
         )
     model = model_of(settings)
     return ResolvedJudge(None, model.price, model.context)
@@ -195,27 +194,27 @@ def _judge(settings: JudgeSettings) -> Judge:
             return Simulated(SimulatedModel.of(settings.params))
         except ValueError as error:
             raise UsageError(str(error)) from None
-    if not _straight(settings):
+    if not _is_direct(settings):
         from ruler_cli.judges.litellm import LitellmJudge
 
         if settings.api_base is not None:
             check_address(settings.api_base)
         key = named_key(settings)
-        how = answering(settings, None)
+        how = first_format(settings, None)
         judge = LitellmJudge(name, name, settings.api_base, key, settings.timeout, settings.params, how)
         judge.check()
         return judge
     from ruler_cli.judges.openai_http import HttpJudge
 
-    there = direct(settings)
-    how = answering(settings, there.base)
-    return HttpJudge(name, there.model, there.base, there.key, settings.timeout, settings.params, how)
+    end = endpoint_of(settings)
+    how = first_format(settings, end.base)
+    return HttpJudge(name, end.model, end.base, end.key, settings.timeout, settings.params, how)
 
 
-def _straight(settings: JudgeSettings) -> bool:
-    """Tell if a judge is asked by OpenAI's protocol: where its provider has another, litellm knows it.
+def _is_direct(settings: JudgeSettings) -> bool:
+    """Tell if a judge is asked directly by OpenAI's protocol; litellm has the other protocols.
 
-    A first word that is no provider's belongs to the model's name at an endpoint of one's own.
+    At an endpoint of one's own, a first word that is no provider's is a part of the model's name.
     """
     provider = provider_of(settings.model, settings.params)
     if settings.via != "auto" or provider in DIRECT:

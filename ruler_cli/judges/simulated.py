@@ -1,13 +1,13 @@
-"""A judge with a known truth, for tests and for tables: its errors are drawn, its answers repeat.
+"""Simulated judge with a known truth, for tests and for tables: random errors that repeat with the request.
 
-    s = level + (truth + persistent error) + slot(p) + noise      clipped to [0, 1], rounded to .05
+    s = level + (truth + persistent error) + position bias + noise      clipped to [0, 1], rounded to .05
 
-A persistent error belongs to the rollout and does not average out over passes; slot, noise and level
-belong to the pass and do.  A judge may also use its range anew for whatever it is shown: with z the
-standardised values of one request, `stretch` makes (1 - stretch) · x + stretch · (.5 + .22 · z) of them,
-and then `gain` multiplies their distance from .5 by a log-normal factor.  The default deviations are
-working assumptions of this project, not a measurement of any one judge.  Every draw is a normal deviate
-from a keyed hash, so the same request has the same answer in any process.
+A persistent error belongs to the rollout and does not average out over passes; position bias, noise and level
+belong to the pass and do. A judge may also use its range anew for the rollouts of each request: with z the
+standardised values of one request, `stretch` makes (1 − stretch) · x + stretch · (.5 + .22 · z) of them, and
+then `gain` multiplies their distance from .5 by a log-normal factor. The default deviations are working
+assumptions of this project, not measured on any judge. Every draw is a normal deviate from a keyed hash, so
+the same request has the same answer in any process.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from ruler_cli.judges.offline import blocks
 from ruler_cli.types import Judge, Reply, Request, Usage
 
 NOISE_SPREAD = 0.5
-"""Log-sd of a group's noise about `Model.noise`, its median."""
+"""Log-sd of a group's noise about its median, `SimulatedModel.noise`."""
 RANGE = 0.22
-"""Deviation that a judge gives what it sees where it stretches it to its own range."""
+"""Standard deviation of a judge's scores if it stretches them to its own range."""
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
 _NORMAL = NormalDist()
-_SAID = "Simulated: a known truth with drawn errors; no LLM read this."
+_EXPLANATION = "Simulated: a known truth with drawn errors; no LLM read this."
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedModel:
     """Standard deviations on the scale from 0 to 1, and the seed of every draw.
 
-    `stretch` is a share, from none to all of the judge's own range; `gain` a log-sd. `shared` is the
-    correlation of persistent errors between judges of different seeds, as in a panel.
+    `slot` is the deviation of the position bias. `stretch` is the share from 0 to 1 of the judge's own
+    range; `gain` is a log-sd. `shared` is the correlation of persistent errors between judges of different
+    seeds, as in a panel.
     """
 
     persistent: float = 0.08
@@ -55,7 +56,7 @@ class SimulatedModel:
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Self:
-        """A model from `-p KEY=VALUE`; ValueError for another key or for a value that is none."""
+        """A model of `-p KEY=VALUE`; ValueError for an unknown key or a wrong value."""
         known = [field.name for field in fields(cls)]
         for key, value in params.items():
             if key not in known:
@@ -75,29 +76,29 @@ class Simulated(Judge):
     name: str = "simulated"
 
     async def ask(self, request: Request) -> Reply:
-        """Score the labels by what the prompt shows; a label without a rollout has an empty one."""
+        """Score the labels from the rollouts in the prompt; a label without a rollout has an empty one."""
         scores = score(self.model, request)
-        entries = [{"trajectory_id": k, "explanation": _SAID, "score": v} for k, v in scores.items()]
+        entries = [{"trajectory_id": k, "explanation": _EXPLANATION, "score": v} for k, v in scores.items()]
         return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 
-def truth(body: str) -> float:
+def truth(rollout: str) -> float:
     """A rollout's true score: its last `truth=0.35`, else .5 + .12 · N(0, 1) in [.02, .98] by its text."""
-    if stated := _TRUTH.findall(body):
+    if stated := _TRUTH.findall(rollout):
         return min(1.0, float(stated[-1]))
-    return min(0.98, max(0.02, 0.5 + 0.12 * _normal(0, "truth", body)))
+    return min(0.98, max(0.02, 0.5 + 0.12 * _normal(0, "truth", rollout)))
 
 
-def slot_curve(size: int, deviation: float) -> list[float]:
-    """Bias by slot: −.7 · x over [−1, 1], +.6 on the first and −.6 on the last, centred, scaled."""
-    return [deviation * value for value in _curve(size)]
+def position_bias(size: int, deviation: float) -> list[float]:
+    """Bias by position: −.7 · x over [−1, 1], +.6 for the first and −.6 for the last, centred, scaled."""
+    return [deviation * value for value in _standard_bias(size)]
 
 
 @lru_cache(maxsize=256)
-def _curve(size: int) -> tuple[float, ...]:
+def _standard_bias(size: int) -> tuple[float, ...]:
     if size < 2:
         return (0.0,) * size
-    raw = [-0.7 * (2 * slot / (size - 1) - 1) for slot in range(size)]
+    raw = [-0.7 * (2 * position / (size - 1) - 1) for position in range(size)]
     raw[0] += 0.6
     raw[-1] -= 0.6
     centre, spread = fmean(raw), pstdev(raw)
@@ -105,8 +106,8 @@ def _curve(size: int) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
-    """Standard normal deviates behind one answer, and the deviation of its noise; `noise` by slot."""
+class RandomDraws:
+    """Standard normal deviates of one answer, and the deviation of its noise; `noise` is by position."""
 
     noise: Sequence[float]
     level: float
@@ -114,8 +115,8 @@ class Draws:
     noise_sd: float
 
 
-def answers(model: SimulatedModel, values: Sequence[float], draws: Draws) -> list[float]:
-    """Scores for values (truth plus persistent error) in the order shown: the formula, without a draw."""
+def answers(model: SimulatedModel, values: Sequence[float], draws: RandomDraws) -> list[float]:
+    """Scores for values (truth plus persistent error) in the order shown, by the formula above."""
     shown = values
     if model.stretch and values:
         centre, spread = fmean(values), pstdev(values)
@@ -124,40 +125,40 @@ def answers(model: SimulatedModel, values: Sequence[float], draws: Draws) -> lis
     if model.gain:
         factor = math.exp(model.gain * draws.gain)
         shown = [0.5 + factor * (v - 0.5) for v in shown]
-    level, bias, deviation = model.level * draws.level, slot_curve(len(values), model.slot), draws.noise_sd
+    level, bias = model.level * draws.level, position_bias(len(values), model.slot)
     return [
-        round(min(1.0, max(0.0, v + level + b + deviation * e)) * 20) / 20
+        round(min(1.0, max(0.0, v + level + b + draws.noise_sd * e)) * 20) / 20
         for v, b, e in zip(shown, bias, draws.noise, strict=True)
     ]
 
 
 def score(model: SimulatedModel, request: Request) -> dict[str, float]:
-    """Label → the judge's score, in the order asked; a slot is a rollout's place in the prompt."""
-    bodies = blocks(request.user)
-    absent = {label: "" for label in request.labels if label not in bodies}
+    """Label → the judge's score, in the order of `request.labels`; positions are those in the prompt."""
+    rollouts = blocks(request.user)
+    absent = {label: "" for label in request.labels if label not in rollouts}
     whole = _hash(model.seed, "request", request.system, request.user).hex()
-    group = _hash(model.seed, "group", *sorted(bodies.values())).hex()
+    group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()
 
     def scored(shown: Mapping[str, str], judge: SimulatedModel) -> dict[str, float]:
-        draws = Draws(
-            [_normal(model.seed, "noise", body, whole) for body in shown.values()],
+        draws = RandomDraws(
+            [_normal(model.seed, "noise", rollout, whole) for rollout in shown.values()],
             _normal(model.seed, "level", whole),
             _normal(model.seed, "gain", whole) if model.gain else 0.0,
             model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group)),
         )
-        values = [truth(body) + _persistent(model, body) for body in shown.values()]
+        values = [truth(rollout) + _persistent(model, rollout) for rollout in shown.values()]
         return dict(zip(shown, answers(judge, values, draws), strict=True))
 
-    every = scored(bodies, model) | scored(absent, replace(model, slot=0, stretch=0))
+    every = scored(rollouts, model) | scored(absent, replace(model, slot=0, stretch=0))
     return {label: every[label] for label in request.labels}
 
 
-def _persistent(model: SimulatedModel, body: str) -> float:
-    """Return the judge's lasting error in a rollout, which judges of other seeds share in part."""
-    own = _normal(model.seed, "persistent", body)
+def _persistent(model: SimulatedModel, rollout: str) -> float:
+    """The judge's persistent error in a rollout; judges of other seeds share a part of it."""
+    own = _normal(model.seed, "persistent", rollout)
     if not model.shared:
         return model.persistent * own
-    common = _normal(0, "shared", body)
+    common = _normal(0, "shared", rollout)
     return model.persistent * (math.sqrt(model.shared) * common + math.sqrt(1 - model.shared) * own)
 
 

@@ -36,9 +36,9 @@ from typing import Self
 import anyio
 
 from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import BatchStatistics, Correct, anova, tables
-from ruler_cli.scoring.reliability import Noise, Prior
-from ruler_cli.scoring.sums import SlotCurve
+from ruler_cli.scoring.batch_statistics import BatchStatistics, Correction, anova, tables
+from ruler_cli.scoring.position_bias import PositionBias
+from ruler_cli.scoring.reliability import NoiseEstimator, NoisePrior
 from ruler_cli.types import UNANSWERED, Group, GroupResult, PassScores
 
 FIRST = 2
@@ -83,7 +83,7 @@ class GroupStanding:
         return cls(result, 1 + max(indices), max(tokens, 1.0))
 
 
-def unresolved(standing: GroupStanding, prior: Prior) -> bool:
+def unresolved(standing: GroupStanding, prior: NoisePrior) -> bool:
     """Tell if a stronger judge is worth its price: there is a difference, and it is not yet reliable.
 
     It is not if the F test finds a tie, if the reliability is RELIABLE or more, or if a single pass leaves
@@ -141,7 +141,7 @@ class _Group:
     `noise` is the noise variance v, and `likely` are the probabilities of each S/v, known with the block.
     """
 
-    def __init__(self, standing: GroupStanding, correct: Correct) -> None:
+    def __init__(self, standing: GroupStanding, correct: Correction) -> None:
         result = standing.result
         every = tables(result, correct)
         self.rollouts = len(result.sizes)
@@ -157,7 +157,7 @@ class _Group:
         self.noise = reliability.ROUNDING
         self.likely: tuple[float, ...] = ()
 
-    def likelihood(self, prior: Prior) -> tuple[float, ...]:
+    def likelihood(self, prior: NoisePrior) -> tuple[float, ...]:
         """The likelihood of each S/v; () if nothing is known; all on 0 if rollouts differ by less than noise.
 
         The density of F · (1 + k·S/v), F on `df_item` and the shrunk noise's degrees of freedom.
@@ -196,7 +196,7 @@ def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
     """Estimate the noise and the likely S/v of each group from the whole block."""
     correct = _without_position_bias(standings)
     groups = [_Group(standing, correct) for standing in standings]
-    noise = Noise()
+    noise = NoiseEstimator()
     for group in groups:
         noise.add(group.ms_res, group.df_res)
     likelihoods = [group.likelihood(noise.prior()) for group in groups]
@@ -206,12 +206,12 @@ def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
     return groups
 
 
-def _without_position_bias(standings: Sequence[GroupStanding]) -> Correct:
+def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
     """Return the correction of scores for the block's position bias, as far as there are groups enough.
 
     If all passes show one order (`--order input`) the bias would hold the quality of the rollouts.
     """
-    curve = SlotCurve()
+    curve = PositionBias()
     turned = any(
         len({b.distinct for b in s.result.pass_scores}) > 1 for s in standings if s.result.windows == 1
     )
@@ -284,7 +284,7 @@ class _Block:
         self.bytes = self._waiting = 0
         self.closed = self.unanswered = self.goes_on = False
         self._over = anyio.Event()
-        self._prior: Prior | None = None
+        self._prior: NoisePrior | None = None
 
     async def wait_for_round(self) -> None:
         """Wait until all others have reported. If one is unanswered, none gets passes: they depend on it."""

@@ -13,7 +13,7 @@ from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import ExchangeState, RequestPart, write_prompt
-from ruler_cli.scoring.parse_reply import DefectError, Reading, read, read_complete
+from ruler_cli.scoring.parse_reply import DefectError, ParsedReply, parse, parse_complete
 from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
 CORRECTIONS = 3
@@ -70,7 +70,7 @@ def exchange(
         if error:
             return _crowded(error, layout, part, state) if len(state.cuts) > 2 else error
         cut_twice = reply.truncated and len(state.cuts) == 2
-        given = read_complete(reply.text, request.labels) if cut_twice else {}
+        given = parse_complete(reply.text, request.labels) if cut_twice else {}
         state.attempt += not given
 
 
@@ -96,12 +96,12 @@ def _least(rollouts: int) -> int:
     return _BRIEF + _BRIEF_PER_ROLLOUT * rollouts
 
 
-def _read(reply: Reply, request: Request, *, again: bool) -> Reading:
+def _read(reply: Reply, request: Request, *, again: bool) -> ParsedReply:
     if reply.refusal is not None:
         raise DefectError(reply.refusal)
     if reply.truncated and not reply.text.rstrip().endswith(("}", "]", "```")):
         raise DefectError("the answer was cut off")  # scores before its end may be a draft
-    reading = read(reply.text, request.labels)
+    reading = parse(reply.text, request.labels)
     if again and reading.rescaled:
         raise DefectError("the scores stood on another scale than those given before")
     return reading
@@ -162,7 +162,7 @@ def _crowded(
 
 
 def _pass_scores(
-    part: RequestPart, request: Request, entries: dict[str, tuple[float, str]], reading: Reading
+    part: RequestPart, request: Request, entries: dict[str, tuple[float, str]], reading: ParsedReply
 ) -> PassScores:
     each = [entries[label] for label in request.shown]
     return PassScores(

@@ -9,8 +9,8 @@ import anyio
 
 from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RulerError, UsageError
+from ruler_cli.judges.chat_completions import stated_limit
 from ruler_cli.judges.pricing import Price
-from ruler_cli.judges.request_body import stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache

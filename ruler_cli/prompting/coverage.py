@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import plain
+from ruler_cli.formats.interface import printable
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.render import quoted
 from ruler_cli.reading.parse import parse
@@ -98,7 +98,7 @@ class Coverage:
     def not_shown_text(self) -> str:
         """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
         every = self.not_shown()
-        some = ", ".join(f"{plain(path)} {_size(size)}" for path, size in every[:_NAMED])
+        some = ", ".join(f"{printable(path)} {_size(size)}" for path, size in every[:_NAMED])
         return some + (", …" if len(every) > _NAMED else "")
 
     def warnings(self) -> list[str]:
@@ -108,8 +108,8 @@ class Coverage:
         groups = "1 group has" if self.continued == 1 else f"{self.continued:,} groups have"
         return [
             f"{groups} rollouts that go on where another of the group ends (first: "
-            f"{plain(self.first_continued)}), as if they were steps of one run; if they are, keep the last "
-            "step of each run"
+            f"{printable(self.first_continued)}), as if they were steps of one run; if they are, keep the "
+            "last step of each run"
         ]
 
     def _compare(self, group: Group, layout: PromptLayout) -> None:

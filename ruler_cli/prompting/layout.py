@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.config import AskSettings
-from ruler_cli.formats.chat import first_turn
+from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import injection, templates
 from ruler_cli.prompting.render import WHOLE, Shortening, readable_text, render, render_tools
 from ruler_cli.types import Group, Rollout
@@ -234,7 +234,7 @@ def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
     if len({len(each) for each in lines.values()}) > 1:
         return limit
     last = rollouts[max(lines)]
-    return min(first_turn(last.messages) if last.prompt_length is None else last.prompt_length, limit)
+    return min(first_agent_turn(last.messages) if last.prompt_length is None else last.prompt_length, limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:

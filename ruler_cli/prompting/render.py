@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.formats.chat import CALL_KEYS, RESULT_KINDS, TEXT_KEYS, unread
+from ruler_cli.formats.chat import CALL_KEYS, RESULT_KINDS, TEXT_KEYS, other_text
 
 _SAFE_NAME = r"[A-Za-z0-9_.\-]{1,80}"
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -173,7 +173,7 @@ def _other_text(message: Mapping[str, Any], *, alone: bool) -> str:
     A message with text must never become an empty line. If it has other lines, and so is not `alone`, only
     fields of text count: the others describe the message.
     """
-    fields = unread(message)
+    fields = other_text(message)
     if not alone:
         fields = {key: value for key, value in fields.items() if key in TEXT_KEYS}
     if not fields:

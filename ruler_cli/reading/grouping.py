@@ -144,9 +144,9 @@ def survey(
 
     compare = not reader.by_prompt  # else rollouts of one group begin alike
     last, runs = b"", 0
-    for record in records(noted(), reader.glance, on_problem):
+    for record in records(noted(), reader.read_rounded, on_problem):
         result.records += 1
-        result.reader = result.reader.knowing((record,))
+        result.reader = result.reader.with_words((record,))
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
         mine = shard is None or shard.holds(digest(str(record.key)))
         begins = openings.look(record.rollouts, record.line.where, compare=whole or compare)
@@ -316,7 +316,7 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
     """
     named = {name: task for name, task in tasks.items() if task}
     if len(set(named.values())) > 1 and len(named) == len(tasks):
-        return replace(reader, labels=named, labelled="task")
+        return replace(reader, labels=named, label_kind="task")
     if reader.by_prompt or len(tasks) < 2 or not index.mixed()[0]:
         return None
     files = {name: name for name in tasks}
@@ -326,8 +326,8 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
     for depth in range(1, max(len(PurePath(name).parts) for name in tasks)):
         folders = {name: _folder(name, depth) for name in tasks}
         if index.mixed(folders)[0] == least:
-            return replace(reader, labels=folders, labelled="folder")
-    return replace(reader, labels=files, labelled="file")
+            return replace(reader, labels=folders, label_kind="folder")
+    return replace(reader, labels=files, label_kind="file")
 
 
 def _folder(name: str, depth: int) -> str:

@@ -12,9 +12,9 @@ from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
-from ruler_cli.formats.interface import plain as plain_text
+from ruler_cli.formats.interface import printable as plain_text
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import Words
+from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.reading.container import Container, MultiFileContainer
 from ruler_cli.reading.grouping import (
     File,
@@ -108,10 +108,10 @@ class Input:
         if self.reader is None:
             return "no records"
         hashed = "key: the line" if self.reader.format.shape == "group" else "key: hash of the prompt"
-        own = f"key: {self.reader.key}" if self.reader.key == self.reader.format.key_told else ""
+        own = f"key: {self.reader.key}" if self.reader.key == self.reader.format.key_description else ""
         key = hashed if self.reader.by_prompt else own or f"key `{self.reader.key}`"
         if self.reader.labels is not None:
-            key += f" within its {self.reader.labelled} ({', '.join(_some(self.reader.labels.values()))})"
+            key += f" within its {self.reader.label_kind} ({', '.join(_some(self.reader.labels.values()))})"
         head = f"{self.reader.format.name}, {key}"
         if self.survey is None:
             return f"{head}, streamed"
@@ -271,7 +271,7 @@ def _readable_once(container: Container, reader: Reader, settings: InputSettings
         return False
     if reader.format.shape != "group" or settings.shard is not None:
         return False
-    if settings.grouping not in ("auto", "line") or reader.words != (Words(), Words()):
+    if settings.grouping not in ("auto", "line") or reader.words != (FieldWords(), FieldWords()):
         return False
     return os.fstat(container.fileno()).st_size > _SMALL
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ruler_cli.formats.chat import asked_of, says
-from ruler_cli.formats.interface import plain
+from ruler_cli.formats.chat import has_content, task_messages
+from ruler_cli.formats.interface import printable
 from ruler_cli.reading.parse import dump
 from ruler_cli.types import Rollout
 
@@ -42,8 +42,8 @@ class Openings:
                 continue
             if rollout.member is not None:
                 members.add(rollout.member)
-            asked = asked_of(rollout)
-            if not any(map(says, asked)):
+            asked = task_messages(rollout)
+            if not any(map(has_content, asked)):
                 self.taskless += 1
                 self.first_taskless = self.first_taskless or where
             if self.simulated_user and not any(turn.get("role") in _SYSTEM for turn in rollout.messages):
@@ -78,8 +78,8 @@ class Openings:
         if self.mixed:
             groups = "1 group" if self.mixed == 1 else f"{self.mixed:,} groups"
             out.append(
-                f"the rollouts of {groups} begin differently (first: {plain(self.first_mixed)}), as if they "
-                "were of different tasks; if they are, name another key with --group-by PATH"
+                f"the rollouts of {groups} begin differently (first: {printable(self.first_mixed)}), as if "
+                "they were of different tasks; if they are, name another key with --group-by PATH"
             )
         return out
 

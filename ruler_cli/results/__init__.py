@@ -1,1 +1,1 @@
-"""A scored file's groups → what ruler has written on them, as values: for `report` and `select`."""
+"""A scored file → a report, a selection, and its agreement with labels or another judge."""

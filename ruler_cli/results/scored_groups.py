@@ -1,4 +1,4 @@
-"""A group that was scored, as its marks tell it, and what may be asked of it."""
+"""A scored group by its annotations in the file, and the figures that follow from them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ruler_cli.scoring.reliability import one_score
 from ruler_cli.scoring.sums import Concordance, concordance
 from ruler_cli.types import Usage
 
-Status = Literal["scored", "failed", "unmarked"]
-LabelFrom = Literal["", "reward", "outcome"]
+AnnotationStatus = Literal["scored", "failed", "unmarked"]
+LabelSource = Literal["", "reward", "outcome"]
 
 
 @dataclass(frozen=True, slots=True)
-class MarkedRollout:
-    """One rollout with its mark; parts of one rollout are one.
+class ScoredRollout:
+    """One rollout with its annotation; a rollout in several parts counts as one.
 
-    `at` are the places of its parts among `Group.rollouts`. `score` is what ruler wrote as the reward,
-    `judged` the judges' own score where an outcome or a reward has moved it, else the same. `label` is the
-    first original reward, else the outcome, as a number. `slots` are the positions it was shown at, 0 first,
-    1 last, one for each pass; `pass_scores` its scores there, empty where the file does not say them beside
-    the score; `judges` the scores of a panel's. `spread` is the standard deviation of its score over passes.
-    `size`: bytes of what the agent did. A rollout that has no score has a `kind` and a `reason`.
+    `indices` are those of its parts among `Group.rollouts`. `score` is the reward that ruler wrote.
+    `judge_score` is the judges' own score, which an outcome or a reward may have moved. `label` is the
+    first original reward, else the outcome, as a number. `positions` are those at which the judge saw it,
+    from 0 (first) to 1 (last), one for each pass. `pass_scores` are its scores there, empty if the file has
+    none. `judges` holds the scores of a panel. `spread` is the standard deviation of its score over passes.
+    `size` is the number of bytes that the agent wrote. A rollout without a score has a `kind` and a `reason`.
 
-    `odd` names those of `score` and `judge_score` that hold no usable number; `more_judges` are scores of a
-    panel beyond the first few. `label_from` is where a label stands, also one that is no number.
+    `invalid_fields` names those of `score` and `judge_score` that hold no usable number. `more_judges`
+    counts scores of a panel beyond the first few. `label_source` is set also if the label is no number.
     """
 
-    at: tuple[int, ...]
-    status: Status
+    indices: tuple[int, ...]
+    status: AnnotationStatus
     score: float | None = None
-    judged: float | None = None
+    judge_score: float | None = None
     label: float | None = None
     explanation: str = ""
     spread: float | None = None
-    slots: tuple[float, ...] = ()
+    positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     judges: Mapping[str, float] = field(default_factory=dict)
     suspect: bool = False
@@ -46,34 +46,33 @@ class MarkedRollout:
     kind: str = ""
     reason: str = ""
     judge: str = ""
-    label_from: LabelFrom = ""
-    odd: tuple[str, ...] = ()
+    label_source: LabelSource = ""
+    invalid_fields: tuple[str, ...] = ()
     more_judges: int = 0
 
     @property
-    def place(self) -> float | None:
-        """The mean place over passes, from 0 to 1."""
-        return math.fsum(self.slots) / len(self.slots) if self.slots else None
+    def mean_position(self) -> float | None:
+        """The mean position over passes, from 0 to 1."""
+        return math.fsum(self.positions) / len(self.positions) if self.positions else None
 
 
 @dataclass(frozen=True)
-class MarkedGroup:
-    """One group, its rollouts in input order, and the group's part of the marks.
+class ScoredGroup:
+    """One group, its rollouts in input order, and the group's part of the annotations.
 
-    `failed` where it was asked about and no rollout has a score: `kind` and `reason` say why.
-    `cost` in USD; `latency` in seconds; `judged_at` in seconds since 1970. None: the file does not say.
-    `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached. `odd` names the
-    fields of the group's part that hold what they cannot.
+    `cost` is in USD, `latency` in seconds, `judged_at` in seconds since 1970; None: the file does not say.
+    `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached. `kind` and `reason`
+    say why a group failed. `invalid_fields` names fields of the group's part with impossible values.
     """
 
     key: str
-    rollouts: tuple[MarkedRollout, ...]
-    status: Status
+    rollouts: tuple[ScoredRollout, ...]
+    status: AnnotationStatus
     kind: str = ""
     reason: str = ""
     judge: str = ""
     passes: int | None = None
-    marked_tied: bool | None = None
+    annotated_tied: bool | None = None
     reliability: float | None = None
     weight: float | None = None
     usage: Usage = Usage()  # noqa: RUF009 - it is frozen
@@ -81,11 +80,11 @@ class MarkedGroup:
     latency: float | None = None
     judged_at: float | None = None
     flags: tuple[str, ...] = ()
-    odd: tuple[str, ...] = ()
+    invalid_fields: tuple[str, ...] = ()
 
     @cached_property
     def scores(self) -> tuple[float, ...]:
-        """The scores there are."""
+        """The scores of the rollouts that have one."""
         return tuple(r.score for r in self.rollouts if r.score is not None)
 
     @cached_property
@@ -104,48 +103,53 @@ class MarkedGroup:
 
     @property
     def failed(self) -> bool:
-        """Whether ruler was asked and no rollout has a score."""
+        """True if ruler judged the group and no rollout has a score."""
         return self.status == "failed"
 
     @property
     def tied(self) -> bool:
-        """Whether its scores say nothing: not told apart beyond the judge's noise, or all the same.
+        """True if its scores differ by no more than the judge's noise, or not at all.
 
-        The same by the judge, or as written. Files of earlier versions do not mark one score for all.
+        Either the judges' scores are equal, or the written ones. Files of earlier versions do not annotate
+        a group with one score as tied.
         """
-        if not self.scores or self.marked_tied is True:
+        if not self.scores or self.annotated_tied is True:
             return bool(self.scores)
-        return one_score(self.scores) or self._judged_alike
+        return one_score(self.scores) or self._equal_judge_scores
 
     @property
     def one_score(self) -> bool:
-        """Whether the judge gave the same to rollouts that differ: it saw them at several places."""
-        places = {r.slots for r in self.rollouts if r.score is not None}
-        return len(places) > 1 and self._judged_alike
+        """True if the judge gave one score to rollouts that differ: it saw them at different positions."""
+        positions = {r.positions for r in self.rollouts if r.score is not None}
+        return len(positions) > 1 and self._equal_judge_scores
 
     @property
-    def _judged_alike(self) -> bool:
-        judged = [r.judged for r in self.rollouts if r.score is not None]
-        return None not in judged and one_score(judged)
+    def _equal_judge_scores(self) -> bool:
+        judge_scores = [r.judge_score for r in self.rollouts if r.score is not None]
+        return None not in judge_scores and one_score(judge_scores)
 
     @property
     def live(self) -> bool:
-        """Whether a trainer learns from it: scored, and not tied."""
+        """True if a trainer learns from it: it is scored and not tied."""
         return bool(self.scores) and not self.tied
 
     @cached_property
     def pairs(self) -> Concordance:
-        """Pairs of unlike labels, and how the judge orders them."""
-        both = [(r.judged, r.label) for r in self.rollouts if r.judged is not None and r.label is not None]
+        """Pairs of rollouts with different labels, by the judge's order of them."""
+        both = [
+            (r.judge_score, r.label)
+            for r in self.rollouts
+            if r.judge_score is not None and r.label is not None
+        ]
         return concordance(*zip(*both, strict=True)) if both else Concordance(0, 0, 0, 0)
 
     @property
     def disputes(self) -> tuple[float, int]:
-        """Pairs that the judge orders against their labels, a tie as half of one; pairs of unlike labels."""
+        """The pairs that the judge orders against their labels, a tie as one half; all pairs."""
         return self.pairs.lost + self.pairs.tied / 2, self.pairs.pairs
 
     @property
     def disagreement(self) -> float | None:
-        """The share of those pairs, from 0 to 1; None where no two labels differ."""
+        """The share of pairs ordered against their labels, from 0 to 1; None if no two labels differ."""
         against, pairs = self.disputes
         return against / pairs if pairs else None

@@ -1,1 +1,1 @@
-"""Group → verdict, pure: render, request, reply, dialogue. Nothing here waits, prints or knows a judge."""
+"""Replies → scores: parse, combine, rate. Nothing here waits, prints or calls a judge."""

@@ -1,6 +1,6 @@
-"""The scores of a group, judge by judge and pass by pass; and running sums over the groups of a batch.
+"""The scores of a group by judge and pass, and running sums over the groups of a batch.
 
-The sums say how good the judges are, in memory that does not grow with the groups.
+The sums tell how good the judges are. Their memory does not grow with the number of groups.
 """
 
 from __future__ import annotations
@@ -17,88 +17,88 @@ from ruler_cli.config import CombineSettings
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.observer import BatchFigures, Contradiction, Pair
 from ruler_cli.scoring import window_shifts
-from ruler_cli.scoring.reliability import Anova, Noise, Prior
-from ruler_cli.scoring.sums import LengthSums, Moments, PairSums, SlotCurve, quantile
+from ruler_cli.scoring.position_bias import PositionBias
+from ruler_cli.scoring.reliability import Anova, NoiseEstimator, NoisePrior
+from ruler_cli.scoring.sums import LengthSums, Moments, PairSums, quantile
 from ruler_cli.types import GroupResult, GroupScores, PassScores
 
 _EXACT = 12
 _DIGITS = 9
-"""Decimals of a score that was solved for: what is behind them is the solver's rounding."""
-Correct = Callable[[PassScores], Sequence[float]]
-"""The scores of a ballot, aligned with its bodies, as they are to count."""
-AS_GIVEN: Correct = attrgetter("scores")
+"""Decimals of a score from a fit to windows: those behind them are the solver's rounding."""
+Correction = Callable[[PassScores], Sequence[float]]
+"""The corrected scores of a request, in its order."""
+UNCORRECTED: Correction = attrgetter("scores")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """One judge's word on a group.
+    """One judge's scores of a group.
 
-    `cells[i]` are the scores of body i in the order of `ballots`; where it was shown in windows, without
-    the windows' levels, which are `fitted`. `scores[i]` is its mean, within [0, 1]; None where it has no
-    cell. `windows` are bodies and scores of each ballot.
+    `cells[i]` are the scores of distinct rollout i in the order of `pass_scores`; if the judge saw windows,
+    the windows' levels are subtracted and `fit` has them. `scores[i]` is the mean of the cells, within
+    [0, 1]; None if there are none. `windows` are the distinct rollouts and the corrected scores of each
+    request. `passes` counts the scores that every rollout has at least.
     """
 
     judge: int
-    ballots: tuple[PassScores, ...]
-    windows: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
-    cells: tuple[tuple[float, ...], ...]
-    scores: tuple[float | None, ...]
-    fitted: window_shifts.Fitted | None = None
-
-    @property
-    def passes(self) -> int:
-        """How often every body was scored at least."""
-        return min(map(len, self.cells), default=0)
+    pass_scores: Sequence[PassScores]
+    windows: Sequence[tuple[tuple[int, ...], Sequence[float]]]
+    cells: Sequence[Sequence[float]]
+    scores: Sequence[float | None]
+    passes: int
+    fit: window_shifts.WindowFit | None = None
 
 
-def tables(judged: GroupResult, correct: Correct = AS_GIVEN) -> list[ScoreTable]:
+def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[ScoreTable]:
     """A table for each judge that gave any score, by the judges' numbers."""
     by_judge: dict[int, list[PassScores]] = {}
-    for ballot in sorted(judged.pass_scores, key=lambda b: (b.judge, b.pass_index, b.window)):
-        by_judge.setdefault(ballot.judge, []).append(ballot)
-    return [_table(judged, judge, ballots, correct) for judge, ballots in by_judge.items()]
+    for one in sorted(result.pass_scores, key=lambda each: (each.judge, each.pass_index, each.window)):
+        by_judge.setdefault(one.judge, []).append(one)
+    return [_table(result, judge, own, correct) for judge, own in by_judge.items()]
 
 
-def _table(judged: GroupResult, judge: int, ballots: list[PassScores], correct: Correct) -> ScoreTable:
-    windows = tuple((ballot.distinct, tuple(correct(ballot))) for ballot in ballots)
-    bodies = len(judged.sizes)
-    cells: tuple[tuple[float, ...], ...]
-    scores: tuple[float | None, ...]
-    fitted = None
-    if judged.windows > 1:
-        fitted = window_shifts.fit(windows, bodies)
-        cells = fitted.adjusted
-        scores = tuple(None if score is None else round(score, _DIGITS) for score in fitted.scores)
+def _table(
+    result: GroupResult, judge: int, pass_scores: Sequence[PassScores], correct: Correction
+) -> ScoreTable:
+    windows = [(one.distinct, correct(one)) for one in pass_scores]
+    cells: Sequence[Sequence[float]]
+    scores: list[float | None]
+    fit = None
+    if result.windows > 1:
+        fit = window_shifts.fit(windows, len(result.sizes))
+        cells = fit.adjusted
+        scores = [None if score is None else round(score, _DIGITS) for score in fit.scores]
     else:
-        found: list[list[float]] = [[] for _ in range(bodies)]
-        for shown, given in windows:
-            for body, score in zip(shown, given, strict=True):
-                found[body].append(score)
-        cells = tuple(map(tuple, found))
-        scores = tuple(mean(row) if row else None for row in cells)
-    within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
-    return ScoreTable(judge, tuple(ballots), windows, cells, within, fitted)
+        rows: list[list[float]] = [[] for _ in result.sizes]
+        for distinct, given in windows:
+            for rollout, score in zip(distinct, given, strict=True):
+                rows[rollout].append(score)
+        cells, scores = rows, [mean(row) if row else None for row in rows]
+    within = [score if score is None or 0 <= score <= 1 else float(score > 0) for score in scores]
+    return ScoreTable(judge, pass_scores, windows, cells, within, min(map(len, cells), default=0), fit)
 
 
-def anova(judged: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
-    """The analysis of variance of rollout × (judge, pass); None where there is only one of either."""
-    bodies = len(judged.sizes)
-    if bodies < 2:
+def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
+    """The analysis of variance of rollout × (judge, pass); None if there is only one of either."""
+    rollouts = len(result.sizes)
+    if rollouts < 2:
         return None
-    if judged.windows > 1:  # a judge's window is one more window: the levels of both are taken out
-        fitted = used[0].fitted if len(used) == 1 else None
-        found = (fitted or window_shifts.fit([w for table in used for w in table.windows], bodies)).anova
-        return found if found.k > 1 else None
+    if result.windows > 1:  # the fit subtracts the level of every window of every judge
+        fit = used[0].fit if len(used) == 1 else None
+        whole = fit or window_shifts.fit([window for table in used for window in table.windows], rollouts)
+        return whole.anova if whole.anova.k > 1 else None
     columns = [column for table in used for column in zip(*table.cells, strict=True)]
     return Anova.of(columns) if len(columns) > 1 else None
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean to twelve decimals; of equal values it is the value.
+    """The arithmetic mean, rounded to twelve decimals; of equal values it is exactly that value.
 
-    What is behind them is how decimals are rounded in binary: .3 and .45 would come to another mean than
-    .35 and .4, and chance would decide who is the best.
+    Without rounding, .3 and .45 would have another mean than .35 and .4 in binary fractions, and chance
+    would decide which rollout is the best.
     """
+    if len(values) == 1:
+        return values[0]
     least, most = min(values), max(values)
     if least == most:
         return values[0]
@@ -107,23 +107,23 @@ def mean(values: Sequence[float]) -> float:
 
 _LISTED = 20
 _KEY = 200
-"""Characters of a group's key that are kept: a key may be as long as a prompt."""
+"""Characters of a group's key in a listing: a key may be as long as a prompt."""
 _STEPS = 1000
-"""How finely reliabilities are told apart for their median."""
+"""Steps of the reliability between 0 and 1, for its median."""
 _FLAT = 1e-6
-"""A judge whose scores deviate less than this has one score for all, whatever rounding says."""
+"""A smaller standard deviation of a judge's scores is rounding: it gives every rollout the same score."""
 
 
 class BatchStatistics:
-    """Sums over the groups that were judged, in two steps.
+    """Sums over the groups of a batch.
 
-    `add` counts what a group's verdict may need of the batch, before the verdict; `conclude` what comes
-    of the verdict. `names` are what judges are called in the figures, by number.
+    `add` counts the replies about a group, which the scores of this group and others may depend on;
+    `add_scores` counts its scores. `names` are the judges' names in the figures, by number.
     """
 
     def __init__(self, names: Sequence[str] = ()) -> None:
-        self.slots = SlotCurve()
-        self.noise = Noise()
+        self.position_bias = PositionBias()
+        self.noise = NoiseEstimator()
         self._names = tuple(names)
         self._moments: dict[int, Moments] = {}
         self._groups = self._tied = self._degraded = 0
@@ -131,53 +131,53 @@ class BatchStatistics:
         self._length = LengthSums()
         self._pairs: dict[tuple[int, int], PairSums] = {}
         self._flawed, self._near = _Listing(lowest=True), _Listing(lowest=False)
-        self._told = self._untold = 0
+        self._with_outcome = self._without_outcome = 0
 
-    def add(self, judged: GroupResult) -> None:
-        """Count what was said of a group: by slot, how passes differ, how each judge scores."""
-        self.slots.add(*(ballot.scores for ballot in judged.pass_scores))
-        if judged.judges > 1:
-            for ballot in judged.pass_scores:
-                if ballot.judge != judged.escalated_to:  # it saw other groups than the panel did
-                    self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
-        self._hear(judged, AS_GIVEN)
+    def add(self, result: GroupResult) -> None:
+        """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
+        self.position_bias.add(*[one.scores for one in result.pass_scores])
+        if result.judges > 1:
+            for one in result.pass_scores:
+                if one.judge != result.escalated_to:  # it saw other groups than the panel did
+                    self._moments.setdefault(one.judge, Moments()).add(one.scores)
+        self._add_noise(result, UNCORRECTED)
 
-    def settle(self, every: Iterable[GroupResult], how: CombineSettings) -> None:
-        """Once every group was added: learn the noise of scores as `how` has them count.
+    def refit_noise(self, results: Iterable[GroupResult], how: CombineSettings) -> None:
+        """Once every group is added, estimate the noise again from scores corrected as `how` says.
 
-        Without that, what --debias and --standardize take out of the scores would still count as noise.
+        Without that, differences that --debias and --standardize correct would still count as noise.
         """
-        if how.standardize or (how.debias and self.slots.enough):
-            self.noise = Noise()
-            for judged in every:
-                self._hear(judged, partial(self.counted, how))
+        if how.standardize or (how.debias and self.position_bias.enough):
+            self.noise = NoiseEstimator()
+            for result in results:
+                self._add_noise(result, partial(self.corrected, how))
 
-    def counted(self, how: CombineSettings, ballot: PassScores) -> Sequence[float]:
-        """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
-        scores: Sequence[float] = ballot.scores
-        if how.debias and self.slots.enough:
-            away = self.slots.corrections(len(scores))
-            scores = [score - less for score, less in zip(scores, away, strict=True)]
-        return self._standard(ballot.judge, scores) if how.standardize else scores
+    def corrected(self, how: CombineSettings, pass_scores: PassScores) -> Sequence[float]:
+        """The scores of a request in its order, without position bias and on one scale, as `how` says."""
+        scores: Sequence[float] = pass_scores.scores
+        if how.debias and self.position_bias.enough:
+            corrections = self.position_bias.corrections(len(scores))
+            scores = [score - less for score, less in zip(scores, corrections, strict=True)]
+        return self._standard(pass_scores.judge, scores) if how.standardize else scores
 
-    def _hear(self, judged: GroupResult, correct: Correct) -> None:
-        if len(judged.pass_scores) < 2 or judged.alone:
+    def _add_noise(self, result: GroupResult, correct: Correction) -> None:
+        if len(result.pass_scores) < 2 or result.alone:
             return
-        found = tables(judged, correct)
-        table = anova(judged, [t for t in found if t.judge == judged.escalated_to] or found)
-        if table is not None:
-            self.noise.add(table.ms_res, table.df_res)
+        every = tables(result, correct)
+        variance = anova(result, [t for t in every if t.judge == result.escalated_to] or every)
+        if variance is not None:
+            self.noise.add(variance.ms_res, variance.df_res)
 
     @property
-    def prior(self) -> Prior:
-        """What the groups so far say of the noise of any group."""
+    def prior(self) -> NoisePrior:
+        """The noise of any group, as estimated from the groups so far."""
         return self.noise.prior()
 
     def _standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
         """A judge's scores on the scale of all: with their mean and standard deviation over the batch.
 
-        A judge that gives one score to all is only shifted, and that of an escalation, which has no scale
-        in common with the panel, left alone. Scores may leave [0, 1].
+        The scores of a judge that gives one score to all are only shifted. Those of an escalation, which
+        has no scale in common with the panel, stay as they are. Scores may leave [0, 1].
         """
         own = self._moments.get(judge, Moments())
         if own.number < 2 or len(self._moments) < 2:
@@ -186,48 +186,53 @@ class BatchStatistics:
         stretch = pooled.deviation / own.deviation if own.deviation > _FLAT else 1.0
         return [pooled.mean + (score - own.mean) * stretch for score in scores]
 
-    def conclude(self, key: str, judged: GroupResult, verdict: GroupScores) -> None:
-        """Count a group's verdict; `key` names the group where a rollout of it is listed."""
+    def add_scores(self, key: str, result: GroupResult, scores: GroupScores) -> None:
+        """Count a group's scores; `key` names the group if one of its rollouts is listed."""
         self._groups += 1
-        self._tied += verdict.tied
-        self._degraded += verdict.degraded
-        if verdict.reliability is not None:
-            self._reliability[round(verdict.reliability * _STEPS)] += 1
-        first = {body: i for i, body in reversed(tuple(enumerate(judged.owner))) if body is not None}
-        scores = {body: s for body, i in first.items() if (s := verdict.rollouts[i].judge_score) is not None}
-        if len(scores) > 1:
-            self._length.add([judged.sizes[body] for body in scores], list(scores.values()))
-            self._pair(judged, [(verdict.rollouts[i].by_judge, i) for i in first.values()])
-        for i, (rollout, said) in enumerate(zip(verdict.rollouts, judged.outcomes, strict=False), 1):
-            self._odd(key, i, rollout.judge_score, said)
+        self._tied += scores.tied
+        self._degraded += scores.degraded
+        if scores.reliability is not None:
+            self._reliability[round(scores.reliability * _STEPS)] += 1
+        first: dict[int, int] = {}  # distinct rollout → its first number in the group, if it has a score
+        for i, (distinct, rollout) in enumerate(zip(result.owner, scores.rollouts, strict=True)):
+            if distinct is not None and rollout.judge_score is not None:
+                first.setdefault(distinct, i)
+        if len(first) > 1:
+            judged = [score for i in first.values() if (score := scores.rollouts[i].judge_score) is not None]
+            self._length.add([result.sizes[distinct] for distinct in first], judged)
+            self._add_pairs(result, [(scores.rollouts[i].by_judge, i) for i in first.values()])
+        self._add_outcomes(key, result, scores)
 
-    def _pair(self, judged: GroupResult, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
-        """Count every two judges on the distinct rollouts of a group, each by its first place in it."""
-        judges = sorted({judge for by_judge, _ in rollouts for judge in by_judge})
+    def _add_pairs(self, result: GroupResult, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
+        """Count every two judges on the distinct rollouts of a group, each with its number in the group."""
+        judges = sorted(set[int]().union(*[by_judge for by_judge, _ in rollouts]))
         for one, other in combinations(judges, 2):
             both = [(own[one], own[other], i) for own, i in rollouts if one in own and other in own]
             if both:
-                rewards = [judged.rewards[i] if judged.rewards else None for *_, i in both]
+                rewards = [result.rewards[i] if result.rewards else None for *_, i in both]
                 sums = self._pairs.setdefault((one, other), PairSums())
                 sums.add([p for p, _, _ in both], [q for _, q, _ in both], rewards)
 
-    def _odd(self, key: str, rollout: int, score: float | None, good: bool | None) -> None:
-        if score is None:
-            return
-        if good is None:
-            self._untold += 1
-            return
-        self._told += 1
-        if good and score < PASSING:
-            self._flawed.add(key, rollout, score)
-        elif not good and score >= PASSING:
-            self._near.add(key, rollout, score)
+    def _add_outcomes(self, key: str, result: GroupResult, scores: GroupScores) -> None:
+        """Count the rollouts with and without a verifier's outcome, and those whose score contradicts it."""
+        for i, (rollout, passed) in enumerate(zip(scores.rollouts, result.outcomes, strict=False), 1):
+            score = rollout.judge_score
+            if score is None:
+                continue
+            if passed is None:
+                self._without_outcome += 1
+                continue
+            self._with_outcome += 1
+            if passed and score < PASSING:
+                self._flawed.add(key, i, score)
+            elif not passed and score >= PASSING:
+                self._near.add(key, i, score)
 
     def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
-        """What the batch comes to.
+        """The figures of the batch.
 
-        `debias` tells that the slot curve was to be subtracted, `checked` that outcomes were asked for:
-        then it is told, too, that there are none.
+        `debias`: the position bias was to be corrected. `checked`: outcomes were asked for, so rollouts
+        without one are counted even if none has one.
         """
         tenths, prior = [0] * 10, self.prior
         for step, groups in self._reliability.items():
@@ -237,10 +242,10 @@ class BatchStatistics:
             groups=self._groups,
             tie_rate=self._tied / self._groups if self._groups else None,
             degraded=self._degraded,
-            slot_curve=self.slots.curve(),
-            slot_groups=self.slots.groups,
-            debiased=debias and self.slots.enough,
-            length=self._length.found(),
+            slot_curve=self.position_bias.bins(),
+            slot_groups=self.position_bias.groups,
+            debiased=debias and self.position_bias.enough,
+            length=self._length.trend(),
             judges=tuple(self._named(*pair) for pair in sorted(self._pairs)),
             reliability=tuple(tenths),
             reliability_median=median,
@@ -249,7 +254,7 @@ class BatchStatistics:
             flawed_listed=self._flawed.listed(),
             near_misses=self._near.number,
             near_misses_listed=self._near.listed(),
-            without_outcome=self._untold if self._told or checked else 0,
+            without_outcome=self._without_outcome if self._with_outcome or checked else 0,
         )
 
     def _named(self, one: int, other: int) -> Pair:
@@ -261,19 +266,20 @@ class BatchStatistics:
 
 
 class _Listing:
-    """The most extreme of what was counted; of equals the first."""
+    """The rollouts with the most extreme scores, and the `number` of all that were added."""
 
     def __init__(self, *, lowest: bool) -> None:
         self.number = 0
         self._sign = 1 if lowest else -1
-        self._kept: list[Contradiction] = []
+        self._candidates: list[Contradiction] = []
 
     def add(self, key: str, rollout: int, score: float) -> None:
         self.number += 1
-        shown = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # it stands in reports
-        self._kept.append(Contradiction(shown + "…" * (len(key) > _KEY), rollout, score))
-        if len(self._kept) > 2 * _LISTED:
-            self._kept = list(self.listed())
+        printable = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # it stands in reports
+        self._candidates.append(Contradiction(printable + "…" * (len(key) > _KEY), rollout, score))
+        if len(self._candidates) > 2 * _LISTED:
+            self._candidates = list(self.listed())
 
     def listed(self) -> tuple[Contradiction, ...]:
-        return tuple(sorted(self._kept, key=lambda odd: self._sign * odd.score)[:_LISTED])
+        """At most `_LISTED` of them, the most extreme first; of equal scores the first added."""
+        return tuple(sorted(self._candidates, key=lambda odd: self._sign * odd.score)[:_LISTED])

@@ -1,12 +1,13 @@
-"""All that judges said of a group → its verdict: pure, and changed afterwards without a call."""
+"""Replies of all judges about a group → its scores, as pure functions: other options need no new call."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, fsum, sqrt
+from typing import NamedTuple
 
 from ruler_cli.config import CombineSettings
 from ruler_cli.scoring import reliability
@@ -14,127 +15,159 @@ from ruler_cli.scoring.batch_statistics import BatchStatistics, ScoreTable, anov
 from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, RolloutScore
 
 _BALANCED = 2
-"""Passes from which on the scores of an escalation stand: an order and its reverse."""
-_Shown = tuple[float, float, float, tuple[int, int], str]
-"""A rollout in one request: its place, its score, the same as it counts, pass and judge, explanation."""
+"""Passes from which the scores of an escalation count: an order and its reverse."""
 
 
-def combine(judged: GroupResult, how: CombineSettings, batch: BatchStatistics) -> GroupScores | GroupError:
+class _Shown(NamedTuple):
+    """A rollout in one request: relative position, score as given and as corrected, (pass, judge)."""
+
+    position: float
+    given: float
+    corrected: float
+    order: tuple[int, int]
+    explanation: str
+
+
+def combine(result: GroupResult, how: CombineSettings, batch: BatchStatistics) -> GroupScores | GroupError:
     """The scores of a group's rollouts, and how good they are.
 
-    `batch` is what is known of all groups, or of those so far: the noise of a pass, the slot curve, how
-    judges differ. A GroupError where no judge counts, where the run was interrupted before all was asked,
-    and where the original rewards that are asked for are not there.
+    `batch` has the sums over all groups, or over those so far: the noise of a pass, the position bias, the
+    scale of each judge. A GroupError if no judge counts, if the run was interrupted before all calls were
+    made, or if --blend asks for original rewards that are missing.
     """
-    misses = sorted(judged.failed_calls, key=lambda m: (m.judge, m.pass_index, m.window))
-    for miss in misses:
-        if miss.error.kind == "interrupted":
-            return miss.error
-    found = tables(judged, partial(batch.counted, how))
-    asked_once = judged.alone and how.single != "score"
-    least = 1 if asked_once else max(1, how.min_passes)
-    counted = [table for table in found if table.passes >= least]
+    failed_calls = sorted(result.failed_calls, key=lambda call: (call.judge, call.pass_index, call.window))
+    for call in failed_calls:
+        if call.error.kind == "interrupted":
+            return call.error
+    every = tables(result, partial(batch.corrected, how))
+    one_pass = result.alone and how.single != "score"
+    least = 1 if one_pass else max(1, how.min_passes)
+    counted = [table for table in every if table.passes >= least]
     # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
-    final = [table for table in counted if table.judge == judged.escalated_to and table.passes >= _BALANCED]
-    used = final or [table for table in counted if table.judge != judged.escalated_to] or counted
+    final = [table for table in counted if table.judge == result.escalated_to and table.passes >= _BALANCED]
+    used = final or [table for table in counted if table.judge != result.escalated_to] or counted
     if not used:
-        return _failure(judged, found, misses, least)
-    verdict = GroupScores(
-        _rollouts(judged, used, counted),
+        return _error(result, every, failed_calls, least)
+    scores = GroupScores(
+        _rollouts(result, used, counted),
         used=tuple([table.judge for table in used]),
-        passes=max(table.passes for table in used),
-        degraded=_degraded(judged, used, misses),
+        passes=max([table.passes for table in used]),
+        degraded=_degraded(result, used, failed_calls),
     )
-    verdict = _rated(verdict, judged, used, how, batch)
-    return _by_rewards(verdict, judged, how)
+    scores = _rated(scores, result, used, how, batch)
+    return _by_rewards(scores, result, how)
 
 
 def _rollouts(
-    judged: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
+    result: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
 ) -> tuple[RolloutScore, ...]:
-    """The score of each rollout, as the judges gave it and without a word on how good it is."""
-    shown: list[list[_Shown]] = [[] for _ in judged.sizes]
-    for table in used:
-        cells = list(map(iter, table.cells))
-        for ballot in table.ballots:
-            last = max(1, len(ballot.distinct) - 1)
-            said = zip(ballot.distinct, ballot.scores, ballot.explanations, strict=True)
-            for slot, (body, score, text) in enumerate(said):
-                shown[body].append(
-                    (slot / last, score, next(cells[body]), (ballot.pass_index, table.judge), text)
-                )
-    scores = [_score(body, each, used, counted, body in judged.suspects) for body, each in enumerate(shown)]
+    """The score of each rollout in input order; an unreadable one has its reason for an explanation."""
+    one_request = len(counted) == 1 and len(counted[0].pass_scores) == 1
+    scores = _of_one_request(result, counted[0]) if one_request else _of_requests(result, used, counted)
     return tuple(
-        RolloutScore(None, judged.faults[i]) if body is None else scores[body]
-        for i, body in enumerate(judged.owner)
+        [
+            RolloutScore(None, result.faults[i]) if distinct is None else scores[distinct]
+            for i, distinct in enumerate(result.owner)
+        ]
     )
 
 
+def _of_one_request(result: GroupResult, table: ScoreTable) -> Mapping[int, RolloutScore]:
+    """The score of each distinct rollout by its number, if one request showed them all."""
+    one = table.pass_scores[0]
+    last = max(1, len(one.distinct) - 1)
+    scores: dict[int, RolloutScore] = {}
+    in_order = zip(one.distinct, one.scores, one.explanations, strict=True)
+    for position, (distinct, given, explanation) in enumerate(in_order):
+        score, suspect = table.scores[distinct], distinct in result.suspects
+        by_judge = {} if score is None else {table.judge: score}
+        scores[distinct] = RolloutScore(
+            score, explanation, score, None, by_judge, (position / last,), (given,), suspect
+        )
+    return scores
+
+
+def _of_requests(
+    result: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
+) -> Mapping[int, RolloutScore]:
+    """The score of each distinct rollout by its number, from all requests that showed it."""
+    shown: list[list[_Shown]] = [[] for _ in result.sizes]
+    for table in used:
+        cells = list(map(iter, table.cells))
+        for one in table.pass_scores:
+            last = max(1, len(one.distinct) - 1)
+            order = one.pass_index, table.judge
+            in_order = zip(one.distinct, one.scores, one.explanations, strict=True)
+            for position, (distinct, score, explanation) in enumerate(in_order):
+                corrected = next(cells[distinct])
+                shown[distinct].append(_Shown(position / last, score, corrected, order, explanation))
+    return {i: _score(i, own, used, counted, i in result.suspects) for i, own in enumerate(shown)}
+
+
 def _score(
-    body: int,
+    distinct: int,
     shown: Sequence[_Shown],
     used: Sequence[ScoreTable],
     counted: Sequence[ScoreTable],
     suspect: bool,
 ) -> RolloutScore:
-    """The mean of the judges, with what was said first with the score nearest to it."""
-    score = mean([own for table in used if (own := table.scores[body]) is not None])
-    places, given, cells, _, _ = zip(*shown, strict=True)
+    """The mean of the judges' scores, with the explanation of the pass whose score is nearest to it."""
+    by_judge = {table.judge: own for table in counted if (own := table.scores[distinct]) is not None}
+    score = mean([by_judge[table.judge] for table in used if table.judge in by_judge])
     nearest = shown[0]
-    if len(shown) > 1:  # as far is as far, rounding aside
-        nearest = min(shown, key=lambda one: (round(abs(one[2] - score), 9), one[3]))
+    if len(shown) > 1:  # equal distances may differ by rounding
+        nearest = min(shown, key=lambda one: (round(abs(one.corrected - score), 9), one.order))
     return RolloutScore(
         score=score,
-        explanation=nearest[-1],
+        explanation=nearest.explanation,
         judge_score=score,
-        spread=_deviation(cells),
-        by_judge={t.judge: own for t in counted if (own := t.scores[body]) is not None},
-        positions=places,
-        pass_scores=given,
+        spread=_deviation([one.corrected for one in shown]) if len(shown) > 1 else None,
+        by_judge=by_judge,
+        positions=tuple([one.position for one in shown]),
+        pass_scores=tuple([one.given for one in shown]),
         suspect=suspect,
     )
 
 
-def _deviation(cells: Sequence[float]) -> float | None:
-    if len(cells) < 2:
-        return None
+def _deviation(cells: Sequence[float]) -> float:
+    """The standard deviation of at least two scores."""
     middle = mean(cells)
     return sqrt(fsum((cell - middle) ** 2 for cell in cells) / (len(cells) - 1))
 
 
-def _degraded(judged: GroupResult, used: Sequence[ScoreTable], misses: Sequence[FailedCall]) -> bool:
-    """Whether scores are missing that were to count."""
+def _degraded(result: GroupResult, used: Sequence[ScoreTable], failed_calls: Sequence[FailedCall]) -> bool:
+    """Tell if scores are missing that should count."""
     judges = {table.judge for table in used}
-    if judged.escalated_to is None:
-        judges.update(range(judged.judges))
-    elif judged.escalated_to not in judges:
+    if result.escalated_to is None:
+        judges.update(range(result.judges))
+    elif result.escalated_to not in judges:
         return True
-    return any(miss.judge in judges for miss in misses)
+    return any(call.judge in judges for call in failed_calls)
 
 
 def _rated(
-    verdict: GroupScores,
-    judged: GroupResult,
+    scores: GroupScores,
+    result: GroupResult,
     used: Sequence[ScoreTable],
     how: CombineSettings,
     batch: BatchStatistics,
 ) -> GroupScores:
-    """With how far the scores can be trusted: as far as passes tell, but one score for all is no signal."""
-    if judged.alone:
+    """The scores with their reliability, if several passes tell it; one score for all is no signal."""
+    if result.alone:
         flagged = how.single != "score"
-        return replace(verdict, tied=flagged, weight=0.0 if flagged else None)
-    table = anova(judged, used)
+        return replace(scores, tied=flagged, weight=0.0 if flagged else None)
+    table = anova(result, used)
     rated = None if table is None else reliability.rate(table, batch.prior)
-    if _one_score(verdict, used):
+    if _one_score(scores, used):
         return replace(
-            verdict, one_score=True, tied=True, weight=0.0, reliability=None if rated is None else 0.0
+            scores, one_score=True, tied=True, weight=0.0, reliability=None if rated is None else 0.0
         )
     if table is None or rated is None:
-        return verdict
+        return scores
     value, tied = rated
     wanted = reliability.passes_for(value, table.k)
     return replace(
-        verdict,
+        scores,
         reliability=value,
         weight=value,
         tied=tied,
@@ -142,103 +175,103 @@ def _rated(
     )
 
 
-def _one_score(verdict: GroupScores, used: Sequence[ScoreTable]) -> bool:
-    """Whether the judges gave all rollouts the same: on the whole, or each time they were asked.
+def _one_score(scores: GroupScores, used: Sequence[ScoreTable]) -> bool:
+    """Tell if the judges gave all rollouts one score: in the mean, or in every single request.
 
-    Each time: --debias subtracts from equal scores what their places are worth, and makes them differ.
+    In every request: --debias subtracts different corrections from equal scores, and they differ then.
     """
-    return reliability.one_score(verdict.scores) or all(
-        reliability.one_score(ballot.scores) for table in used for ballot in table.ballots
+    return reliability.one_score(scores.scores) or all(
+        reliability.one_score(one.scores) for table in used for one in table.pass_scores
     )
 
 
-def _by_rewards(verdict: GroupScores, judged: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
-    """With what the dump said of the rollouts: its reward mixed in, its outcome above all.
+def _by_rewards(scores: GroupScores, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
+    """The scores with the dump's rewards mixed in and ordered by its outcomes, as `how` says.
 
-    What makes the scores equal leaves no signal; what tells equal ones apart is no signal of the judges.
+    Scores that become equal by that are no signal; equal ones that then differ are no signal of the judges.
     """
-    by_outcome = how.by_outcome and judged.outcomes
+    by_outcome = how.by_outcome and result.outcomes
     if how.blend is None and not by_outcome:
-        return verdict
-    scores = verdict.scores
+        return scores
+    values = scores.scores
     if how.blend is not None:
-        rewards = judged.rewards or (None,) * len(scores)
+        rewards = result.rewards or (None,) * len(values)
         mixed: list[float | None] = []
-        for i, (score, reward) in enumerate(zip(scores, rewards, strict=True), 1):
-            if score is None:
+        for i, (value, reward) in enumerate(zip(values, rewards, strict=True), 1):
+            if value is None:
                 mixed.append(None)
             elif reward is None:
                 return GroupError("input", f"--blend: rollout {i} has no reward that is a number")
             elif not 0 <= reward <= 1:
-                told = f"--blend: rollout {i} has the reward {reward:g}, and scores go from 0 to 1"
-                return GroupError("input", f"{told}; name one of that scale with --reward PATH")
+                reason = f"--blend: rollout {i} has the reward {reward:g}, and scores go from 0 to 1"
+                return GroupError("input", f"{reason}; name one of that scale with --reward PATH")
             else:
-                mixed.append(how.blend * score + (1 - how.blend) * reward)
-        scores = tuple(mixed)
+                mixed.append(how.blend * value + (1 - how.blend) * reward)
+        values = tuple(mixed)
     if by_outcome:
-        scores = ordered(scores, judged.outcomes)
-    if scores == verdict.scores:
-        return verdict
-    changed = zip(verdict.rollouts, scores, strict=True)
-    verdict = replace(verdict, rollouts=tuple(replace(rollout, score=score) for rollout, score in changed))
-    levelled = not judged.alone and reliability.one_score(scores)
-    return replace(verdict, tied=True, weight=0.0) if levelled else verdict
+        values = ordered(values, result.outcomes)
+    if values == scores.scores:
+        return scores
+    changed = zip(scores.rollouts, values, strict=True)
+    scores = replace(scores, rollouts=tuple(replace(rollout, score=value) for rollout, value in changed))
+    level = not result.alone and reliability.one_score(values)
+    return replace(scores, tied=True, weight=0.0) if level else scores
 
 
-def _failure(
-    judged: GroupResult, found: Sequence[ScoreTable], misses: Sequence[FailedCall], least: int
+def _error(
+    result: GroupResult, every: Sequence[ScoreTable], failed_calls: Sequence[FailedCall], least: int
 ) -> GroupError:
-    """Why no judge counts: the first request that brought nothing, and what there was beside it.
+    """The error of a group of which no judge counts: that of the first failed call, and the passes there are.
 
-    What --max-cost left out goes before all else: a run with more money may score the group.
+    A call that --max-cost left out goes before all others: a run with more money may score the group.
     """
-    misses = sorted(misses, key=lambda miss: miss.error.kind != "budget")
-    if not found:
-        return misses[0].error
-    best = max(found, key=lambda table: table.passes)
-    own = [miss for miss in misses if miss.judge == best.judge]
-    asked = len({ballot.pass_index for ballot in best.ballots} | {miss.pass_index for miss in own})
-    windowed = judged.windows > 1
-    told = f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
-    told += f" of {asked} passes{'' if windowed else ' brought scores'}, --min-passes asks for {least}"
-    if not misses:
-        return GroupError("reply", told)
-    failure = (misses if misses[0].error.kind == "budget" else own or misses)[0].error
-    return replace(failure, reason=f"{told}; the first that did not: {failure.reason}")
+    failed_calls = sorted(failed_calls, key=lambda call: call.error.kind != "budget")
+    if not every:
+        return failed_calls[0].error
+    best = max(every, key=lambda table: table.passes)
+    own = [call for call in failed_calls if call.judge == best.judge]
+    asked = len({one.pass_index for one in best.pass_scores} | {call.pass_index for call in own})
+    windowed = result.windows > 1
+    reason = f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
+    reason += f" of {asked} passes{'' if windowed else ' brought scores'}, --min-passes asks for {least}"
+    if not failed_calls:
+        return GroupError("reply", reason)
+    error = (failed_calls if failed_calls[0].error.kind == "budget" else own or failed_calls)[0].error
+    return replace(error, reason=f"{reason}; the first that did not: {error.reason}")
 
 
 def ordered(scores: Sequence[float | None], outcomes: Sequence[bool | None]) -> tuple[float | None, ...]:
-    """Scores of a group in which none that failed is above one that passed; ties between them may be.
+    """Scores of a group in which none that failed is above one that passed; they may be equal.
 
-    Of all such scores the nearest, by the sum of squared changes: isotonic regression on an order of two
-    levels (Barlow et al. 1972). There is one line c; what passed below it is raised to it and what failed
-    above it lowered to it. Nothing changes where nothing contradicts. A rollout without a score or an
-    outcome stays as it is.
+    Of all such scores they are the nearest, by the sum of squared changes: isotonic regression on an order
+    of two levels (Barlow et al. 1972). There is one line c; a passed score below it is raised to it, and a
+    failed one above it is lowered to it. Nothing changes if nothing contradicts. A rollout without a score
+    or an outcome stays as it is.
     """
-    known = [(score, good) for score, good in zip(scores, outcomes, strict=True) if score is not None]
-    up = sorted(score for score, good in known if good is True)
-    down = sorted(score for score, good in known if good is False)
+    known = [(score, passed) for score, passed in zip(scores, outcomes, strict=True) if score is not None]
+    up = sorted(score for score, passed in known if passed is True)
+    down = sorted(score for score, passed in known if passed is False)
     if not up or not down or down[-1] <= up[0]:
         return tuple(scores)
     line = _line(up, down)
     return tuple(
-        score if score is None or good is None else max(score, line) if good else min(score, line)
-        for score, good in zip(scores, outcomes, strict=True)
+        score if score is None or passed is None else max(score, line) if passed else min(score, line)
+        for score, passed in zip(scores, outcomes, strict=True)
     )
 
 
 def _line(up: list[float], down: list[float]) -> float:
-    """Where what is raised to the line and what is lowered to it move by the same sum.
+    """The line at which scores are raised and lowered by the same sum; both lists are sorted.
 
-    The balance of the two grows with the line and is straight between two scores, so the line is the
-    mean of those that move, once it is known between which scores it lies.
+    The balance of the two sums grows with the line and is linear between two scores. So the line is the
+    mean of the scores that move, once it is known between which scores it lies.
     """
-    places = sorted({*up, *down})
+    levels = sorted({*up, *down})
 
     def balance(line: float) -> float:
         raised = fsum(line - score for score in up if score < line)
         return raised - fsum(score - line for score in down if score > line)
 
-    above = places[bisect_left(places, 0.0, key=balance)]  # at the highest nothing is lowered any more
+    above = levels[bisect_left(levels, 0.0, key=balance)]  # at the highest no score is lowered any more
     moved = [score for score in up if score < above] + [score for score in down if score >= above]
-    return min(max(fsum(moved) / len(moved), places[0]), above)
+    return min(max(fsum(moved) / len(moved), levels[0]), above)

@@ -1,4 +1,4 @@
-"""Reply text → a score for each label, or the defect by name. Never by position, clamped or padded."""
+"""Reply text → a score for each label, or the defect by name. Nothing is matched by position or clamped."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ _PERCENT = r"([0-9]*\.?[0-9]+)\s*%"
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _OPENED = re.compile(r'"scores"\s*:\s*\{')
 _MEMBER = re.compile(r'[\s,]*"([^"\\]*)"\s*:\s*(?=\{)')
-"""The beginning of an object of entries, and of a member of it; no id needs an escape."""
+"""Beginnings of an object of entries and of a member of it; no id needs an escape."""
 _CLEARLY_TEN = 2.0
-"""Below this a best score above 1 is a slip on a scale to 1, not a scale to 10."""
+"""A best score between 1 and this is an error on a scale to 1; from here on the scale goes to 10."""
 _TRIES = 60
 _HUGE = 10**9
 _LONGEST = 1_000_000
-"""Characters of a reply that are looked at, from its end; no verdict is longer."""
+"""Characters of a reply that are parsed, from its end; no answer is longer."""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object's members; a key that stands twice with two values has none."""
-    out = dict(pairs)
-    if len(out) == len(pairs):
-        return out
-    out.clear()
+    """The members of an object; the value of a key that has two different ones is None."""
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    members.clear()
     for key, value in pairs:
-        out[key] = value if key not in out or out[key] == value else None
-    return out
+        members[key] = value if key not in members or members[key] == value else None
+    return members
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_members)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a reply says: label → (score in [0, 1], explanation), and what had to be mended."""
+class ParsedReply:
+    """The entries of a reply: label → (score in [0, 1], explanation).
+
+    `rescaled`: the scores went to 10; `unknown` counts the entries with an id that was not asked for.
+    """
 
     entries: dict[str, tuple[float, str]]
     rescaled: bool = False
@@ -51,54 +54,54 @@ class Reading:
 
 
 class DefectError(Exception):
-    """A reply cannot be used: the reason is half a sentence that a judge and a person understand."""
+    """A reply that cannot be used; the message is half a sentence that a judge and a person understand."""
 
 
-def read(text: str, labels: Sequence[str]) -> Reading:
-    """Read a whole reply; DefectError unless it scores exactly the expected labels."""
-    return _weigh(_find(text[-_LONGEST:]), labels)
+def parse(text: str, labels: Sequence[str]) -> ParsedReply:
+    """Parse a whole reply; DefectError unless it scores exactly the expected labels."""
+    return _checked(_entries(text[-_LONGEST:]), labels)
 
 
-def read_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
-    """The entries of a reply that was cut off that are whole; none where any is doubtful."""
-    body = _bare(text)
-    at = -1 if "<think>" in body else max(0, body.rfind(f'"{_KEY}"'))
-    keyed = _OPENED.match(body, at) if at >= 0 else None
-    found = _members_from(body, keyed.end()) if keyed else _items_from(body, at)
-    whole = [entry for entry in found if isinstance(entry, dict) and entry.get("trajectory_id") in labels]
+def parse_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
+    """The complete entries of a reply that was cut off, by label; none if any of them is doubtful."""
+    bare = _bare(text)
+    at = -1 if "<think>" in bare else max(0, bare.rfind(f'"{_KEY}"'))
+    keyed = _OPENED.match(bare, at) if at >= 0 else None
+    entries = _members_from(bare, keyed.end()) if keyed else _items_from(bare, at)
+    complete = [one for one in entries if isinstance(one, dict) and one.get("trajectory_id") in labels]
     try:
-        reading = _weigh(whole, list(dict.fromkeys(entry["trajectory_id"] for entry in whole)))
+        parsed = _checked(complete, list(dict.fromkeys(one["trajectory_id"] for one in complete)))
     except DefectError:
         return {}
-    return {} if reading.rescaled else reading.entries
+    return {} if parsed.rescaled else parsed.entries
 
 
-def _items_from(body: str, at: int) -> Iterator[Any]:
+def _items_from(text: str, at: int) -> Iterator[Any]:
     """The objects of a list that may have no end."""
-    at = body.find("[", at) if at >= 0 else -1
-    while at >= 0 and (at := body.find("{", at)) >= 0:
+    at = text.find("[", at) if at >= 0 else -1
+    while at >= 0 and (at := text.find("{", at)) >= 0:
         try:
-            entry, at = _DECODER.raw_decode(body, at)
+            entry, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             return
         yield entry
 
 
-def _members_from(body: str, at: int) -> Iterator[Any]:
-    """The members of an object that may have no end, as entries of the list."""
-    while member := _MEMBER.match(body, at):
+def _members_from(text: str, at: int) -> Iterator[Any]:
+    """The members of an object that may have no end, as entries of a list."""
+    while member := _MEMBER.match(text, at):
         try:
-            value, at = _DECODER.raw_decode(body, member.end())
+            value, at = _DECODER.raw_decode(text, member.end())
         except (ValueError, RecursionError):
             return
         yield _entry(member[1], value)
 
 
-def _weigh(found: list[Any], labels: Sequence[str]) -> Reading:
-    """The entries of a verdict, one for each label."""
+def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
+    """The entries with scores from 0 to 1; DefectError unless there is one for each label."""
     chosen: dict[str, tuple[Any, str]] = {}
     unknown = 0
-    for entry in found:
+    for entry in entries:
         if not isinstance(entry, dict):
             raise DefectError("an entry of `scores` was no object")
         label = entry.get("trajectory_id")
@@ -110,12 +113,12 @@ def _weigh(found: list[Any], labels: Sequence[str]) -> Reading:
         if label in chosen and _number(chosen[label][0]) != _number(value):
             raise DefectError("one id had two different scores")
         chosen[label] = (value, explanation if isinstance(explanation, str) else "")
-    lost = len(labels) - len(chosen)
-    if lost:
-        raise DefectError(f"{lost} of {len(labels)} ids had no score")
-    scores, rescaled = _numbers([value for value, _ in chosen.values()])
-    return Reading(
-        {label: (score, said) for (label, (_, said)), score in zip(chosen.items(), scores, strict=True)},
+    missing = len(labels) - len(chosen)
+    if missing:
+        raise DefectError(f"{missing} of {len(labels)} ids had no score")
+    scores, rescaled = _scores([value for value, _ in chosen.values()])
+    return ParsedReply(
+        {label: (score, text) for (label, (_, text)), score in zip(chosen.items(), scores, strict=True)},
         rescaled,
         unknown,
     )
@@ -135,8 +138,8 @@ def _unfenced(text: str) -> str:
     return text
 
 
-def _find(text: str) -> list[Any]:
-    """The `scores` list of the whole answer, or of the last balanced object that holds one."""
+def _entries(text: str) -> list[Any]:
+    """The entries of `scores` in the whole answer, or in the last balanced object that has that key."""
     bare = _bare(text)
     if not bare:
         raise DefectError("the answer was empty")
@@ -155,14 +158,14 @@ def _find(text: str) -> list[Any]:
 
 
 def _entry(label: str, value: Any) -> Any:
-    """An entry of the list, from a member of the object; its own id may not be another."""
+    """An entry of the list from a member of an object; None if it has another id of its own."""
     if not isinstance(value, dict) or value.get("trajectory_id", label) != label:
         return None
     return {**value, "trajectory_id": label}
 
 
 def _wholes(text: str) -> Iterator[Any]:
-    """The answer where it is JSON from its beginning, or from some `</think>` on, to its end.
+    """The JSON values that reach from the beginning, or from behind a `</think>`, to the end of the text.
 
     Thoughts and explanations may quote a `</think>`, so the last one need not end the thought.
     """
@@ -171,13 +174,16 @@ def _wholes(text: str) -> Iterator[Any]:
         with suppress(ValueError, RecursionError):
             yield _DECODER.decode(_unfenced(text[at:]))
         tries += 1
-        mark = text.find(_END, at)
-        at = mark + len(_END) if mark >= 0 else -1
+        end = text.find(_END, at)
+        at = end + len(_END) if end >= 0 else -1
 
 
 def _last_object(text: str) -> dict[str, Any] | None:
-    """Try the braces left of each `"scores"`, from the last one on; bounded, for hostile text."""
-    end, tries, read_so_far = len(text), 0, 0
+    """The last object that has `scores`: the braces before each such key are tried, the last key first.
+
+    The number of tries and of parsed characters is bounded, since the text may be hostile.
+    """
+    end, tries, parsed = len(text), 0, 0
     while tries < _TRIES and (key := text.rfind(f'"{_KEY}"', 0, end)) >= 0:
         brace = key
         while tries < _TRIES and (brace := text.rfind("{", 0, brace)) >= 0:
@@ -185,8 +191,8 @@ def _last_object(text: str) -> dict[str, Any] | None:
             try:
                 value, stop = _DECODER.raw_decode(text, brace)
             except json.JSONDecodeError as error:
-                read_so_far += error.pos - brace
-                if read_so_far > 4 * _LONGEST:
+                parsed += error.pos - brace
+                if parsed > 4 * _LONGEST:
                     return None
                 continue
             except (ValueError, RecursionError):
@@ -198,11 +204,11 @@ def _last_object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _numbers(values: Iterable[Any]) -> tuple[list[float], bool]:
-    """Scores in [0, 1]; bare numbers consistently on a scale to 10 are rescaled, else DefectError."""
-    read_off = [_number(value) for value in values]
+def _scores(values: Iterable[Any]) -> tuple[list[float], bool]:
+    """Scores in [0, 1], and True if plain numbers on a scale to 10 were rescaled; else DefectError."""
+    numbers = [_number(value) for value in values]
     bare: list[float] = []
-    for value, (number, scaled) in zip(values, read_off, strict=True):
+    for value, (number, scaled) in zip(values, numbers, strict=True):
         if number is None or not math.isfinite(number):
             raise DefectError(f"a score was no number ({_show(value)})")
         if number < 0:
@@ -212,16 +218,16 @@ def _numbers(values: Iterable[Any]) -> tuple[list[float], bool]:
         if not scaled:
             bare.append(number)
     if not any(number > 1 for number in bare):
-        return [abs(number or 0.0) for number, _ in read_off], False  # abs: -0 is 0
+        return [abs(number or 0.0) for number, _ in numbers], False  # abs: -0 is 0
     if max(bare) < _CLEARLY_TEN:
         raise DefectError(f"a score was out of range ({max(bare):g})")
     if any(0 < number < 1 for number in bare):
         raise DefectError("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
-    return [abs(n or 0.0) / (1 if scaled else 10) for n, scaled in read_off], True
+    return [abs(n or 0.0) / (1 if scaled else 10) for n, scaled in numbers], True
 
 
 def _number(value: Any) -> tuple[float | None, bool]:
-    """A score as written → (number, whether it names its own scale): 0.8, "0.8", "8/10", "80%"."""
+    """A score as written, 0.8, "0.8", "8/10" or "80%" → (number, True if it names its own scale)."""
     if isinstance(value, bool):
         return None, False
     if isinstance(value, int | float):

@@ -1,7 +1,7 @@
-"""How far the mean of a group's passes can be trusted: analysis of variance, and noise learnt from the batch.
+"""Reliability of the mean of a group's passes: analysis of variance, with the noise shrunk to the batch's.
 
-Scores are in [0, 1], a variance in their square. Every value here is a closed form of sums, with the
-special functions behind an F test and a fitted F distribution.
+Scores are in [0, 1], variances in their square. Every value here is a closed form of sums, with the
+special functions that an F test and a fitted F distribution need.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from math import ceil, exp, fsum, inf, lgamma, log, log1p, sqrt
 from ruler_cli.scoring.sums import Moments
 
 ROUNDING = 0.05**2 / 12
-"""The variance that rounding to a grid of .05 adds, evenly distributed over a step."""
+"""The variance of rounding to a grid of .05: errors are uniform over a step."""
 
 _ZERO = 1e-18
-"""Mean squares of scores in [0, 1] below this are the rounding of binary fractions, not noise."""
+"""Mean squares below this are the rounding of binary fractions, not noise."""
 
 _SAME = 5e-10
-"""Scores that differ by less are one score: passes added in another order, or rounded to nine decimals."""
+"""Scores that differ by less are equal: passes were added in another order, or rounded to nine decimals."""
 
 _MOST_PASSES = 1_000_000
-"""More passes than this are the same as never."""
+"""Passes beyond which no number of passes is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anova:
     """The two-way analysis of variance of a table rollout × pass, without interaction.
 
-    `ms_item` and `ms_res` are the mean squares between rollouts and of what rollout and pass leave over,
-    with their degrees of freedom; without any for the residual, `ms_res` is 0 and says nothing. `n`
-    rollouts were seen `k` times each, on average where the table has holes. `efficiency` is how
-    precise the rollouts' scores are on average against what `ms_item` takes them for; 1 for a whole table.
+    `ms_item` is the mean square between rollouts, `ms_res` that of the residuals; `df_item` and `df_res`
+    are their degrees of freedom. If `df_res` is 0, `ms_res` is 0 and has no meaning. Each of `n` rollouts
+    was scored `k` times, on average if the table has holes. `efficiency` is the average precision of the
+    rollouts' scores relative to the one that `ms_item` assumes; 1 for a complete table.
     """
 
     ms_item: float
@@ -45,10 +45,10 @@ class Anova:
 
     @classmethod
     def of(cls, columns: Sequence[Sequence[float]]) -> Anova:
-        """Of a whole table: `columns[j][i]` is the score of rollout i in pass j.
+        """Analyse a complete table: `columns[j][i]` is the score of rollout i in pass j.
 
-        The model of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): a pass may be stricter
-        than another as a whole, which is taken out.
+        The model is that of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): one pass may be
+        stricter than another as a whole, which is subtracted.
         """
         k, n = len(columns), len(columns[0])
         items = [fsum(row) / k for row in zip(*columns, strict=True)]
@@ -60,13 +60,13 @@ class Anova:
             for column, mean in zip(columns, passes, strict=True)
             for y, item in zip(column, items, strict=True)
         )
-        return cls.fitted(between, n - 1, rest, (n - 1) * (k - 1), n, k)
+        return cls.of_squares(between, n - 1, rest, (n - 1) * (k - 1), n, k)
 
     @classmethod
-    def fitted(
+    def of_squares(
         cls, between: float, df_item: int, rest: float, df_res: int, n: int, k: float, efficiency: float = 1.0
     ) -> Anova:
-        """Of sums of squares: of the rollouts, adjusted for all else in the model, and of the residuals."""
+        """Make it of sums of squares: `between` rollouts, adjusted for passes, and `rest` of residuals."""
         return cls(_mean(between, df_item), _mean(rest, df_res), n, k, df_item, df_res, efficiency)
 
 
@@ -76,11 +76,11 @@ def _mean(square: float, df: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Prior:
-    """What a batch says of the noise of any group: as good as `variance` seen with `df` degrees of freedom.
+class NoisePrior:
+    """The batch's estimate of a group's noise: `variance` s₀² with `df` degrees of freedom d₀ (Smyth 2004).
 
-    `df` is 0 where the batch says nothing and infinite where groups do not differ. `pooled` are the
-    degrees of freedom that the batch has in all: nothing learnt from it is known better than that.
+    `df` is 0 if the batch has no estimate, and infinite if groups do not differ. `pooled` are the degrees
+    of freedom of the whole batch; no estimate from it has more.
     """
 
     df: float = 0.0
@@ -88,10 +88,10 @@ class Prior:
     pooled: float = inf
 
     def shrink(self, ms_res: float, df: float) -> tuple[float, float]:
-        """A group's noise variance drawn towards the batch's, and its degrees of freedom.
+        """Draw a group's noise variance towards the batch's; the result has its degrees of freedom beside it.
 
-        s̃² = (d₀ s₀² + d s²)/(d₀ + d) on d₀ + d (Smyth 2004), at most those of all groups
-        together, as in limma's eBayes. (0, 0) where nothing is known.
+        s̃² = (d₀ s₀² + d s²)/(d₀ + d) on d₀ + d degrees of freedom (Smyth 2004), at most those of all
+        groups together, as in limma's eBayes. (0, 0) if neither the group nor the batch has an estimate.
         """
         if self.df == inf:
             return self.variance, max(self.pooled, df)
@@ -102,15 +102,14 @@ class Prior:
         return variance, max(df, min(total, self.pooled))
 
 
-class Noise:
-    """Residual variances of a batch as running sums: s² ~ s₀² F(d, d₀) fitted by moments of log s².
+class NoiseEstimator:
+    """Running sums of a batch's residual variances: s² ~ s₀² F(d, d₀), fitted by moments of log s².
 
     Smyth 2004, section 6.2 (limma's fitFDist): e = log s² − ψ(d/2) + log(d/2) has the mean
     log s₀² − ψ(d₀/2) + log(d₀/2) and the variance trigamma(d/2) + trigamma(d₀/2).
 
-    In the logarithm s² counts as ROUNDING at least. Judges answer on a grid of .05, so passes often agree
-    exactly: that says that they differ by less than the grid, and log 0 would say infinitely more than
-    that and drown every other group.
+    The logarithm is that of at least ROUNDING. Judges answer on a grid of .05, so passes often agree
+    exactly; they then differ by less than the grid, and log 0 would outweigh every other group.
     """
 
     def __init__(self) -> None:
@@ -118,10 +117,10 @@ class Noise:
         self._trigamma = 0.0
         self._df = 0.0
         self._pooled = 0.0  # sum of d s²
-        self._prior: Prior | None = None
+        self._prior: NoisePrior | None = None
 
     def add(self, ms_res: float, df: float) -> None:
-        """Count one group's residual mean square; without degrees of freedom it says nothing."""
+        """Add one group's residual mean square; it is ignored if it has no degrees of freedom."""
         if df <= 0:
             return
         self._prior = None
@@ -131,33 +130,33 @@ class Noise:
         self._df += df
         self._pooled += df * variance
 
-    def prior(self) -> Prior:
-        """What is known by now; after fewer than two groups nothing.
+    def prior(self) -> NoisePrior:
+        """The fit to the groups so far; an empty one for fewer than two groups.
 
-        Where groups differ no more than chance has them differ, d₀ is infinite and s₀² the pooled
-        variance, which is then the maximum likelihood estimate.
+        If groups differ no more than by chance, d₀ is infinite and s₀² is the pooled variance, which is
+        then the maximum likelihood estimate.
         """
         self._prior = self._prior or self._fitted()
         return self._prior
 
-    def _fitted(self) -> Prior:
+    def _fitted(self) -> NoisePrior:
         groups = self._logs.number
         if groups < 2:
-            return Prior(pooled=self._df)
+            return NoisePrior(pooled=self._df)
         between = self._logs.square / (groups - 1) - self._trigamma / groups
         if between <= 0:
-            return Prior(inf, self._pooled / self._df, self._df)
+            return NoisePrior(inf, self._pooled / self._df, self._df)
         df = 2 * trigamma_inverse(between)
-        return Prior(df, exp(self._logs.mean + digamma(df / 2) - log(df / 2)), self._df)
+        return NoisePrior(df, exp(self._logs.mean + digamma(df / 2) - log(df / 2)), self._df)
 
 
-def rate(anova: Anova, prior: Prior, alpha: float = 0.05) -> tuple[float, bool] | None:
-    """The reliability of the mean of a group's passes, in [0, 1], and whether its rollouts are tied.
+def rate(anova: Anova, prior: NoisePrior, alpha: float = 0.05) -> tuple[float, bool] | None:
+    """The reliability in [0, 1] of the mean of a group's passes, and True beside it if rollouts are tied.
 
-    None where nothing is known of the noise. ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3
+    None if there is no estimate of the noise. ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3
     of Shrout & Fleiss 1979) with the shrunk noise; in a table with holes the mean's error is larger by
     1/efficiency. Rollouts are tied unless MS_item/s̃² ~ F(df_item, d₀ + d) is rejected at alpha, the
-    moderated F test of Smyth 2004. No difference is a tie, any difference beside no noise is none.
+    moderated F test of Smyth 2004. Without any noise, rollouts are tied only if they do not differ.
     """
     variance, df = prior.shrink(anova.ms_res, anova.df_res)
     if df <= 0:
@@ -170,15 +169,15 @@ def rate(anova: Anova, prior: Prior, alpha: float = 0.05) -> tuple[float, bool] 
 
 
 def one_score(scores: Iterable[float | None]) -> bool:
-    """Whether the scores there are tell nothing apart: there are some, and all are the same."""
-    found = [score for score in scores if score is not None]
-    return bool(found) and max(found) - min(found) < _SAME
+    """Tell if there are scores, and all of them are equal."""
+    known = [score for score in scores if score is not None]
+    return bool(known) and max(known) - min(known) < _SAME
 
 
 def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:
-    """How many passes bring the reliability `icc_k` of the mean of k passes to `target`, 1 at least.
+    """The number of passes, at least 1, that raise the reliability `icc_k` of k passes to `target`.
 
-    Spearman–Brown: m = k · target (1 − icc)/(icc (1 − target)). None where no number of passes does, or
+    Spearman–Brown: m = k · target (1 − icc)/(icc (1 − target)). None if no number of passes does, or
     none below a million.
     """
     if icc_k >= 1 or target <= 0:
@@ -188,26 +187,26 @@ def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:
     passes = k * (target / (1 - target)) * ((1 - icc_k) / icc_k)
     if passes > _MOST_PASSES:
         return None
-    # k passes at just the target need k, whatever the last binary digit says.
+    # k passes exactly at the target need k, despite an error in the last binary digit
     return max(1, ceil(passes * (1 - 1e-12)))
 
 
 _FAR = 12.0
-"""From here on the asymptotic series below give double precision with the terms they have."""
+"""Arguments from which the asymptotic series below have double precision."""
 
 _TINY = 1e-300
-"""Stands for a zero denominator in Lentz's method."""
+"""Replacement for a zero denominator in Lentz's method."""
 
 _PRECISE = 1e-15
 
 _ALMOST_CHI = 1e6
-"""Where d2 is so many times d1 the continued fraction loses digits, and F is χ² to as many."""
+"""Ratio d2/d1 from which F is χ² to the precision that the continued fraction would have."""
 
 
 def digamma(x: float) -> float:
     """ψ(x), the derivative of log Γ, for x > 0.
 
-    Abramowitz & Stegun 1964: 6.3.5 (recurrence) up to where 6.3.18 (asymptotic) is exact.
+    Abramowitz & Stegun 1964: 6.3.5 (recurrence) until 6.3.18 (asymptotic) is exact.
     """
     below = 0.0
     while x < _FAR:
@@ -243,8 +242,8 @@ def _tetragamma(x: float) -> float:
 def trigamma_inverse(y: float) -> float:
     """The x > 0 with trigamma(x) = y, for y > 0.
 
-    Newton's method on 1/trigamma, which is convex and nearly linear: from 0.5 + 1/y, never above the root, it
-    rises to it in a few steps (Smyth 2004, appendix). Beyond the limits the leading terms are exact.
+    Newton's method on 1/trigamma, which is convex and nearly linear: it starts at 0.5 + 1/y, never above the
+    root, and rises to it in a few steps (Smyth 2004, appendix). Beyond the limits leading terms are exact.
     """
     if y > 1e15:
         return 1 / sqrt(y)
@@ -263,8 +262,8 @@ def trigamma_inverse(y: float) -> float:
 def incomplete_beta(a: float, b: float, x: float, rest: float | None = None) -> float:
     """The regularized incomplete beta function I_x(a, b), for a, b > 0 and x in 0..1.
 
-    `rest` is 1 − x where the caller knows it better than by subtraction. The continued fraction
-    DLMF 8.17.22, on the side of the mean where it converges fast, by Lentz's method.
+    `rest` is 1 − x, if the caller has it more precisely than a subtraction gives. The continued fraction
+    is DLMF 8.17.22, on the side of the mean on which it converges fast, by Lentz's method.
     """
     rest = 1 - x if rest is None else rest
     if x <= 0:
@@ -302,7 +301,7 @@ def _lentz(term: Callable[[int], float]) -> float:
 def f_survival(f: float, d1: float, d2: float) -> float:
     """The probability that an F variable with d1 and d2 degrees of freedom exceeds f.
 
-    Abramowitz & Stegun 1964: 26.6.2. d1 > 0 is finite; d2 may be infinite, and 10⁶ d1 is as good as that.
+    Abramowitz & Stegun 1964: 26.6.2. d1 > 0 is finite; d2 may be infinite, which 10⁶ d1 equals.
     """
     if f <= 0:
         return 1.0

@@ -1,6 +1,7 @@
-"""A group seen in windows: one score per rollout although each window has its own level.
+"""Scores of a group that was shown in windows: one score per rollout, without each window's own level.
 
-y = window + rollout + noise by least squares, with a ridge on the windows.
+y = window + rollout + noise by least squares, with a ridge on the windows. Distinct rollouts are numbered
+from 0.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from ruler_cli.scoring.reliability import Anova
 RIDGE = 0.5
 """λ, the noise variance of one score over the variance of a window's level.
 
-At that ratio the ridge solution is the best linear unbiased prediction with windows as random effects
-(Henderson 1975). The specification's judge model has levels of sd .10 and noise of .10 with its slots, so
-λ = 1; levels that vary more than assumed cost more than those that vary less. Spearman by that model of 64
-rollouts in two random windows of 8 [simulated, 80 seeds], with levels of sd .03, .10 and .20:
+With that ratio the ridge solution is the best linear unbiased prediction for windows as random effects
+(Henderson 1975). The specification's judge model has levels of sd .10 and noise of .10 with its position
+bias, so λ = 1; levels that vary more than assumed cost more than those that vary less. Spearman by that model
+of 64 rollouts in two random windows of 8 [simulated, 80 seeds], with levels of sd .03, .10 and .20:
 λ = .1: .715, .717, .711; λ = .5: .719, .717, .709; λ = 1: .721, .717, .702. In windows of 4:
 λ = .1: .699, .696, .688; λ = .5: .713, .706, .685; λ = 1: .717, .705, .671.
 A λ estimated from the group is no better than .5: it has too few windows.
 """
 
 _PROBED = 15_000
-"""Observations gone through to find an efficiency, times some tens for each: a twentieth of a second.
+"""Observations that one efficiency may pass over, each some tens of times: a twentieth of a second.
 
-Groups of up to about 150 in windows of 8 have theirs exactly, that of 2,000 is good to one hundredth.
+For groups of up to about 150 in windows of 8 the efficiency is exact, for 2,000 it is right to 1 %.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """Scores of bodies from windows, aligned with the bodies; None or () where none was seen.
+class WindowFit:
+    """Scores of distinct rollouts from windows, by rollout; None or () for one that no window shows.
 
-    `adjusted[i]` are the observations of body i in the windows' order without their windows' effects, on
-    the scale of `scores`: their mean is the score. `anova` is of the fit without ridge, on the judge's
-    scale, with bodies adjusted for windows; to be used as a whole table's.
+    `adjusted[i]` are the observations of rollout i in the windows' order without their windows' effects, on
+    the scale of `scores`: their mean is the score. `anova` is that of the fit without ridge, on the judge's
+    scale, with rollouts adjusted for windows; it stands for the one of a complete table.
     """
 
     scores: tuple[float | None, ...]
@@ -46,46 +47,49 @@ class Fitted:
 
 
 class _Design:
-    """Who was seen where. Bodies are eliminated, so that what is solved has one unknown per window."""
+    """The rollouts of each window. Rollouts are eliminated, so the equations have one unknown per window.
 
-    def __init__(self, windows: Sequence[Sequence[int]], bodies: int) -> None:
+    `seen[i]` counts the windows that show rollout i.
+    """
+
+    def __init__(self, windows: Sequence[Sequence[int]], rollouts: int) -> None:
         self.windows = windows
-        self.seen = [0] * bodies
+        self.seen = [0] * rollouts
         for window in windows:
-            for body in window:
-                self.seen[body] += 1
+            for rollout in window:
+                self.seen[rollout] += 1
         self.inverse = [1 / k if k else 0.0 for k in self.seen]
 
-    def by_body(self, levels: Sequence[float]) -> list[float]:
-        """The mean of the windows' levels over the windows of each body."""
+    def by_rollout(self, levels: Sequence[float]) -> list[float]:
+        """The mean of the windows' levels over the windows of each rollout."""
         total = [0.0] * len(self.seen)
         for window, level in zip(self.windows, levels, strict=True):
-            for body in window:
-                total[body] += level
+            for rollout in window:
+                total[rollout] += level
         return [t * i for t, i in zip(total, self.inverse, strict=True)]
 
     def means(self, ys: Sequence[Sequence[float]]) -> list[float]:
-        """The mean of each body's observations, 0 where there are none."""
+        """The mean of each rollout's observations; 0 if it has none."""
         total = [0.0] * len(self.seen)
         for window, scores in zip(self.windows, ys, strict=True):
-            for body, y in zip(window, scores, strict=True):
-                total[body] += y
+            for rollout, y in zip(window, scores, strict=True):
+                total[rollout] += y
         return [t * i for t, i in zip(total, self.inverse, strict=True)]
 
     def by_window(self, values: Sequence[float]) -> list[float]:
-        """The sum over each window of its bodies' values."""
-        return [fsum(values[body] for body in window) for window in self.windows]
+        """The sum over each window of its rollouts' values."""
+        return [fsum(values[rollout] for rollout in window) for window in self.windows]
 
     def times(self, levels: Sequence[float], ridge: float) -> list[float]:
-        """(D + λ − Nᵀ K⁻¹ N) levels: the normal equations after the bodies are eliminated."""
-        shared = self.by_window(self.by_body(levels))
+        """(D + λ − Nᵀ K⁻¹ N) levels: the normal equations after the rollouts are eliminated."""
+        shared = self.by_window(self.by_rollout(levels))
         return [
             (len(window) + ridge) * level - s
             for window, level, s in zip(self.windows, levels, shared, strict=True)
         ]
 
     def solve(self, right: Sequence[float], ridge: float) -> list[float]:
-        """Conjugate gradients (Hestenes & Stiefel 1952); without ridge the solution of least length."""
+        """Solve by conjugate gradients (Hestenes & Stiefel 1952); without ridge, the least-norm solution."""
         x = [0.0] * len(right)
         r = list(right)
         p = r
@@ -106,7 +110,7 @@ class _Design:
         return x
 
     def parts(self) -> list[list[int]]:
-        """The bodies seen, by parts of the table that nothing connects."""
+        """The rollouts that were shown, by the parts of the table that no window connects."""
         root = list(range(len(self.seen)))
 
         def find(i: int) -> int:
@@ -116,22 +120,22 @@ class _Design:
             return i
 
         for window in self.windows:
-            for body in window:
-                root[find(body)] = find(window[0])
-        found: dict[int, list[int]] = {}
+            for rollout in window:
+                root[find(rollout)] = find(window[0])
+        parts: dict[int, list[int]] = {}
         for i, k in enumerate(self.seen):
             if k:
-                found.setdefault(find(i), []).append(i)
-        return list(found.values())
+                parts.setdefault(find(i), []).append(i)
+        return list(parts.values())
 
     def efficiency(self, parts: Sequence[Sequence[int]], ridge: float) -> float:
-        """How precise the scores are on average against what the bodies' mean square takes them for.
+        """The average precision of the scores relative to the one that the rollouts' mean square assumes.
 
-        C = K − N D⁻¹ Nᵀ is the bodies' information that windows leave (John & Williams 1995);
+        C = K − N D⁻¹ Nᵀ is the information on rollouts within windows (John & Williams 1995);
         MS_item is on average s² + var(item) tr C/df. The scores' error variance on contrasts is s² times the
         inverse of C with the ridge (Henderson 1975), K⁻¹ + K⁻¹ N S⁻¹ Nᵀ K⁻¹, S from `times`. Efficiency is df
-        over its trace, by tr C/df. The second term's trace is found exactly, window by window, or in large
-        tables from a few random sign vectors (Hutchinson 1990).
+        over its trace, by tr C/df. The second term's trace is exact, window by window, or for large tables
+        estimated from a few random sign vectors (Hutchinson 1990).
         """
         df = sum(len(part) - 1 for part in parts)
         information = sum(self.seen) - len(self.windows)
@@ -143,12 +147,12 @@ class _Design:
             probes = [[float(i == j) for j in range(size)] for i in range(size)]
             share = 1.0
         else:
-            rng = random.Random(0)  # one table, one answer
+            rng = random.Random(0)  # the same table has the same efficiency
             probes = [[rng.choice((-1.0, 1.0)) for _ in range(size)] for _ in range(affordable)]
             share = 1 / affordable
         trace = fsum(self.inverse[i] * (1 - 1 / len(part)) for part in parts for i in part)
         for probe in probes:
-            spread = self.by_body(probe)
+            spread = self.by_rollout(probe)
             for part in parts:
                 centre = fsum(spread[i] for i in part) / len(part)
                 for i in part:
@@ -166,17 +170,17 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> float:
     return fsum(x * y for x, y in zip(a, b, strict=True))
 
 
-def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], bodies: int) -> Fitted:
-    """Solve y = window + rollout for a group of `bodies` distinct rollouts, numbered from 0.
+def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int) -> WindowFit:
+    """Solve y = window + rollout for a group of `rollouts` distinct rollouts.
 
-    Each window is the rollouts shown and their scores, in one order. The mean of the scores is the mean
-    of all observations; where a score would leave the range of the observations, all are drawn towards
-    the mean by one factor, which keeps their order and the ratios of their gaps.
+    Each window has the rollouts that it shows and their scores, aligned. The mean of the scores is the mean
+    of all observations. If a score would leave the range of the observations, all are drawn towards the
+    mean by one factor, which keeps their order and the ratios of their gaps.
     """
     windows = [window for window in windows if window[0]]
     if not windows:
-        return Fitted((None,) * bodies, ((),) * bodies, Anova(0.0, 0.0, 0, 0.0, 0, 0))
-    design = _Design([shown for shown, _ in windows], bodies)
+        return WindowFit((None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0, 0.0, 0, 0))
+    design = _Design([shown for shown, _ in windows], rollouts)
     everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
     low, high = min(everything), max(everything)
@@ -187,10 +191,10 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], bodies: int) -
     parts = design.parts()
     seen = sum(map(len, parts))
     df_item = seen - len(parts)
-    return Fitted(
+    return WindowFit(
         tuple(None if x is None else min(high, max(low, mean + scale * x)) for x in off),
         tuple(tuple(mean + scale * y for y in own) for own in adjusted),
-        Anova.fitted(
+        Anova.of_squares(
             between,
             df_item,
             rest,
@@ -212,14 +216,14 @@ def _levels(design: _Design, ys: Sequence[Sequence[float]], ridge: float) -> lis
 def _adjusted(
     design: _Design, ys: Sequence[Sequence[float]], levels: Sequence[float]
 ) -> tuple[list[float | None], list[list[float]]]:
-    """The bodies' means and observations less their windows' levels, about the centre of the means."""
+    """The rollouts' means and observations less their windows' levels, about the centre of the means."""
     adjusted: list[list[float]] = [[] for _ in design.seen]
     for window, scores, level in zip(design.windows, ys, levels, strict=True):
-        for body, y in zip(window, scores, strict=True):
-            adjusted[body].append(y - level)
+        for rollout, y in zip(window, scores, strict=True):
+            adjusted[rollout].append(y - level)
     means = [fsum(own) / len(own) if own else None for own in adjusted]
-    found = [x for x in means if x is not None]
-    centre = fsum(found) / len(found)
+    known = [x for x in means if x is not None]
+    centre = fsum(known) / len(known)
     return (
         [None if x is None else x - centre for x in means],
         [[y - centre for y in own] for own in adjusted],
@@ -228,26 +232,26 @@ def _adjusted(
 
 def _scale(off: Sequence[float | None], low: float, high: float) -> float:
     """The factor, at most 1, that brings deviations from the mean between low <= 0 and high >= 0."""
-    found = [x for x in off if x is not None]
-    least, most = min(found), max(found)
-    below = low / least if least < low < 0 else 1.0  # both 0 but for rounding where all are equal
+    known = [x for x in off if x is not None]
+    least, most = min(known), max(known)
+    below = low / least if least < low < 0 else 1.0  # both are 0 but for rounding if all are equal
     above = high / most if most > high > 0 else 1.0
     return min(below, above)
 
 
 def _squares(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Sums of squares without ridge: of the residuals, and of the bodies adjusted for windows.
+    """Sums of squares without ridge: that of the residuals, and that of the rollouts adjusted for windows.
 
-    The latter is what the residuals of windows alone lose when bodies are added (type II), so that
-    the ratio of the mean squares is F where all bodies are alike.
+    The latter is the decrease of the residuals of windows alone if rollouts are added (type II), so that
+    the ratio of the mean squares is F if all rollouts are alike.
     """
     levels = _levels(design, ys, 0.0)
     alone = fsum(y * y for window in ys for y in _less_mean(window))
     net = [[y - level for y in window] for window, level in zip(ys, levels, strict=True)]
     means = design.means(net)
     rest = fsum(
-        (y - means[body]) ** 2
+        (y - means[rollout]) ** 2
         for window, scores in zip(design.windows, net, strict=True)
-        for body, y in zip(window, scores, strict=True)
+        for rollout, y in zip(window, scores, strict=True)
     )
     return rest, max(0.0, alone - rest)

@@ -15,8 +15,8 @@ from typing import Any
 from ruler_cli.config import OnFailure
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.custom import tree
-from ruler_cli.formats.interface import Format, Layout
-from ruler_cli.formats.rewards import given
+from ruler_cli.formats.interface import Format, RecordLayout
+from ruler_cli.formats.rewards import raw_value
 from ruler_cli.reading.parse import dump, dump_escaped, parse_text
 from ruler_cli.types import Annotation, Path, Record, Rollout
 from ruler_cli.writing.splice import (
@@ -108,7 +108,7 @@ def _put_in_lists(
         before = span_at(raw, (_ORIGINAL,), earlier[i][0]) if i < len(earlier) else None
         original = now if before is None else raw[slice(*before)]
         if original is None and rollout.reward is not None:  # it stands elsewhere, as ROLL's agentic ones do
-            original = dump(given(rollout.reward))
+            original = dump(raw_value(rollout.reward))
         original = None if original == b"null" else original
         score = _written(annotation, layout, on_failure, original) or b"null"
         if now is not None:
@@ -119,12 +119,14 @@ def _put_in_lists(
     changes: NewMembers = {}
     if layout.reward and not rewards:
         changes = tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
-    if form.told_once:
+    if form.group_in_record:
         listed = dump_escaped(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
 
 
-def _written(annotation: Annotation, layout: Layout, on_failure: OnFailure, original: bytes | None) -> bytes:
+def _written(
+    annotation: Annotation, layout: RecordLayout, on_failure: OnFailure, original: bytes | None
+) -> bytes:
     """The new value of the reward field; empty if the field is taken out."""
     if annotation.score is not None:
         return layout.form.replace(b"%s", dump(annotation.score))
@@ -156,7 +158,7 @@ class _OnObject:
 
     text: bytes
     obj: ObjectSpans
-    layout: Layout
+    layout: RecordLayout
     annotation: Annotation
     on_failure: OnFailure
 

@@ -1,4 +1,4 @@
-"""What rollouts may try on their judge, by family, and innocent text that looks like it.
+"""Attacks of rollouts on their judge, by family, and innocent text that looks like them.
 
 `python -m tests.attacks` prints what is held against each family.
 """

@@ -1,4 +1,4 @@
-"""Count what is held against each family of attacks, and what is flagged that should not be."""
+"""Count the attacks of each family that fail, and the innocent texts that are flagged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.injection import is_suspect
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from tests.attacks import FAMILIES, INNOCENT, PLACES
-from tests.attacks.real import bodies_of, real_dumps
+from tests.attacks.real import real_dumps, rollouts_of
 
 
 def _flagged(text: str) -> bool:
@@ -15,10 +15,10 @@ def _flagged(text: str) -> bool:
 
 
 def _held(text: str) -> bool:
-    """Whether exactly the real rollouts come back out of the prompt; the tests assert more."""
-    sheet = build_layout(PLACES[0].group(text), AskSettings())
-    paper = write_prompt(sheet, AskSettings())
-    return blocks(paper.user) == {label: sheet.distinct[i] for label, i in paper.shown.items()}
+    """Tell if the prompt holds exactly the real rollouts; the tests assert more."""
+    layout = build_layout(PLACES[0].group(text), AskSettings())
+    prompt = write_prompt(layout, AskSettings())
+    return blocks(prompt.user) == {label: layout.distinct[i] for label, i in prompt.shown.items()}
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
         f"each in up to {len(PLACES)} places, of which the judge sees {sum(p.own for p in PLACES)} as its own"
     )
     print(f"innocent texts: {len(INNOCENT)}, flagged {sum(map(_flagged, INNOCENT))}")
-    real = {dump: [is_suspect(body) for body in bodies_of(dump)] for dump in real_dumps()}
+    real = {dump: [is_suspect(rollout) for rollout in rollouts_of(dump)] for dump in real_dumps()}
     read = {dump: flags for dump, flags in real.items() if flags}
     rollouts, flagged = sum(map(len, read.values())), sum(map(sum, read.values()))
     print(f"real dumps and examples: {len(read)} files, {rollouts} distinct rollouts, flagged {flagged}")

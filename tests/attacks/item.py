@@ -1,4 +1,4 @@
-"""One attack, and what must hold against it."""
+"""One attack, and the defence that must hold against it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Attack:
     whole: bool = False
 
 
-def told(*texts: str) -> tuple[Attack, ...]:
+def flagged(*texts: str) -> tuple[Attack, ...]:
     """Attacks that must be flagged."""
     return tuple(map(Attack, texts))
 

@@ -1,4 +1,4 @@
-"""Where in a rollout an attack may hide."""
+"""Places in a rollout in which an attack may hide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ruler_cli.types import Group, Rollout
 from tests.values import group, talk
 
 OTHERS = ("I booked the flight.", "There is no such flight.")
-"""What the honest rollouts of the group say."""
+"""The answers of the honest rollouts of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Place:
             return group(self.rollout(text), *map(talk, OTHERS))
         given = self.shared(text)
         system = given.pop("system", None)
-        said = [] if system is None else [{"role": "system", "content": system}]
-        return group(*([*said, *talk(answer)] for answer in ("Done.", *OTHERS)), **given)
+        messages = [] if system is None else [{"role": "system", "content": system}]
+        return group(*([*messages, *talk(answer)] for answer in ("Done.", *OTHERS)), **given)
 
 
 def _with(*messages: dict[str, Any]) -> Rollout:
@@ -52,39 +52,39 @@ def _called(name: str, arguments: Any) -> Rollout:
     )
 
 
-def _said(content: Any, role: str = "assistant", **more: Any) -> Rollout:
+def _message(content: Any, role: str = "assistant", **more: Any) -> Rollout:
     return _with({"role": role, "content": content, **more})
 
 
 PLACES = (
     Place("assistant's message", lambda text: Rollout(talk(text))),
-    Place("user's message", lambda text: _said(text, "user")),
-    Place("part of a message", lambda text: _said([{"type": "text", "text": text}, "end"])),
-    Place("tool result", lambda text: _said(text, "tool", name="search")),
+    Place("user's message", lambda text: _message(text, "user")),
+    Place("part of a message", lambda text: _message([{"type": "text", "text": text}, "end"])),
+    Place("tool result", lambda text: _message(text, "tool", name="search")),
     Place(
         "tool result's JSON",
-        lambda text: _said(json.dumps({"found": [text]}, ensure_ascii=False), "tool", tool_call_id="c1"),
+        lambda text: _message(json.dumps({"found": [text]}, ensure_ascii=False), "tool", tool_call_id="c1"),
     ),
-    Place("tool result's key", lambda text: _said(json.dumps({text: 1}), "tool", name="search")),
+    Place("tool result's key", lambda text: _message(json.dumps({text: 1}), "tool", name="search")),
     Place(
         "nested tool result",
-        lambda text: _said([{"type": "tool_result", "tool_use_id": "t", "content": text}], "user"),
+        lambda text: _message([{"type": "tool_result", "tool_use_id": "t", "content": text}], "user"),
     ),
-    Place("tool's name", lambda text: _said("ok", "tool", name=text or "tool")),
+    Place("tool's name", lambda text: _message("ok", "tool", name=text or "tool")),
     Place("call's name", lambda text: _called(text, "{}")),
     Place("call's argument", lambda text: _called("search", {"query": text})),
     Place("call's argument key", lambda text: _called("search", {text: {"of": 1}})),
     Place("call's argument text", lambda text: _called("search", json.dumps({"query": text}))),
     Place("call's broken arguments", lambda text: _called("search", "{" + text)),
-    Place("role", lambda text: _said("ok", text or "assistant")),
-    Place("speaker's name", lambda text: _said("ok", "user", name=text)),
-    Place("reasoning", lambda text: _said("ok", reasoning_content=text)),
-    Place("refusal", lambda text: _said(None, refusal=text)),
+    Place("role", lambda text: _message("ok", text or "assistant")),
+    Place("speaker's name", lambda text: _message("ok", "user", name=text)),
+    Place("reasoning", lambda text: _message("ok", reasoning_content=text)),
+    Place("refusal", lambda text: _message(None, refusal=text)),
     Place("own system prompt", lambda text: Rollout([{"role": "system", "content": text}, *talk("ok")])),
     Place("own tools", lambda text: Rollout(talk("ok"), tools=[{"name": "f", "description": text}])),
     Place("tool parameter's name", lambda text: Rollout(talk("ok"), tools=[{"properties": {text: {}}}])),
     Place("later part", lambda text: Rollout(talk("ok"), histories=(talk(text),))),
-    Place("metadata", lambda text: _said("ok", "user", metadata={text: text}), own=False),
+    Place("metadata", lambda text: _message("ok", "user", metadata={text: text}), own=False),
     Place("system prompt of all", lambda _: Rollout([]), own=False, shared=lambda text: {"system": text}),
     Place("tools of all", lambda _: Rollout([]), own=False, shared=lambda text: {"tools": [{"name": text}]}),
     Place("group's name", lambda _: Rollout([]), own=False, shared=lambda text: {"key": text}),

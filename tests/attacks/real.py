@@ -1,4 +1,4 @@
-"""Real rollouts and frameworks' examples, where they are beside this checkout, and the samples in it."""
+"""Real rollouts and frameworks' examples, if they are beside this checkout, and the samples in it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.conftest import ROOT, SHARED
 
 def real_dumps() -> list[Path]:
     """Every dump that can be read; none of them is an attack's."""
-    found = [
+    dumps = [
         p for folder in (SHARED / "data", SHARED / "formats") if folder.exists() for p in folder.iterdir()
     ]
-    return sorted(p for p in (*found, *(ROOT / "samples" / "formats").iterdir()) if p.suffix != ".md")
+    return sorted(p for p in (*dumps, *(ROOT / "samples" / "formats").iterdir()) if p.suffix != ".md")
 
 
-def bodies_of(dump: Path) -> Iterator[str]:
+def rollouts_of(dump: Path) -> Iterator[str]:
     """Every distinct rollout of a dump as the judge sees it; nothing of one that is no dump."""
     with ExitStack() as stack:
         try:

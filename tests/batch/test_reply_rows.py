@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ruler_cli.answer import reply_of
 from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
 from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.provider_errors import classify, refuses_format
-from ruler_cli.judges.reply_body import error_of
+from ruler_cli.judges.provider_errors import classify, error_of, refuses_format
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judges.answers import ANSWERS

@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ruler_cli.results.report import pages
-from ruler_cli.results.report.group import parting
+from ruler_cli.results.report import embedded
+from ruler_cli.results.report.group_text import common_lines
 from tests.browser.conftest import Show
 from tests.browser.reports import KEYS, groups, plain, report_of, ruler, write
 from tests.browser.truth import Truth
@@ -152,7 +152,7 @@ def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: i
         if i == against - 1:
             continue
         one = view.find(f"{ROLLOUT}[data-rollout='{i + 1}']")
-        common = parting(bodies[i], bodies[against - 1])
+        common = common_lines(bodies[i], bodies[against - 1])
         assert one.locator(".g-common .g-turn").count() == common
         assert one.locator(".g-turn").count() == len(bodies[i])
         said = one.locator(".g-parting").inner_text()
@@ -168,7 +168,7 @@ def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
     view.by("checkbox", "as the judge read it").check()
     built(view)
     for i in (1, 2, 3):
-        at = parting(bodies[i], bodies[0])
+        at = common_lines(bodies[i], bodies[0])
         mine, other = bodies[i][at], bodies[0][at]
         place = next(n for n, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b)
         mark = view.find(f"{ROLLOUT}[data-rollout='{i + 1}'] mark")
@@ -190,7 +190,7 @@ def test_identical_rollouts_once(view: View, truth: Truth) -> None:
 
 def test_order(view: View, truth: Truth) -> None:
     """Rollouts can be told in the order of the input, best first, and as the judge saw them."""
-    slots = [r.slots for r in truth.groups[2].rollouts]
+    slots = [r.positions for r in truth.groups[2].rollouts]
     opened(view, "task-2", "&view=one")
     options = "select => [...select.options].map(option => option.textContent.split(':')[0])"
     order = view.by("combobox", "Order")
@@ -296,7 +296,7 @@ def test_two_groups_with_one_key(show: Show, odd: Path) -> None:
 
 def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group without text in the file says so, names the command that shows it, and tells what was said."""
-    monkeypatch.setattr(pages, "MOST_TEXTS", 1_000)
+    monkeypatch.setattr(embedded, "MOST_TEXTS", 1_000)
     scored = write(tmp_path / "run.jsonl", [plain(f"g-{i}", 0.2, 0.8, said="said of it") for i in range(9)])
     report(scored, tmp_path / "run.html")
     view = show(tmp_path / "run.html")

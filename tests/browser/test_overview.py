@@ -135,7 +135,7 @@ def expected(truth: Truth) -> dict[str, int]:
         "spread": sum(g.sd is not None for g in truth.groups),
         "labels": sum(r.label is not None for r in scored),
         "slots": sum(
-            len(s) for g in truth.groups if len(g.scores) > 1 for s in {r.slots for r in g.rollouts}
+            len(s) for g in truth.groups if len(g.scores) > 1 for s in {r.positions for r in g.rollouts}
         ),
         "lengths": len(scored),
         "reliability": sum(g.reliability is not None for g in truth.groups),

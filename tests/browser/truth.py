@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from ruler_cli.config import InputSettings
-from ruler_cli.results.report.group import GroupText
+from ruler_cli.results.report.group_text import GroupText
 from ruler_cli.results.report.highlights import Ranking
 from ruler_cli.results.scored_file import ScoredFile
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 Range = tuple[float | None, float | None]
 _ROLLOUT = ("score", "label", "bytes", "slot", "spread")
@@ -24,7 +24,7 @@ _ROLLOUT = ("score", "label", "bytes", "slot", "spread")
 class Truth:
     """The groups of a file in its order, their tasks and texts, and their rank by how telling they are."""
 
-    groups: list[MarkedGroup]
+    groups: list[ScoredGroup]
     tasks: list[str]
     texts: list[GroupText]
     telling: list[int]
@@ -61,7 +61,7 @@ class Truth:
         asked = list(conditions(hash_))
         return [i for i, group in enumerate(self.groups) if self._fulfils(i, group, asked)]
 
-    def _fulfils(self, i: int, group: MarkedGroup, asked: Sequence[tuple[str, str]]) -> bool:
+    def _fulfils(self, i: int, group: ScoredGroup, asked: Sequence[tuple[str, str]]) -> bool:
         words = {name: [v for n, v in asked if n == name] for name in ("where", "kind", "flag")}
         ranges = {name: _range(value) for name, value in asked if ".." in value}
         where = {"live": group.live, "tied": group.tied, group.status: True}
@@ -97,7 +97,7 @@ def conditions(hash_: str) -> Iterator[tuple[str, str]]:
         yield unquote(name), unquote(value)
 
 
-def rollouts(group: MarkedGroup, ranges: dict[str, Range]) -> int:
+def rollouts(group: ScoredGroup, ranges: dict[str, Range]) -> int:
     """How many of a group's rollouts are in all of the ranges over rollouts."""
     asked = {name: ends for name, ends in ranges.items() if name in _ROLLOUT}
     return sum(
@@ -106,22 +106,22 @@ def rollouts(group: MarkedGroup, ranges: dict[str, Range]) -> int:
     )
 
 
-def shown_in(group: MarkedGroup, ends: Range) -> int:
+def shown_in(group: ScoredGroup, ends: Range) -> int:
     """How often the group's rollouts were shown in a stretch of the slot curve, over all passes."""
     return sum(_within(place, ends) for r in group.rollouts for place in _values(r, "slot", group))
 
 
-def _values(rollout: MarkedRollout, name: str, group: MarkedGroup) -> list[float | None]:
+def _values(rollout: ScoredRollout, name: str, group: ScoredGroup) -> list[float | None]:
     if name != "slot":
         return [
             {"score": rollout.score, "label": rollout.label, "bytes": rollout.size, "spread": rollout.spread}[
                 name
             ]
         ]
-    between = len({r.slots for r in group.rollouts}) - 2  # alike rollouts are shown once
+    between = len({r.positions for r in group.rollouts}) - 2  # alike rollouts are shown once
     return [
         at if at in (0.0, 1.0) else (round(at * (between + 1)) - 0.5) / between
-        for at in rollout.slots
+        for at in rollout.positions
         if between > -1 and rollout.score is not None
     ]
 

@@ -13,7 +13,7 @@ HOSTILE = (
     "\U0001f469\u200d\U0001f469\u200d\U0001f467" * 30, "\u2714\ufe0f" * 90, "\U0001f1e9\U0001f1ea" * 50,
     "e\u0301" * 100, "\u200b\u200d\ufeff", "x" * 5000, "", " ", "$'a'", "it's", "-o", "\x85\u2028",
 )  # fmt: skip
-"""Text that a rollout or a key may hold."""
+"""Texts that a rollout or a key may hold."""
 
 
 def scored(name: str, *scores: float | None, labels: tuple[Any, ...] = (), **own: Any) -> dict[str, Any]:

@@ -15,14 +15,14 @@ from tests.values import talk
 TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 
 
-def mark(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
-    """A mark as `score` writes it."""
+def annotation(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
+    """An annotation as `score` writes it."""
     return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
 
 
 def trajectory(name: str, score: Any, label: Any, text: str = "a", **more: Any) -> dict[str, Any]:
     """A scored trajectory of a group."""
-    ruler = mark(score, label, **more)
+    ruler = annotation(score, label, **more)
     return {"group_id": name, "messages": talk(text), "reward": score, "ruler": ruler}
 
 
@@ -51,7 +51,7 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     assert found["top-1 regret"].startswith("0.167")
     assert "chance 0.5" in found["top-1 regret"]
     assert "6 mixed" in done.stdout
-    assert "by slot: the better one stood" not in found
+    assert "by position: the better one is" not in found
     assert "about ±24 points" in done.stdout
 
 
@@ -99,7 +99,7 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_files_that_do_not_match(ruler: Ruler, tmp_path: Path) -> None:
-    """What cannot be paired is named and counted, and the exit code says so."""
+    """Groups that cannot be paired are named and counted, and the exit code is 1."""
     one, other = dump(8), dump(8)
     other[3]["messages"] = talk("something else")
     del other[10]
@@ -133,7 +133,7 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
-    """Where a dump has no reward but says which answer was preferred, that is the label."""
+    """If a dump has no reward but says which answer was preferred, that is the label."""
     answers = {"chosen": talk("a long answer"), "rejected": talk("no")}
     write(tmp_path / "p.jsonl", [answers] * 6)
     assert ruler("score", "p.jsonl", "s.jsonl", "-m", "offline").returncode == 0
@@ -144,7 +144,7 @@ def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
-    """Rollouts without a score or a label are told and make the exit code 1."""
+    """Rollouts without a score or a label are counted, and the exit code is 1."""
     failed = trajectory("g0", None, 1.0, "x")
     failed["ruler"] = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1.0}
     write(tmp_path / "s.jsonl", [*dump(), failed, trajectory("g1", 0.5, None)])
@@ -183,13 +183,13 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_hostile_marks(ruler: Ruler, tmp_path: Path) -> None:
-    """Whatever stands where a number should, it is named or ignored, and never ends the command."""
+    """Any value in place of a number is named or ignored, and never ends the command."""
     odd: list[Any] = ["x", "0.5", [], [0.5], {}, None, True, float("nan"), 10**400, 1e308, -1, "\x1b[2J"]
     places = ("score", "judge", "judges", "slots", "independent_reward")
     hostile = [
-        {**mark(0.5, 1.0), place: value} for place in places for value in (*odd, {"\x1b[2J": "y"}, [{}])
+        {**annotation(0.5, 1.0), place: value} for place in places for value in (*odd, {"\x1b[2J": "y"}, [{}])
     ]
-    hostile += [mark(0.5, 1.0, group={"cost_usd": value}) for value in odd]
+    hostile += [annotation(0.5, 1.0, group={"cost_usd": value}) for value in odd]
     rollouts = [trajectory(f"h{i // 2}", 0.5, 1.0) | {"ruler": one} for i, one in enumerate(hostile)]
     text = "".join(json.dumps(r).replace("1e+308", "1e400") + "\n" for r in [*dump(), *rollouts])
     (tmp_path / "s.jsonl").write_text(text)
@@ -205,7 +205,7 @@ def test_hostile_marks(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_foreign_marks(ruler: Ruler, tmp_path: Path) -> None:
-    """A field `ruler` that is no mark is named with its line, and the rest is measured."""
+    """A field `ruler` that is no annotation is named with its line, and the rest is measured."""
     foreign: list[Any] = ["x", [], 3, {"status": 1}]
     bad = [{"group_id": "g0", "messages": talk("a"), "ruler": one} for one in foreign]
     write(tmp_path / "s.jsonl", [*dump(), *bad])
@@ -225,7 +225,7 @@ def test_names_forge_no_line(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
-    """Each judge of a panel has its row, and none is ranked where chance could have done it."""
+    """Each judge of a panel has its row, and none is ranked if chance could have done it."""
     records = dump()
     for r in records:
         r["ruler"]["judges"] = {"openai/one": r["ruler"]["score"], "other": 0.5}
@@ -269,8 +269,8 @@ def test_moved_scores(ruler: Ruler, tmp_path: Path) -> None:
     records = dump()
     write(tmp_path / "plain.jsonl", records)
     for record in records:
-        mark = record["ruler"]
-        mark |= {"judge_score": mark["score"], "score": mark["independent_reward"]}
+        annotation = record["ruler"]
+        annotation |= {"judge_score": annotation["score"], "score": annotation["independent_reward"]}
     write(tmp_path / "moved.jsonl", records)
     before, after = (json.loads(ruler("agree", f, "--json").stdout) for f in ("plain.jsonl", "moved.jsonl"))
     assert before["scorers"] == after["scorers"]

@@ -25,7 +25,7 @@ BODY = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A ledger with two replies and a mark of a known model, and a reply of an unknown one."""
+    """A ledger with two replies and a failure of a known model, and a reply of an unknown one."""
     path = tmp_path / "cache" / "ruler" / "ledger.sqlite"
     answer = reply_of(json.dumps(BODY).encode())
     assert isinstance(answer, Reply)
@@ -67,7 +67,7 @@ def test_nothing_there(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_stats(ruler: Ruler, place: Path) -> None:
-    """A row for each model: what is kept, its tokens and its list price, unknown where it is unknown."""
+    """A row for each model: its replies, tokens and list price, or `unknown`."""
     done = ruler("ledger", "stats", "--ledger", place)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
@@ -78,7 +78,7 @@ def test_stats(ruler: Ruler, place: Path) -> None:
 
 
 def test_json(ruler: Ruler, place: Path) -> None:
-    """The same as JSON, where an unknown cost is null and never zero."""
+    """The same as JSON; an unknown cost is null and never zero."""
     said = json.loads(ruler("ledger", "stats", "--json", RULER_LEDGER=str(place)).stdout)
     assert said["ledger"] == str(place)
     assert said["rows"] == {"answer": 3, "truncated": 0, "refusal": 0, "odd": 0, "fault": 1}
@@ -91,7 +91,7 @@ def test_json(ruler: Ruler, place: Path) -> None:
 
 
 def test_clear(ruler: Ruler, place: Path) -> None:
-    """Without a terminal it removes what it is told to, and says how much."""
+    """Without a terminal it removes the replies without asking, and says how many."""
     with Ledger(place) as ledger:
         ledger._own.patient.execute("UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,))
         some = ruler("ledger", "clear", "--ledger", place, "--older-than", 2)
@@ -113,7 +113,7 @@ def test_clear_usage(ruler: Ruler, place: Path) -> None:
 
 @pytest.mark.parametrize(("answer", "more", "left"), [("n", (), 4), ("y", (), 0), ("", ("--yes",), 0)])
 def test_clear_asks(answer: str, more: tuple[str, ...], left: int, place: Path) -> None:
-    """On a terminal it asks first, unless told not to."""
+    """On a terminal it asks first, unless --yes is given."""
     ours, theirs = pty.openpty()
     try:
         os.write(ours, f"{answer}\n".encode())

@@ -39,7 +39,7 @@ def test_whole(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_not_whole(ruler: Ruler, tmp_path: Path) -> None:
-    """What failed, is to be asked again or could not be read is counted and told: exit code 1."""
+    """Failures, requests to ask again and unreadable rows are counted and named: exit code 1."""
     odd = json.dumps({"custom_id": "\x1b[31mmine", "text": "x"}).encode()
     written(tmp_path / "r.jsonl", good(1), long(2), expired(3), odd, b"{}")
     done = ruler("ledger", "import", "r.jsonl")
@@ -115,7 +115,7 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that is damaged is told with a way out, and does not keep the others from being taken."""
+    """A damaged file is named with a way out, and the others are taken."""
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(good(1))[:-20])
     (tmp_path / "b.jsonl").write_bytes(b"PK\x03\x04 no text")
     written(tmp_path / "c.jsonl", good(2))
@@ -128,7 +128,7 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """A line beyond any reply is told and passed over; the lines behind it keep their numbers."""
+    """A line longer than any reply is named and left out; the lines behind it keep their numbers."""
     huge = b'{"custom_id": "' + b"0" * (40 << 20) + b'"}'
     written(tmp_path / "r.jsonl", good(1), huge, good(2), b"{}")
     done = ruler("ledger", "import", "r.jsonl", "--json")
@@ -148,7 +148,7 @@ def test_alike(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_no_replies(ruler: Ruler, tmp_path: Path) -> None:
-    """A file without a row is told: an engine that wrote nothing has failed, as a rule."""
+    """A file without a row is named: an engine that wrote nothing has failed, as a rule."""
     written(tmp_path / "r.jsonl")
     done = ruler("ledger", "import", "r.jsonl")
-    assert (done.returncode, "no replies in what was read" in done.stderr) == (0, True)
+    assert (done.returncode, "no replies in the input" in done.stderr) == (0, True)

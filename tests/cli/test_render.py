@@ -16,8 +16,7 @@ import orjson
 import pytest
 
 from ruler_cli.answer import reply_of
-from ruler_cli.judges.provider_errors import classify
-from ruler_cli.judges.reply_body import error_of
+from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.ledger.reply_cache import Ledger
 from tests.conftest import ROOT, Ruler, group, rollout, write
 from tests.judge_server import JudgeServer

@@ -30,7 +30,7 @@ def run_of(groups: int = 30) -> list[dict[str, Any]]:
 
 
 def test_page(ruler: Ruler, tmp_path: Path) -> None:
-    """One look tells file, judge, time, counts, failures, cost, plots, agreement, groups and what is next."""
+    """The page has file, judge, time, counts, failures, cost, plots, agreement, groups and next commands."""
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
@@ -58,7 +58,8 @@ def test_nothing_is_told_that_the_file_does_not_say(ruler: Ruler, tmp_path: Path
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4), scored("b", 0.1, 0.9)])
     done = ruler("report", "s.jsonl")
     assert done.returncode == 0
-    for word in ("cost", "a group", "reward", "agreement", "place", "length", "reliability", "disputed", "$"):
+    names = ("cost", "a group", "reward", "agreement", "position", "length", "reliability", "disputed", "$")
+    for word in names:
         assert word not in done.stdout, word
     assert "rollouts by score" in done.stdout
 
@@ -78,7 +79,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
-    """Where no label says who is right, groups are disputed whose judges are far apart."""
+    """Without labels, groups are disputed whose judges are far apart."""
     near, far = scored("near", 0.5, 0.6), scored("far", 0.5, 0.6)
     for group, judges in ((near, {"a": 0.5, "b": 0.6}), (far, {"a": 0.1, "b": 0.9})):
         group["trajectories"][0]["ruler"]["judges"] = judges
@@ -113,7 +114,7 @@ def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_markup_is_text(ruler: Ruler, tmp_path: Path) -> None:
-    """What looks like markup or an emoji's name is shown as it stands."""
+    """Text that looks like markup or an emoji's name is shown as it is."""
     write(tmp_path / "s.jsonl", [scored(k, 0.9, 0.1, labels=(0, 1)) for k in ("[bold]", "[/red]", ":smile:")])
     done = ruler("report", "s.jsonl").stdout
     assert all(f"  {key} " in done for key in ("[bold]", "[/red]", ":smile:"))
@@ -142,7 +143,7 @@ def test_colour_is_for_terminals(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
 def test_ascii(env: dict[str, str], process: Ruler, tmp_path: Path) -> None:
-    """Where there is only ASCII, bars are of # and other characters are escapes."""
+    """With ASCII only, bars are of # and other characters are escapes."""
     write(tmp_path / "s.jsonl", [scored("日本", 0.9, 0.1, labels=(0, 1)), *run_of()])
     done = process("report", "s.jsonl", **env)
     assert (done.returncode, done.stderr, done.stdout.isascii()) == (0, "", True)
@@ -166,7 +167,7 @@ def test_every_layout(name: str, ruler: Ruler) -> None:
 
 
 def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
-    """A pipe is read as a file is; what cannot be typed again is not suggested."""
+    """A pipe is read like a file; a command that cannot be repeated is not suggested."""
     path = write(tmp_path / "s.jsonl", run_of())
     piped = ruler("report", "-", stdin=path.read_text())
     assert piped.returncode == 0
@@ -193,7 +194,7 @@ def test_problems(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
-    """Groups without a mark are counted as such, and none of them is a failure."""
+    """Groups without an annotation are counted as such, and none of them is a failure."""
     fresh = [{"group_id": "new", "trajectories": scored("x", 0.1, 0.2)["trajectories"]}]
     for trajectory in fresh[0]["trajectories"]:
         del trajectory["ruler"]
@@ -238,7 +239,7 @@ def test_bad_usage(args: tuple[str, ...], says: str, ruler: Ruler, tmp_path: Pat
 
 
 def test_html(ruler: Ruler, tmp_path: Path) -> None:
-    """-o writes the page for a browser, prints nothing, and says on stderr what is left out."""
+    """-o writes the page for a browser, prints nothing, and names on stderr what is left out."""
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl", "-o", "r.html", "--max-groups", 4)
     assert (done.returncode, done.stdout) == (0, "")
@@ -276,7 +277,7 @@ def test_head(tmp_path: Path) -> None:
     ("to", "code", "says"), few(1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")])
 )
 def test_stdout_that_takes_nothing(to: str, code: int, says: str, tmp_path: Path) -> None:
-    """Where nothing can be shown, one sentence says so, whatever was asked for."""
+    """Without a stdout there is one sentence, for every option."""
     write(tmp_path / "s.jsonl", run_of())
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for args in ("", "--group same --json"):
@@ -311,7 +312,7 @@ def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [(), ("-o", "page.html"), ("--json",)])
 def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) -> None:
-    """Labels that were asked for and that nothing has are told, and not just left out of the figures."""
+    """Labels that no rollout has are bad usage, and not just left out of the figures."""
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl", "--labels", "ruler", *more)
     assert (done.returncode, done.stdout) == (2, "")
@@ -320,7 +321,7 @@ def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) ->
 
 
 def test_labels_that_are_the_scores(ruler: Ruler, tmp_path: Path) -> None:
-    """Scores that are measured against themselves are told, on a terminal and beside a page."""
+    """Scores that are measured against themselves are warned about, on a terminal and beside a page."""
     write(tmp_path / "s.jsonl", run_of())
     for more in ((), ("-o", "page.html")):
         done = ruler("report", "s.jsonl", "--labels", "ruler.score", *more)

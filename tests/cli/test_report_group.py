@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.messages import printable_key
-from ruler_cli.results.report.group import page_key
+from ruler_cli.results.report.group_text import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
 from tests.on_terminal import RAW, on_terminal, widest
@@ -17,7 +17,7 @@ from tests.values import few
 
 
 def test_group(ruler: Ruler, tmp_path: Path) -> None:
-    """Head, table, the shared context once, then rollouts best first, with a mark where they part."""
+    """Head, table, the shared context once, then rollouts best first, with a rule at the first difference."""
     own = {"judge": "m", "passes": 2, "reliability": 0.75, "cost_usd": 0.25, "usage": {"calls": 2}}
     group = scored("g", 0.3, 0.75, None, labels=(1, 0, 1), **own)
     for i, trajectory in enumerate(group["trajectories"]):
@@ -96,7 +96,7 @@ def test_keys_that_look_alike(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
-    """A key that is not there gets the nearest ones; where none is near, the first."""
+    """For a key that is not there the nearest ones are suggested; if none is near, the first."""
     write(tmp_path / "s.jsonl", [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)])
     done = ruler("report", "s.jsonl", "--group", "tsak-17")
     assert (done.returncode, done.stdout) == (2, "")
@@ -107,7 +107,7 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_groups_of_one_key(ruler: Ruler, tmp_path: Path) -> None:
-    """All groups that share a key are shown, and told where they are many."""
+    """All groups that share a key are shown; if they are many, the others are counted."""
     write(tmp_path / "s.jsonl", [scored("same", 0.1, 0.01 * n) for n in range(25)])
     done = ruler("report", "s.jsonl", "--group", "same")
     assert done.stdout.count("group same") == 20
@@ -116,7 +116,7 @@ def test_groups_of_one_key(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_lines_of_one_key_are_groups_of_their_own(ruler: Ruler, tmp_path: Path) -> None:
-    """Where each line is made a group, no line with the key is passed over."""
+    """If each line is a group, no line with the key is passed over."""
     talk = scored("x", 0.1, 0.2)["trajectories"]
     write(tmp_path / "s.jsonl", [{"group_id": "k", **trajectory} for trajectory in talk])
     done = ruler("report", "s.jsonl", "--group", "k", "--grouping", "line")
@@ -124,7 +124,7 @@ def test_lines_of_one_key_are_groups_of_their_own(ruler: Ruler, tmp_path: Path) 
 
 
 def test_a_stream_is_read_to_its_end(ruler: Ruler, tmp_path: Path) -> None:
-    """Of a stream all is read, so that what cannot be read of it is still told."""
+    """A stream is read to its end, so that all of its unreadable lines are named."""
     path = write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.2), scored("b", 0.1, 0.2)])
     text = path.read_text() + "{broken\n"
     done = ruler("report", "-", "--group", "a", stdin=text)
@@ -134,7 +134,7 @@ def test_a_stream_is_read_to_its_end(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
-    """A group without a mark is shown as such."""
+    """A group without an annotation is shown as such."""
     group = scored("g", 0.1, 0.2)
     del group["ruler"]
     for trajectory in group["trajectories"]:
@@ -160,7 +160,7 @@ def test_pager(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pager", few(1, ["", "cat"]))
 def test_no_pager(pager: str, tmp_path: Path) -> None:
-    """Where none is wanted it is shown as it is."""
+    """Without a pager it is shown as it is."""
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
     code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
     assert code == 0
@@ -181,17 +181,17 @@ def test_pager_that_is_left_early(pager: str, tmp_path: Path) -> None:
 
 
 def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
-    """Why a rollout has its score stands on the first screen, before the context that all share."""
+    """Explanations stand on the first screen, before the context that all share."""
     group, why = scored("g", 0.1, 0.9), "It gave up."
     group["trajectories"][0]["ruler"]["explanation"] = why
     write(tmp_path / "s.jsonl", [group])
-    printable_key = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert f"rollout 1  {why}" in printable_key
-    assert printable_key.index(f"rollout 1  {why}") < printable_key.index("rollout 1: score")
+    shown = ruler("report", "s.jsonl", "--group", "g").stdout
+    assert f"rollout 1  {why}" in shown
+    assert shown.index(f"rollout 1  {why}") < shown.index("rollout 1: score")
 
 
 def test_the_key_of_a_page(ruler: Ruler, tmp_path: Path) -> None:
-    """A very long key is found as a page shortens it, since the page says what to type."""
+    """A very long key is found as the page shortens it, since the page has the command to type."""
     keys = ["k" * 5000, "k" * 3000 + "other"]
     write(tmp_path / "s.jsonl", [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)])
     for n, key in enumerate(keys):
@@ -200,7 +200,7 @@ def test_the_key_of_a_page(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_scores_of_passes_are_read(ruler: Ruler, tmp_path: Path) -> None:
-    """Scores by pass are believed if they are a list of finite numbers, one for each slot."""
+    """Scores by pass are valid if they are a list of finite numbers, one for each position."""
     odd = ([0.25], [0.25, None], [0.25, True], [0.25, float("nan")], [0.25, [0.5]], {"0": 0.25}, "0.25", None)
     group = scored("g", *[0.5] * (len(odd) + 1))
     for trajectory, told in zip(group["trajectories"], ([0.25, 1], *odd), strict=True):

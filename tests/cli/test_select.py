@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED, Ruler, read, write
-from tests.results.select.values import GROUPS, dump, lines, marked
+from tests.results.select_values import GROUPS, dump, lines, marked
 from tests.values import talk
 
 LOG = SHARED / "formats" / "inspect_log.eval"
@@ -24,7 +24,7 @@ def scored(tmp_path: Path) -> Path:
 
 
 def test_two_lines(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """stderr says in one line what was found and in one what was kept, stdout nothing."""
+    """stderr has one line about the input and one about the selection, stdout none."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--keep", 1, "--by", "score")
     assert (done.returncode, done.stdout) == (0, "")
     kept = "ruler: 4 of 5 groups, 4 of 12 rollouts kept; 1 group without a score left out"
@@ -79,7 +79,7 @@ USAGE = {
 
 
 def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """Bad usage is told in a sentence with the way out, and nothing is written."""
+    """Bad usage is one sentence with the way out, and nothing is written."""
     for args, says in USAGE.items():
         done = ruler("select", "s.jsonl", "out.jsonl", *args.split())
         assert (done.returncode, done.stdout) == (2, "")
@@ -89,7 +89,7 @@ def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 
 def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """Lines that cannot be read are named, the rest is written, and the exit code says so."""
+    """Lines that cannot be read are named, the rest is written, and the exit code is 1."""
     bad = [b'{"bad": 1}', b"oops\x1b[31m", *(b"{}" for _ in range(22))]
     source = dump(tmp_path / "s.jsonl", GROUPS)
     source.write_bytes(source.read_bytes() + b"\n".join(bad) + b"\n")
@@ -117,7 +117,7 @@ def test_in_place(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 
 def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """Compression follows the names, and what was packed is selected from as well."""
+    """Compression follows the names, of the input and of the output."""
     for source, output in (("s.jsonl", "a.jsonl.gz"), ("a.jsonl.gz", "b.jsonl.zst")):
         assert ruler("select", source, output, "--where", "scored").returncode == 0
     assert len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()) == 4
@@ -126,7 +126,7 @@ def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 
 def test_document(ruler: Ruler, tmp_path: Path) -> None:
-    """A JSON document keeps its other members and its white space, and loses what is left out."""
+    """A JSON document keeps its other members and its white space."""
     groups = ",\n    ".join(json.dumps(group) for group in GROUPS)
     (tmp_path / "s.json").write_text(f'{{"n": 1.0, "trajectory_groups": [\n    {groups}\n], "z": null}}\n')
     done = ruler("select", "s.json", "out.json", "--where", "live", "--keep", 2, "--by", "score")
@@ -176,7 +176,7 @@ def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
 
 
 def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
-    """Where the messages stand and how groups are found is said as for the other commands."""
+    """The options for messages and grouping are those of the other commands."""
     records = [{"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)]
     write(tmp_path / "in.jsonl", records)
     how = ("--messages", "log.turns", "--group-by", "task")
@@ -189,7 +189,7 @@ def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:
-    """A range that no score lies in is an answer, and the next line says where scores lie."""
+    """A range without any score is no error, and the next line has the range of the scores."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--where", "score=80..")
     assert done.returncode == 0
     kept, told = done.stderr.splitlines()[1:]
@@ -207,7 +207,7 @@ def test_no_file_is_emptied(ruler: Ruler, scored: Path) -> None:
 
 
 def test_a_pipe_is_no_file(ruler: Ruler, scored: Path) -> None:
-    """stdin and stdout share a name and are two places: what cannot be read ends no pipeline."""
+    """stdin and stdout share a name and are two places: an unreadable line ends no pipeline."""
     done = ruler("select", "-", "-", "--where", "live", stdin="{bad\n" + scored.read_text())
     assert done.returncode == 1
     assert "line 1 is not JSON" in done.stderr

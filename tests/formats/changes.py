@@ -1,4 +1,4 @@
-"""Records written back: what an annotation changed, as dotted paths."""
+"""Records written back, and the changes of an annotation as dotted paths."""
 
 from __future__ import annotations
 
@@ -31,39 +31,41 @@ def raws(path: Path) -> list[bytes]:
     return [raw for raw in path.read_bytes().split(b"\n") if raw]
 
 
-def keyed(*records: Any, **told: Any) -> dict[str | None, list[Rollout]]:
-    """Rollouts by group key, as a file of these records is read."""
-    found: dict[str | None, list[Rollout]] = {}
-    for record in each(reader(*records, **told), *records):
-        found.setdefault(record.key, []).extend(record.rollouts)
-    return found
+def keyed(*records: Any, **options: Any) -> dict[str | None, list[Rollout]]:
+    """Return rollouts by group key, as a file of these records is read."""
+    groups: dict[str | None, list[Rollout]] = {}
+    for record in each(reader(*records, **options), *records):
+        groups.setdefault(record.key, []).extend(record.rollouts)
+    return groups
 
 
-def each(found: Reader, *records: Any) -> Iterator[Record]:
-    """Every record of these lines."""
+def each(detected: Reader, *records: Any) -> Iterator[Record]:
+    """Yield every record of these lines."""
     for i, record in enumerate(records, 1):
-        yield from found.read(line(record, i))
+        yield from detected.read(line(record, i))
 
 
-def said(rollouts: list[Rollout]) -> list[Any]:
-    """The last text of each rollout."""
+def last_texts(rollouts: list[Rollout]) -> list[Any]:
+    """Return the last text of each rollout."""
     return [r.messages[-1].get("content") for r in rollouts]
 
 
 def written(
-    record: Any, *marks: Annotation, on_failure: OnFailure = "null", found: Reader | None = None
+    record: Any, *annotations: Annotation, on_failure: OnFailure = "null", using: Reader | None = None
 ) -> Any:
-    """A record with these marks, the last one for all that are left."""
-    found = found or reader(record)
-    parts = found.read(line(record))
+    """Return a record with these annotations, the last one for all further rollouts."""
+    using = using or reader(record)
+    parts = using.read(line(record))
     rollouts = sorted((r for part in parts for r in part.rollouts), key=lambda r: r.path)
-    rest = [marks[min(i, len(marks) - 1)] for i in range(len(rollouts))]
+    each_annotation = [annotations[min(i, len(annotations) - 1)] for i in range(len(rollouts))]
     raw = parts[0].line.raw
-    return parse(annotate(raw, found.format, list(zip(rollouts, rest, strict=True)), GROUP, on_failure))
+    return parse(
+        annotate(raw, using.format, list(zip(rollouts, each_annotation, strict=True)), GROUP, on_failure)
+    )
 
 
 def changed(before: Any, after: Any, path: str = "") -> set[str]:
-    """Dotted paths of all that is there in only one of two values, or is another value."""
+    """Return the dotted paths of all values that are only in one of two, or differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         inner = [
             changed(before[key], after[key], f"{path}{key}.")
@@ -79,9 +81,9 @@ def changed(before: Any, after: Any, path: str = "") -> set[str]:
 
 
 def same_twice(record: Any) -> None:
-    """A record that is scored again, or failed and then scored, is as if it had been scored once."""
-    found = reader(record)
-    once = written(record, SCORED, found=found)
+    """Check that a record scored again, or failed and then scored, is like one scored once."""
+    detected = reader(record)
+    once = written(record, SCORED, using=detected)
     for between in (SCORED, LOST):
-        again = written(written(record, between, found=found), SCORED, found=found)
+        again = written(written(record, between, using=detected), SCORED, using=detected)
         assert changed(once, again) == set()

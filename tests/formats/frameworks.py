@@ -1,4 +1,4 @@
-"""How each framework itself reads the dumps that it writes: key and reward of each rollout.
+"""Readers as each framework has them for its own dumps: key and reward of each rollout.
 
 Written from the frameworks' own readers, whose names stand beside each, and on purpose without ruler's
 format modules: the two must agree. Keyed by the name of the example in `samples/formats`.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 Read = list[tuple[Any, Any]]
-"""Group key and reward of each rollout of a record, in order; key None where the framework has none."""
+"""Group key and reward of each rollout of a record, in order; key None if the framework has none."""
 Record = dict[str, Any]
 
 
@@ -82,7 +82,7 @@ def art(r: Record) -> Read:
 
 
 def art_row(r: Record) -> Read:
-    """ART, trajectories/parquet.py: the JSON in `trajectory_json` is what counts."""
+    """ART, trajectories/parquet.py: the JSON in `trajectory_json` counts."""
     return [(r["group_index"], json.loads(r["trajectory_json"]).get("reward", 0.0))]
 
 
@@ -92,7 +92,7 @@ def native(r: Record) -> Read:
 
 
 def inspect_sample(r: Record) -> Read:
-    """Inspect, _log.py `EvalSample`: scores by name; one whose name is asked for stands before the others."""
+    """Inspect, _log.py `EvalSample`: scores by name; a requested one stands before the others."""
     scores = r["scores"]
     first = scores.get("ruler") or next(iter(scores.values()))
     return [(r["id"], first["value"])]
@@ -104,7 +104,7 @@ def harbor_row(r: Record) -> Read:
 
 
 def atif(r: Record) -> Read:
-    """Harbor, models/trajectories: no reward; what is not its own stands in `extra`, nothing else may."""
+    """Harbor, models/trajectories: no reward; foreign fields stand in `extra` and nowhere else."""
     known = {"schema_version", "session_id", "agent", "steps", "notes", "final_metrics", "extra",
              "trajectory_id", "continued_trajectory_ref", "subagent_trajectories"}  # fmt: skip
     assert r.keys() <= known
@@ -112,7 +112,7 @@ def atif(r: Record) -> Read:
 
 
 def unrewarded(key: str | None, *lists: str) -> Callable[[Record], Read]:
-    """A record is a group whose answers stand in lists, and the framework has no reward for them."""
+    """A record is a group with its answers in lists, and the framework has no reward for them."""
 
     def read(r: Record) -> Read:
         return [(r[key] if key else None, None) for name in lists for _ in r[name]]

@@ -1,4 +1,4 @@
-"""A prompt with one answer or several, or the turns of a conversation, a line."""
+"""Lines with a prompt and one answer or several, or the turns of a conversation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "name":
 
 def test_messages() -> None:
     """A prompt of messages and a completion of several turns are one conversation."""
-    asked, said = talk("4")
-    record = {"prompt": [asked], "completion": [CALL, {"role": "tool", "content": "4"}, said]}
-    found = read({**record, "tools": '[{"name": "f"}]', "task_id": 3})[0]
-    assert found.rollouts[0].messages == [asked, CALL, {"role": "tool", "content": "4"}, said]
-    assert (found.key, found.rollouts[0].tools) == ("3", [{"name": "f"}])
+    prompt, answer = talk("4")
+    record = {"prompt": [prompt], "completion": [CALL, {"role": "tool", "content": "4"}, answer]}
+    record_read = read({**record, "tools": '[{"name": "f"}]', "task_id": 3})[0]
+    assert record_read.rollouts[0].messages == [prompt, CALL, {"role": "tool", "content": "4"}, answer]
+    assert (record_read.key, record_read.rollouts[0].tools) == ("3", [{"name": "f"}])
 
 
 def test_step() -> None:
@@ -37,9 +37,9 @@ def test_label(subtests: pytest.Subtests) -> None:
 
 
 def test_empty_answer() -> None:
-    """An empty answer is nothing to judge, and a null is none: both say so."""
-    fault = read({"prompt": "q", "completion": " "})[0].rollouts[0].error
-    assert fault == "has only empty turns of the agent: there is nothing to judge"
+    """An empty answer and a null cannot be judged, each with its own reason."""
+    error = read({"prompt": "q", "completion": " "})[0].rollouts[0].error
+    assert error == "has only empty turns of the agent: there is nothing to judge"
     with pytest.raises(UnreadableError, match="`completion`: it is null, as after an error"):
         read({"prompt": "q", "completion": None})
 
@@ -53,36 +53,36 @@ OTHER_SHAPES: list[Any] = [
 
 
 def test_other_shapes(subtests: pytest.Subtests) -> None:
-    """What is no text and no messages is not taken for a rollout."""
+    """A prompt or answer that is no text and no messages makes no rollout."""
     for record in OTHER_SHAPES:
         with subtests.test(record=str(record)), pytest.raises(UsageError):
             reader(record)
 
 
 def test_native_wins() -> None:
-    """A record with `messages` is native, whatever else it holds."""
+    """A record with `messages` is native, whatever other fields it has."""
     record = {"messages": talk("4"), "prompt": "q", "completion": "a", "input": "q", "output": "a"}
     assert reader(record).format.name == "native trajectories"
 
 
 def test_every_pair() -> None:
     """Any name of a prompt goes with any name of an answer."""
-    asked = "prompt instruction query question problem input user_input user_prompt user_message"
-    answered = "completion response generation model_output prediction output actual_output actualOutput"
-    for one, other in product(asked.split(), [*answered.split(), "agent_response"]):
+    prompts = "prompt instruction query question problem input user_input user_prompt user_message"
+    answers = "completion response generation model_output prediction output actual_output actualOutput"
+    for one, other in product(prompts.split(), [*answers.split(), "agent_response"]):
         assert read({one: "What is 2+2?", other: "4"})[0].rollouts[0].messages == talk("4")
 
 
 def test_alpaca() -> None:
-    """What an instruction is about stands below it, and tasks without it are apart."""
+    """The input of an instruction is shown below it, and makes another task."""
     tasks = [("Add them.", "2 and 2"), ("Add them.", ""), ("Name a tree.", ""), ("Add them.", "2 and 2")]
-    found = keyed(*({"instruction": a, "input": b, "output": "x"} for a, b in tasks))
-    assert [rollouts[0].messages[0]["content"] for rollouts in found.values()] == [
+    groups = keyed(*({"instruction": a, "input": b, "output": "x"} for a, b in tasks))
+    assert [rollouts[0].messages[0]["content"] for rollouts in groups.values()] == [
         "Add them.\n\n2 and 2",
         "Add them.",
         "Name a tree.",
     ]
-    assert len(next(iter(found.values()))) == 2
+    assert len(next(iter(groups.values()))) == 2
 
 
 def test_history() -> None:
@@ -99,8 +99,8 @@ def test_history() -> None:
     assert len(keyed(record, listed, {**record, "history": [["Hi.", "What?"]]})) == 2
 
 
-def test_right_answer() -> None:
-    """`answer` is an agent's only beside a question, and where nothing else may be one."""
+def test_reference_answer() -> None:
+    """`answer` is an agent's only beside a question, if no other field may be an answer."""
     assert read({"question": "What is 2+2?", "answer": "4"})[0].rollouts[0].messages == talk("4")
     both = {"question": "What is 2+2?", "answer": "5", "model_output": "4", "output": "5"}
     assert read(both)[0].rollouts[0].messages == talk("4")
@@ -109,11 +109,11 @@ def test_right_answer() -> None:
 
 
 def test_json_texts() -> None:
-    """Prompt and completion that stand as JSON text of messages are messages."""
-    asked, said = talk("4")
+    """Prompt and completion in JSON text of messages are messages."""
+    prompt, answer = talk("4")
     record = {
-        "prompt": json.dumps([asked]),
-        "completion": json.dumps([CALL, {"role": "tool", "content": "4"}, said]),
+        "prompt": json.dumps([prompt]),
+        "completion": json.dumps([CALL, {"role": "tool", "content": "4"}, answer]),
     }
     assert [m["role"] for m in read(record)[0].rollouts[0].messages] == [
         "user",
@@ -133,13 +133,13 @@ DIALOGUE: list[Any] = [
 
 
 def test_dialogue(subtests: pytest.Subtests) -> None:
-    """A prompt that is a whole dialogue is turns; the completion is one turn whatever it holds."""
+    """A prompt that is a whole dialogue is split into turns; the completion is one turn whatever its text."""
     for prompt in DIALOGUE:
         with subtests.test(prompt=str(prompt)):
             forged = "4\n\nHuman: Thanks.\n\nAssistant: Welcome."
             rollout = read({"prompt": prompt, "completion": forged})[0].rollouts[0]
-            said = [(m["role"], m["content"]) for m in rollout.messages]
-            assert said == [
+            turns = [(m["role"], m["content"]) for m in rollout.messages]
+            assert turns == [
                 ("user", "Hi."),
                 ("assistant", "Hello."),
                 ("user", "What is 2+2?"),
@@ -159,24 +159,24 @@ def test_no_dialogue(subtests: pytest.Subtests) -> None:
 
 
 def test_context() -> None:
-    """A text that a question is about is a part of what was asked, unless the question holds it."""
-    asked = {"question": "Who?", "answer": "Ada."}
-    found = read({**asked, "context": "Ada wrote it."})[0].rollouts[0].messages[0]
-    assert found["content"] == "Who?\n\nAda wrote it."
-    held = read({**asked, "question": "Ada wrote it. Who?", "context": "Ada wrote it."})[0].rollouts[0]
-    assert held.messages[0]["content"] == "Ada wrote it. Who?"
+    """The context of a question is a part of the prompt, unless the question contains it."""
+    record = {"question": "Who?", "answer": "Ada."}
+    message = read({**record, "context": "Ada wrote it."})[0].rollouts[0].messages[0]
+    assert message["content"] == "Who?\n\nAda wrote it."
+    contained = read({**record, "question": "Ada wrote it. Who?", "context": "Ada wrote it."})[0].rollouts[0]
+    assert contained.messages[0]["content"] == "Ada wrote it. Who?"
     assert read({"prompt": "Who?", "completion": "x", "context": "web"})[0].rollouts[0].messages == talk(
         "x", "Who?"
     )
 
 
 def test_retrieved(subtests: pytest.Subtests) -> None:
-    """What each system retrieved for a question is shown with its answer, and makes no other group."""
+    """The texts retrieved for a question are shown with its answer, and make no other group."""
     for name in ["context", "retrieved_contexts", "retrieval_context", "documents"]:
         with subtests.test(name=str(name)):
             one, other = (
-                read({"query": "Who?", "response": said, name: [text]})[0]
-                for said, text in (("Ada.", "Ada wrote it."), ("Bo.", "Bo read it."))
+                read({"query": "Who?", "response": answer, name: [text]})[0]
+                for answer, text in (("Ada.", "Ada wrote it."), ("Bo.", "Bo read it."))
             )
             assert one.key == other.key
             assert [turn["role"] for turn in one.rollouts[0].messages] == ["user", "context", "assistant"]
@@ -189,23 +189,23 @@ def test_retrieved(subtests: pytest.Subtests) -> None:
 )
 def test_kinds(answer: Any, names: tuple[str, str]) -> None:
     """An answer is a text, a message, messages, or an object with a text, under the names people use."""
-    asked, answers = names
-    (rollout,) = read({asked: "What is 2+2?", answers: [answer]})[0].rollouts
+    prompt_name, answers = names
+    (rollout,) = read({prompt_name: "What is 2+2?", answers: [answer]})[0].rollouts
     assert rollout.messages == talk("4")
 
 
 def test_unequal(subtests: pytest.Subtests) -> None:
-    """Rewards that do not run parallel belong to nobody knows which answer, and are never overwritten."""
-    for rewards, says in [([1.0], "has 1 items for 2"), (0.5, "is no list")]:
-        with subtests.test(rewards=str(rewards), says=str(says)):
-            with pytest.raises(UnreadableError, match=says):
+    """Rewards that are no list of one for each answer make the record unreadable."""
+    for rewards, message in [([1.0], "has 1 items for 2"), (0.5, "is no list")]:
+        with subtests.test(rewards=str(rewards), says=str(message)):
+            with pytest.raises(UnreadableError, match=message):
                 read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
-            with pytest.raises(UnreadableError, match=says):
+            with pytest.raises(UnreadableError, match=message):
                 read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
 
 
 def test_steps_are_no_rollouts() -> None:
-    """TRL's stepwise supervision holds steps of one answer: refused, and unreadable among others."""
+    """TRL's stepwise supervision holds steps of one answer and is refused."""
     record = {"prompt": "q", "completions": ["a", "b"], "labels": [True, False]}
     with pytest.raises(UsageError, match="stepwise supervision"):
         reader(record)
@@ -221,13 +221,13 @@ def test_steps_are_no_rollouts() -> None:
         {"completions": [talk("4")[1], talk("5")[1]]},
     ],
 )
-@pytest.mark.parametrize("asked", [{"messages": talk("4")[:1]}, {"prompt": "What is 2+2?"}])
-def test_several_beside(answers: dict[str, Any], asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("prompt", [{"messages": talk("4")[:1]}, {"prompt": "What is 2+2?"}])
+def test_several_beside(answers: dict[str, Any], prompt: dict[str, Any]) -> None:
     """Several answers beside messages or a prompt are a group, and each of them a rollout."""
-    record = {**asked, **answers}
+    record = {**prompt, **answers}
     assert [r.messages for r in read(record)[0].rollouts] == [talk("4"), talk("5")]
-    done = written(record, SCORED)
-    assert done["rewards"] == [0.625, 0.625]
+    scored = written(record, SCORED)
+    assert scored["rewards"] == [0.625, 0.625]
     same_twice(record)
 
 
@@ -240,26 +240,26 @@ def test_options_of_a_question() -> None:
 
 
 def test_choice_without_text() -> None:
-    """A choice that holds no answer is at fault alone, and is not dropped."""
+    """A choice without an answer has an error, alone, and is not dropped."""
     record = {"messages": talk("4")[:1], "choices": [{"message": talk("4")[1]}, {"message": None}]}
     assert [r.error is None for r in read(record)[0].rollouts] == [True, False]
 
 
 def test_one_and_several() -> None:
-    """A file in which some prompts have one answer and some several is read as groups if told so."""
+    """A file with one or several answers to a prompt is read as groups with `--format prompt-responses`."""
     choices = [{"message": talk(text)[1]} for text in "45"]
     records = [{"messages": talk("4")[:1], "choices": choices[:size]} for size in (1, 2)]
     with pytest.raises(UsageError, match="say --format prompt-responses"):
         reader(*records)
-    found = read(*records, format="prompt-responses")
-    assert [len(record.rollouts) for record in found] == [1, 2]
+    records_read = read(*records, format="prompt-responses")
+    assert [len(record.rollouts) for record in records_read] == [1, 2]
 
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
 
 
 def test_names_of_turns() -> None:
-    """The list and its parts go by several names."""
+    """The list of turns and its parts have several names."""
     forms: list[Any] = [
         TURNS,
         talk("4"),
@@ -275,13 +275,13 @@ def test_names_of_turns() -> None:
 
 @pytest.mark.parametrize("name", ["gpt", "chatgpt", "bing", "bard", "assistant", "model"])
 def test_agents(name: str) -> None:
-    """Whatever the agent is called, its turn is the agent's."""
+    """A turn is the agent's under each of the agent's names."""
     turns = [TURNS[0], {"from": name, "value": "4"}]
     assert read({"conversations": turns})[0].rollouts[0].messages == talk("4")
 
 
 def test_calls_stay() -> None:
-    """A turn keeps what stands in it besides, but for the weights of a training."""
+    """A turn keeps its other fields, except training weights."""
     call = {"from": "gpt", "value": None, "tool_calls": [{"id": "1"}], "weight": 0, "loss": False}
     assert read({"conversations": [TURNS[0], call, TURNS[1]]})[0].rollouts[0].messages[1] == {
         "role": "assistant",
@@ -313,12 +313,12 @@ def test_no_turns(record: Any) -> None:
 
 
 def test_answer_beside() -> None:
-    """An answer that stands beside the turns is the last of them."""
+    """An answer beside the turns is the last of them."""
     assert read({"conversations": TURNS[:1], "response": "4"})[0].rollouts[0].messages == talk("4")
 
 
 def test_broken_turn() -> None:
-    """A record whose turns are not all turns is unreadable, and says so."""
+    """A record with an item that is no turn is unreadable."""
     good = {"conversations": TURNS}
     with pytest.raises(UnreadableError):
         read(good, {"conversations": [TURNS[0], "gpt: 4"]})

@@ -1,4 +1,4 @@
-"""OpenPipe ART in every shape that it was ever written in."""
+"""OpenPipe ART in every shape that it has had."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_group_lines() -> None:
 
 
 def test_model_dump() -> None:
-    """(b) `model_dump_json` of a group: exceptions beside the trajectories trouble nobody."""
+    """(b) `model_dump_json` of a group: exceptions beside the trajectories are ignored."""
     record = one(
         {
             "trajectories": [
@@ -76,7 +76,7 @@ def test_rows_v1() -> None:
 
 
 def test_rows_v2() -> None:
-    """(d) A Parquet row of version 2: its JSON payload is what counts, NaN inside or not."""
+    """(d) A Parquet row of version 2: its JSON payload counts, also with NaN."""
     inner = {"messages_and_choices": CHOICES, "reward": 0.5, "metrics": {"x": float("nan")}}
     row = {"format_version": 2, "group_index": 1, "trajectory_index": 0, "messages": None, "reward": 0.5}
     record = one({**row, "trajectory_json": json.dumps(inner)})
@@ -91,7 +91,7 @@ def test_bad_payload(payload: Any) -> None:
 
 
 def test_sentinel_row() -> None:
-    """The row that stands for an empty group is told as that."""
+    """The row that stands for an empty group has a reason of its own."""
     with pytest.raises(UnreadableError, match="sentinel row of an empty group"):
         one({"group_index": 1, "trajectory_index": None, "trajectory_json": None})
 
@@ -112,13 +112,13 @@ def test_sft_and_logging() -> None:
     assert one(logged).rollouts[0].reward == 0.2
 
 
-def exchange(asked: Any, answered: Any, kind: str = "messages") -> dict[str, Any]:
+def exchange(request: Any, response: Any, kind: str = "messages") -> dict[str, Any]:
     """A recorded call."""
-    return {"request": {kind: asked, "tools": [TOOL]}, "response": answered, "model": "m"}
+    return {"request": {kind: request, "tools": [TOOL]}, "response": response, "model": "m"}
 
 
 def test_chat_exchanges() -> None:
-    """Recorded chat completions are one conversation where each continues the one before."""
+    """Recorded chat completions are one conversation if each continues the one before."""
     sent = {"role": "assistant", "content": None, "tool_calls": [CALL], "refusal": None, "audio": None}
     first = exchange([SYSTEM, USER], {"choices": [choice(sent)]})
     again = {"role": "assistant", "tool_calls": [CALL]}
@@ -156,9 +156,9 @@ def test_other_exchanges() -> None:
 @pytest.mark.parametrize("recorded", [None, {}, {"chat_completions": 5}, {"chat_completions": [7, {}]}, []])
 def test_no_exchanges(recorded: Any) -> None:
     """Exchanges without a conversation are a trajectory without messages."""
-    found = reader({"exchanges": {}})
+    detected = reader({"exchanges": {}})
     with pytest.raises(UnreadableError, match="has no messages"):
-        found.read(line({"exchanges": recorded}))
+        detected.read(line({"exchanges": recorded}))
 
 
 def test_additional_histories() -> None:

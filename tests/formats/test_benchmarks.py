@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import keyed, said, sample
+from tests.formats.changes import keyed, last_texts, sample
 from tests.values import line, read, reader
 
 
 def test_bfcl() -> None:
     """Turns come from the log, or from the question that was joined in; calls are calls."""
     talk, single = keyed(*sample("bfcl")).values()
-    assert said(talk) == ["Platform 4, at 22:10.", "Platform 7, I think."]
+    assert last_texts(talk) == ["Platform 4, at 22:10.", "Platform 7, I think."]
     assert [m["role"] for m in talk[0].messages] == ["user", "assistant", "tool", "assistant"]
     assert talk[0].messages[1]["tool_calls"] == [{"name": "timetable", "arguments": '{"to": "Tromsø"}'}]
     assert [r.tools[0]["name"] for r in single] == ["timetable"] * 3
@@ -93,9 +93,9 @@ def test_live_code_bench() -> None:
     """A line is a group; whole answers are judged where they are there, and the code alone where not."""
     record = sample("live_code_bench")[0]
     rollouts = read(record)[0].rollouts
-    assert said(list(rollouts))[0].startswith("So:")
+    assert last_texts(list(rollouts))[0].startswith("So:")
     assert [r.outcome for r in rollouts] == [True, False]
     del record["output_list"]
-    assert said(list(read(record)[0].rollouts)) == ["print(8 * 6)", "print(43)"]
+    assert last_texts(list(read(record)[0].rollouts)) == ["print(8 * 6)", "print(43)"]
     with pytest.raises(UnreadableError, match="`graded_list` has 1 items for 2"):
         read({**record, "graded_list": [True]})

@@ -1,7 +1,8 @@
-"""Records are told apart by their keys."""
+"""Formats are detected by the keys of records."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -41,26 +42,26 @@ def test_found(subtests: pytest.Subtests) -> None:
     """Each shape is recognised, with its group key."""
     for record, name, key in FOUND:
         with subtests.test(record=str(record), name=str(name), key=str(key)):
-            found = reader(record)
-            assert (found.format.name, found.key) == (name, key)
+            detected = reader(record)
+            assert (detected.format.name, detected.key) == (name, key)
 
 
-def refused(*records: Any, **how: Any) -> str:
-    """The sentence with which a file is refused."""
+def refused(*records: Any, **options: Any) -> str:
+    """Return the message with which a file is refused."""
     with pytest.raises(UsageError) as error:
-        reader(*records, **how)
+        reader(*records, **options)
     return str(error.value)
 
 
 def test_disagreement() -> None:
-    """Lines of two shapes are refused, with a line of each."""
-    says = refused(NATIVE, b"broken", {"x": 1}, {"trajectories": [NATIVE]})
-    assert "line 1 looks like native trajectories, line 4 like native groups" in says
-    assert "--format native" in says
+    """Lines of two shapes are refused; the error names a line of each."""
+    message = refused(NATIVE, b"broken", {"x": 1}, {"trajectories": [NATIVE]})
+    assert "line 1 looks like native trajectories, line 4 like native groups" in message
+    assert "--format native" in message
 
 
 def test_unsure() -> None:
-    """An empty group says nothing of its shape, so the others decide."""
+    """An empty group has no certain shape, so the others decide."""
     assert reader({"trajectories": []}, {"trajectories": [ART]}).format.name == "ART groups"
 
 
@@ -115,21 +116,21 @@ UNKNOWN: list[Any] = [
 
 
 def test_unknown(subtests: pytest.Subtests) -> None:
-    """What is no dump of rollouts is refused with its keys or a hint."""
-    for record, says in UNKNOWN:
-        with subtests.test(record=str(record), says=str(says)):
-            assert says in refused(record)
+    """A file without rollouts is refused with its keys or a hint."""
+    for record, message in UNKNOWN:
+        with subtests.test(record=str(record), says=str(message)):
+            assert message in refused(record)
 
 
 def test_prompts_among_rollouts() -> None:
     """One rollout that the agent never answered does not make a file one of prompts."""
-    asked = {"messages": [{"role": "user", "content": "q"}]}
-    assert reader(asked, NATIVE).format.name == "native trajectories"
-    assert reader(asked, format="native").format.name == "native trajectories"
+    prompt = {"messages": [{"role": "user", "content": "q"}]}
+    assert reader(prompt, NATIVE).format.name == "native trajectories"
+    assert reader(prompt, format="native").format.name == "native trajectories"
 
 
 def test_forced() -> None:
-    """`--format` decides where two shapes could be meant, and refuses what it is not."""
+    """`--format` decides between two shapes, and refuses records that are not of it."""
     both = {"task_id": 1, "traj": talk("a"), "messages": talk("b")}
     assert reader(both).format.name == "tau-bench"
     assert reader(both, format="native").format.name == "native trajectories"
@@ -144,7 +145,7 @@ def test_group_by() -> None:
 
 
 def test_missing_key() -> None:
-    """A trajectory without the group key is refused by itself."""
+    """A trajectory without the group key is unreadable."""
     with pytest.raises(UnreadableError, match="has no group key at `group_id`"):
         read({**NATIVE, "group_id": "a"}, NATIVE)
 
@@ -166,11 +167,11 @@ def test_huge_keys() -> None:
 
 def test_prompt_hash() -> None:
     """Without a key, rollouts of one prompt and one step are a group, whatever the agent wrote."""
-    asked = {"role": "user", "content": "q"}
+    question = {"role": "user", "content": "q"}
     item = {"type": "function_call", "name": "f", "arguments": "{}"}
     keys = [
-        read({"messages": [asked, said], **more})[0].key
-        for said, more in [
+        read({"messages": [question, answer], **more})[0].key
+        for answer, more in [
             ({"role": "assistant", "content": "a"}, {}),
             ({"role": "assistant", "content": "b"}, {"reward": 1}),
             (item, {}),
@@ -178,12 +179,12 @@ def test_prompt_hash() -> None:
         ]
     ]
     assert len(set(keys)) == 1
-    assert read({"messages": [asked, item], "step": 1})[0].key not in keys
+    assert read({"messages": [question, item], "step": 1})[0].key not in keys
     assert read({"messages": talk("a", "other")})[0].key not in keys
 
 
 def test_a_field_called_prompt() -> None:
-    """A record's own field `prompt` is not taken for the hash of its prompt: the step still counts."""
+    """A record's own field `prompt` is not the hash of its prompt: the step still counts."""
     keys = [read({"prompt": "q", "completion": "a", "step": s})[0].key for s in (1, 2, 1)]
     assert keys[0] == keys[2] != keys[1]
     native = {**NATIVE, "prompt": "text of its own"}
@@ -193,12 +194,12 @@ def test_a_field_called_prompt() -> None:
 
 def test_foreign_ruler(subtests: pytest.Subtests) -> None:
     """A field `ruler` that ruler did not write is never overwritten, at any level."""
-    for mine in [0, "x", {}, {"score": 1}, [], {"status": "measured"}, '{"status": 1}', [{}]]:
-        with subtests.test(mine=str(mine)):
+    for foreign in [0, "x", {}, {"score": 1}, [], {"status": "measured"}, '{"status": 1}', [{}]]:
+        with subtests.test(mine=str(foreign)):
             for record in (
-                {**NATIVE, "ruler": mine},
-                {"trajectories": [NATIVE], "ruler": mine},
-                {"trajectories": [NATIVE, {**NATIVE, "ruler": mine}]},
+                {**NATIVE, "ruler": foreign},
+                {"trajectories": [NATIVE], "ruler": foreign},
+                {"trajectories": [NATIVE, {**NATIVE, "ruler": foreign}]},
             ):
                 with pytest.raises(UnreadableError, match="`ruler` that ruler did not write"):
                     read(record)
@@ -206,7 +207,7 @@ def test_foreign_ruler(subtests: pytest.Subtests) -> None:
 
 
 def test_whole_group_among_trajectories() -> None:
-    """A group's line in a file of trajectories, and the other way round, is unreadable by itself."""
+    """A group's line in a file of trajectories is unreadable, and the reverse."""
     with pytest.raises(UnreadableError, match="is a whole group"):
         reader(NATIVE).read(line({"trajectories": [NATIVE]}))
     with pytest.raises(UnreadableError, match="has no list `trajectories`"):
@@ -225,23 +226,21 @@ BAD_MESSAGES: list[Any] = [
 
 
 def test_bad_messages(subtests: pytest.Subtests) -> None:
-    """Messages that are none are named; in a group only their trajectory is at fault."""
-    for messages, says in BAD_MESSAGES:
-        with subtests.test(messages=str(messages), says=str(says)):
-            import re
-
-            with pytest.raises(UnreadableError, match=says):
+    """Bad messages have a reason; in a group only their trajectory has an error."""
+    for messages, message in BAD_MESSAGES:
+        with subtests.test(messages=str(messages), says=str(message)):
+            with pytest.raises(UnreadableError, match=message):
                 read({"messages": messages})
             record = read({"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]})[0]
-            faults = [r.error for r in record.rollouts]
-            assert (faults[0], faults[2], faults[3]) == (None, "is no object", None)
-            assert re.search(says, faults[1] or "")
+            errors = [r.error for r in record.rollouts]
+            assert (errors[0], errors[2], errors[3]) == (None, "is no object", None)
+            assert re.search(message, errors[1] or "")
             assert [r.path for r in record.rollouts] == [("trajectories", i) for i in range(4)]
 
 
 @given(values, st.sampled_from(["messages", "traj", "exchanges", "messages_and_choices", "trajectories"]))
 def test_any_value(value: Any, where: str) -> None:
-    """Whatever stands where messages should, reading ends in a record or a sentence."""
+    """Any value in place of messages is read, or ends in a sentence."""
     for record in ({where: value, "task_id": 1}, {where: [value], "task_id": 1}):
         try:
             read(record)
@@ -250,7 +249,7 @@ def test_any_value(value: Any, where: str) -> None:
 
 
 def test_deep(subtests: pytest.Subtests) -> None:
-    """A record nested to any depth, wherever, is read or is a sentence."""
+    """A record nested to any depth, in any field, is read or ends in a sentence."""
     for depth in [300, 900, 1000, 1100, 100_000]:
         with subtests.test(depth=str(depth)):
             deep = b"[" * depth + b"]" * depth
@@ -279,7 +278,7 @@ NO_OBJECTS: list[Any] = [
 
 
 def test_no_objects(subtests: pytest.Subtests) -> None:
-    """What is no object is told with the way out that fits."""
-    for raw, says in NO_OBJECTS:
-        with subtests.test(raw=str(raw), says=str(says)):
-            assert says in refused(raw)
+    """A file without objects is refused with the advice that fits its first value."""
+    for raw, message in NO_OBJECTS:
+        with subtests.test(raw=str(raw), says=str(message)):
+            assert message in refused(raw)

@@ -79,7 +79,7 @@ def test_failed(subtests: pytest.Subtests) -> None:
         with subtests.test(how=str(how)):
             record = one(scores=scores("C"))
             for before in (record, written(record, SCORED)):
-                done = written(before, LOST, on_failure=how, found=reader(record))
+                done = written(before, LOST, on_failure=how, using=reader(record))
                 assert changed(record, done) == {"metadata.ruler"}
                 assert done["metadata"]["ruler"]["independent_reward"] == "C"
 

@@ -1,4 +1,4 @@
-"""Every format there is, walked: example in, scored with `simulated`, out, read as its framework reads it."""
+"""Every format: an example is scored with `simulated`, and the output read as its framework reads it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ LAYOUTS = (
     *("groups", "trajectories", "art_rows", "atropos", "inspect", "live_code_bench", "lm_eval", "ms_swift"),
     *("preference", "rewardbench2", "slime", "tau2", "tau_bench", "ultrafeedback", "verl"),
 )
-"""Of every way in which marks stand in a record an example, and the odd ones."""
+"""An example of every layout of annotations in a record, and unusual ones."""
 each_layout = pytest.mark.parametrize("name", LAYOUTS)
 _OURS = re.compile(r"(.*\.)?(ruler|metrics|logs)(\..*)?$")
 
 
 def scored(name: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The records of an example before and after a run, whose output is `out.jsonl` in the folder."""
+    """Return the records of an example before and after a run, whose output is `out.jsonl` in the folder."""
     out = folder / "out.jsonl"
     out.write_bytes(_output(name))
     return [parse(raw) for raw in raws(EXAMPLES[name])], [parse(raw) for raw in raws(out)]
@@ -49,7 +49,7 @@ def scored(name: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str
 
 @cache
 def _output(name: str) -> bytes:
-    """The output of an example, which is scored once."""
+    """Return the output of an example, which is scored once."""
     with TemporaryDirectory() as folder:
         out = Path(folder, "out.jsonl")
         judge = JudgeSettings("simulated")
@@ -58,16 +58,16 @@ def _output(name: str) -> bytes:
         return out.read_bytes()
 
 
-def marks(value: Any) -> Iterator[dict[str, Any]]:
-    """Every mark of a rollout in a record, in the order of the record."""
+def annotations_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every annotation of a rollout in a record, in the order of the record."""
     if isinstance(value, dict):
         if value.get("status") == "scored" and "explanation" in value:
             yield value
         for inner in value.values():
-            yield from marks(inner)
+            yield from annotations_in(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from marks(inner)
+            yield from annotations_in(inner)
 
 
 def test_none_without_an_example() -> None:
@@ -78,7 +78,7 @@ def test_none_without_an_example() -> None:
 
 
 def test_each_layout_has_an_example() -> None:
-    """What is shown of one example of each layout is shown of every layout."""
+    """The examples of `LAYOUTS` have every layout that a format has."""
 
     def kind(name: str) -> tuple[Any, ...]:
         form = reader(*raws(EXAMPLES[name])).format
@@ -89,7 +89,7 @@ def test_each_layout_has_an_example() -> None:
 
 
 def test_small_examples() -> None:
-    """Each example is small, has two groups or more, and is read without a fault."""
+    """Each example is small, has two groups or more, and is read without an error."""
     for name, path in EXAMPLES.items():
         groups = keyed(*raws(path))
         assert path.stat().st_size <= 4_096 or path.parent == SAMPLES, name
@@ -98,7 +98,7 @@ def test_small_examples() -> None:
 
 
 def as_read(path: Path) -> dict[str, list[Any]]:
-    """What is read of each rollout, by group: turns and last text, reward, outcome, tools and parts."""
+    """Return turns, last text, reward, outcome, tools and parts of each rollout, by group."""
     return {
         str(key): [
             [
@@ -117,7 +117,7 @@ def as_read(path: Path) -> dict[str, list[Any]]:
 def test_read(subtests: pytest.Subtests) -> None:
     """Every example has the groups, turns, rewards and outcomes that are written down.
 
-    Where a format shall read a dump otherwise, `python -m tests.formats.test_every_format` writes them anew.
+    If a format shall read a dump differently, `python -m tests.formats.test_every_format` writes them anew.
     """
     wanted = json.loads(READ.read_text())
     assert wanted.keys() == EXAMPLES.keys()
@@ -127,25 +127,25 @@ def test_read(subtests: pytest.Subtests) -> None:
 
 
 def test_told_apart(subtests: pytest.Subtests) -> None:
-    """No record is of two named formats, nor of two generic ones where none is named."""
+    """No record is of two named formats, nor of two generic ones without a named one."""
     for path in [*EXAMPLES.values(), *(SHARED / "formats").glob("*.jsonl")]:
         for raw in raws(path):
-            found = [form for form in formats() if fits(form, parse(raw))]
-            named = [form.name for form in found if form.rank]
+            matching = [form for form in formats() if fits(form, parse(raw))]
+            named = [form.name for form in matching if form.rank]
             with subtests.test(path=path.name):
                 assert len(named) <= 1
-                assert named or len(found) <= 1
+                assert named or len(matching) <= 1
 
 
 def test_what_is_written(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """The framework finds each score where it looks for rewards; all but ruler's fields is as it was."""
+    """The framework reads each score as the reward; all but ruler's fields stays as it was."""
     for name in EXAMPLES:
         with subtests.test(name=name):
             _read_back(name, tmp_path)
 
 
 def _read_back(name: str, tmp_path: Path) -> None:
-    """Fails where that is not so of an example."""
+    """Check that of one example."""
     before, after = scored(name, tmp_path)
     read, layout = READERS[name], reader(*raws(EXAMPLES[name])).format.layout
     own = [".".join(map(str, layout.reward))] if layout.reward else []
@@ -153,11 +153,11 @@ def _read_back(name: str, tmp_path: Path) -> None:
     # objects that were made so that `ruler` or the reward can stand in them
     made = [".".join(map(str, (path or ())[:-1])) for path in (layout.ruler, layout.reward)]
     for old, new in zip(before, after, strict=True):
-        was, now, found = read(old), read(new), list(marks(new))
+        was, now, annotations = read(old), read(new), list(annotations_in(new))
         assert [key for key, _ in was] == [key for key, _ in now]
-        assert all(0 <= mark["score"] <= 1 for mark in found)
+        assert all(0 <= annotation["score"] <= 1 for annotation in annotations)
         rewards = [float(reward) for _, reward in now if reward is not None]
-        assert not rewards or rewards == [mark["score"] for mark in found]
+        assert not rewards or rewards == [annotation["score"] for annotation in annotations]
         for path in changed(old, new):
             inside = any(f".{place}." in f".{path}." for place in own)
             around = any(place and f".{path}".endswith(f".{place}") for place in made)
@@ -165,61 +165,63 @@ def _read_back(name: str, tmp_path: Path) -> None:
 
 
 def test_written_twice(subtests: pytest.Subtests) -> None:
-    """A record that is scored twice is as if it had been scored once, also if it failed between."""
-    for name in EXAMPLES.keys() - {"art_rows"}:  # whose marks stand twice, see `test_art`
+    """A record scored twice is like one scored once, also if it failed between."""
+    for name in EXAMPLES.keys() - {"art_rows"}:  # whose annotations stand twice, see `test_art`
         with subtests.test(name=name):
             for raw in raws(EXAMPLES[name])[:4]:
                 same_twice(parse(raw))
 
 
 def test_failed_reward(subtests: pytest.Subtests) -> None:
-    """Where a group failed no reward of another scale is left, unless `--on-failure keep` says so."""
+    """A failed group keeps no reward of another scale, except with `--on-failure keep`."""
     for name, path in EXAMPLES.items():
         record = parse(raws(path)[0])
         layout = reader(*raws(path)).format.layout
-        lost, kept = written(record, LOST), written(record, LOST, on_failure="keep")
-        given = [mark["independent_reward"] for mark in _failed(lost)]
+        lost, unchanged = written(record, LOST), written(record, LOST, on_failure="keep")
+        rewards = [annotation["independent_reward"] for annotation in _failed(lost)]
         with subtests.test(name=name):
-            assert given == [mark["independent_reward"] for mark in _failed(kept)]
-            assert given
+            assert rewards == [annotation["independent_reward"] for annotation in _failed(unchanged)]
+            assert rewards
             if layout.payload is None and layout.source is None:
-                assert {number(first) for first in given} >= {
-                    number(reward) for _, reward in READERS[name](kept)
+                assert {number(first) for first in rewards} >= {
+                    number(reward) for _, reward in READERS[name](unchanged)
                 } - {None}
 
 
 def _failed(value: Any) -> list[dict[str, Any]]:
-    """Every mark of a rollout that could not be scored, in the order of the record."""
+    """Return every annotation of a failed rollout, in the order of the record."""
     if isinstance(value, list):
-        return [mark for inner in value for mark in _failed(inner)]
+        return [annotation for inner in value for annotation in _failed(inner)]
     if not isinstance(value, dict):
         return []
     own = [value] if value.get("status") == "failed" and "independent_reward" in value else []
-    return own + [mark for inner in value.values() for mark in _failed(inner)]
+    return own + [annotation for inner in value.values() for annotation in _failed(inner)]
 
 
 def test_first_reward(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """The reward that the framework gave is kept on each rollout, and is read again of a scored file."""
+    """Each rollout keeps the framework's reward, which is read again from a scored file."""
     for name in EXAMPLES:
         with subtests.test(name=name):
             _first_rewards(name, tmp_path)
 
 
 def _first_rewards(name: str, tmp_path: Path) -> None:
-    """Fails where that is not so of an example."""
+    """Check that of one example."""
     before, after = scored(name, tmp_path)
     for old, new in zip(before, after, strict=True):
         was = [reward for _, reward in READERS[name](old)]
-        kept = [mark["independent_reward"] for mark in marks(new)]
-        assert [reward is None for reward in was] == [first is None for first in kept]
+        first_rewards = [annotation["independent_reward"] for annotation in annotations_in(new)]
+        assert [reward is None for reward in was] == [first is None for first in first_rewards]
         same = [
-            (r, first) for r, first in zip(was, kept, strict=True) if isinstance(first, int | float | str)
+            (r, first)
+            for r, first in zip(was, first_rewards, strict=True)
+            if isinstance(first, int | float | str)
         ]
         assert all(first == reward for reward, first in same)
-    given = [json.dumps(record).encode() for record in after]
+    lines = [json.dumps(record).encode() for record in after]
     rewards = [
         [[number(r.reward) for r in rollouts] for rollouts in groups.values()]
-        for groups in (keyed(*before), keyed(*given))
+        for groups in (keyed(*before), keyed(*lines))
     ]
     assert rewards[0] == rewards[1]
 
@@ -281,43 +283,43 @@ REFUSED = {
 
 
 def _shared(name: str) -> list[bytes]:
-    """The records of a file that a framework wrote; an indented document is one."""
+    """Return the records of a framework's own file; an indented document is one."""
     path = SHARED / "formats" / name
     return [path.read_bytes()] if path.suffix in (".json", ".traj") else raws(path.with_name(f"{name}.jsonl"))
 
 
 @pytest.mark.skipif(not (SHARED / "formats").exists(), reason="the frameworks' own files are not here")
 def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
-    """What the frameworks themselves wrote has its format and groups, and is written back as it was."""
+    """The frameworks' own files have their format and groups, and are written back as they were."""
     for name, (shape, sizes, lost) in SEEN.items():
-        given = _shared(name)
-        found = reader(*given)
+        lines = _shared(name)
+        detected = reader(*lines)
         groups: dict[str, int] = {}
-        missed = 0
+        unreadable = 0
         with subtests.test(name=name):
-            assert found.format.name == shape
-            for i, raw in enumerate(given, 1):
+            assert detected.format.name == shape
+            for i, raw in enumerate(lines, 1):
                 try:
-                    records = found.read(line(raw, i))
+                    records = detected.read(line(raw, i))
                 except UnreadableError:
-                    missed += 1
+                    unreadable += 1
                     continue
                 for record in records:
                     groups[str(record.key)] = groups.get(str(record.key), 0) + len(record.rollouts)
                     assert all(r.error is None and r.messages for r in record.rollouts)
-                _only_in_its_places(parse(raw), found.format.layout)
-            assert (sorted(groups.values(), reverse=True), missed) == (sizes, lost)
-    for name, says in REFUSED.items():
-        with subtests.test(name=name), pytest.raises(UsageError, match=says):
+                _only_in_its_places(parse(raw), detected.format.layout)
+            assert (sorted(groups.values(), reverse=True), unreadable) == (sizes, lost)
+    for name, message in REFUSED.items():
+        with subtests.test(name=name), pytest.raises(UsageError, match=message):
             reader(*_shared(name))
 
 
 def _only_in_its_places(record: Any, layout: Any) -> None:
-    """Fails where a score changes anything but the places that the format names."""
-    places = [".".join(map(str, place)) for place in (layout.reward, layout.ruler) if place]
+    """Check that a score changes only the paths that the format names."""
+    paths = [".".join(map(str, other)) for other in (layout.reward, layout.ruler) if other]
     for path in changed(record, written(record, SCORED)):
-        inside = any(f".{place}.".startswith(f".{path}.") or f".{place}." in f".{path}." for place in places)
-        around = any(f".{path}".endswith(f".{place.rpartition('.')[0]}") for place in places)
+        inside = any(f".{other}.".startswith(f".{path}.") or f".{other}." in f".{path}." for other in paths)
+        around = any(f".{path}".endswith(f".{other.rpartition('.')[0]}") for other in paths)
         assert _OURS.fullmatch(path) or inside or around, path
 
 

@@ -1,4 +1,4 @@
-"""Hostile dumps of every format: what a careless writer, a crash or a trained model may leave in them."""
+"""Hostile dumps of every format: the traces of a careless writer, a crash or a trained model."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ ODD_VALUES = {
     "ansi": '"\\u001b[2J"',
     "deep": "[" * 200 + "]" * 200,
 }
-"""Values on which JSON libraries disagree, or that would do harm elsewhere."""
+"""Values that JSON libraries read differently, or that would do harm elsewhere."""
 
 
 def run(path: Path) -> tuple[Summary, list[bytes], list[bytes]]:
-    """Score a file; the summary, the lines of OUTPUT and those of the failed file."""
+    """Score a file and return the summary, the lines of OUTPUT and those of the failed file."""
     out = path.with_name("out.jsonl")
     done = anyio.run(score, ScoreSettings(InputSettings(str(path)), str(out), JudgeSettings("simulated")))
     lost = Path(f"{out}.failed.jsonl")
@@ -64,7 +64,7 @@ def run(path: Path) -> tuple[Summary, list[bytes], list[bytes]]:
 
 @each_layout
 def test_bad_lines(name: str, tmp_path: Path) -> None:
-    """Lines that are no record stand verbatim in the failed file; all others are scored, in their order."""
+    """Lines that are no record go verbatim to the failed file; all others are scored, in their order."""
     good, path = raws(EXAMPLES[name]), tmp_path / "in.jsonl"
     mixed = [good[0]]
     for i, bad in enumerate(BAD_LINES.values(), 1):
@@ -79,13 +79,13 @@ def test_bad_lines(name: str, tmp_path: Path) -> None:
 
 @each_layout
 def test_odd_values(name: str, tmp_path: Path) -> None:
-    """Values on which libraries disagree come out as they went in, whatever the format."""
+    """Values that libraries read differently are written unchanged in every format."""
     path = tmp_path / "in.jsonl"
     begin = b"{" + b"".join(f'"odd {odd}": {value}, '.encode() for odd, value in ODD_VALUES.items())
-    given = [raw.replace(b"{", begin, 1) for raw in raws(EXAMPLES[name])]
+    lines = [raw.replace(b"{", begin, 1) for raw in raws(EXAMPLES[name])]
     if reader(*raws(EXAMPLES[name])).format.shape == "columns":
         pytest.skip("a column that is no list makes a columnar record one of unequal columns")
-    path.write_bytes(b"\n".join(given))
+    path.write_bytes(b"\n".join(lines))
     summary, out, _ = run(path)
     assert summary.complete
     assert all(raw.startswith(begin) for raw in out)
@@ -114,30 +114,30 @@ def test_frames(name: str, frame: str, tmp_path: Path) -> None:
 
 @each_layout
 def test_somebody_elses_ruler(name: str, tmp_path: Path) -> None:
-    """A field `ruler` that ruler did not write is never overwritten: its record is left unread."""
+    """A record with a field `ruler` that ruler did not write is unreadable, and stays as it is."""
     good, path = [parse(raw) for raw in raws(EXAMPLES[name])], tmp_path / "in.jsonl"
     foreign: list[Any] = [1, "text", [], {"theirs": True}]
-    first = [json.dumps({**good[0], "ruler": mine}).encode() for mine in foreign]
+    first = [json.dumps({**good[0], "ruler": value}).encode() for value in foreign]
     path.write_bytes(b"\n".join([*first, *raws(EXAMPLES[name])]))
     _, _, lost = run(path)
     assert lost == first
 
 
 def test_emptied(subtests: pytest.Subtests) -> None:
-    """Whatever a record has instead of its own values, it is read, or unreadable with a reason; no crash."""
+    """A record with any field emptied is read, or is unreadable with a reason."""
     for name, path in EXAMPLES.items():
         with subtests.test(name=name):
             _emptied(raws(path))
 
 
 def _emptied(good: list[bytes]) -> None:
-    found = reader(*good)
+    detected = reader(*good)
     record = parse(good[0])
     instead: list[Any] = [None, [], "", {}, 0, [None], [{}], [[]]]
     for key, empty in itertools.product(record, instead):
         broken = line(json.dumps({**record, key: empty}).encode())
         try:
-            for read in found.read(broken):
+            for read in detected.read(broken):
                 assert all(r.error is None or r.error.strip() for r in read.rollouts)
         except UnreadableError as error:
             assert str(error)

@@ -1,4 +1,4 @@
-"""Lists that run parallel to rollouts, and paths to them."""
+"""Lists with one item for each rollout, and paths to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import lookup
-from ruler_cli.formats.parallel import beside, columns, known, path_of, value_at
+from ruler_cli.formats.parallel import all_lists, lists_at, parallel_lists, path_of, value_at
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])
 trees = st.recursive(
@@ -19,16 +19,16 @@ trees = st.recursive(
 
 
 @given(trees, st.lists(parts, min_size=1, max_size=4).map(".".join))
-def test_path_leads_where_a_look_up_does(value: Any, dotted: str) -> None:
-    """A dotted path as parts leads to what `lookup` finds there, and nowhere where it finds nothing."""
+def test_path_like_lookup(value: Any, dotted: str) -> None:
+    """The path of a dotted path leads to the value of `lookup`, and is empty if that finds nothing."""
     path = path_of(value, dotted)
-    found = lookup(value, dotted)
-    assert (value_at(value, path) if path else None) == found
-    assert bool(path) == (found is not None)
+    expected = lookup(value, dotted)
+    assert (value_at(value, path) if path else None) == expected
+    assert bool(path) == (expected is not None)
 
 
-def test_columns() -> None:
-    """All lists but empty ones and those set apart; one of another length or below an object is refused."""
+def test_all_lists() -> None:
+    """All lists are parallel except empty and excepted ones; another length, or a list below, is refused."""
     record: dict[str, Any] = {
         "a": [1, 2],
         "b": [],
@@ -37,23 +37,23 @@ def test_columns() -> None:
         "f": [1, 2, 3],
         "ruler": [{}, {}],
     }
-    assert columns("f")(record, 2) == [("a",), ("ruler",)]
+    assert all_lists("f")(record, 2) == [("a",), ("ruler",)]
     with pytest.raises(UnreadableError, match="has 3 items at `f` for 2 rollouts"):
-        columns()(record, 2)
+        all_lists()(record, 2)
     with pytest.raises(UnreadableError, match=r"`d\.e`"):
-        columns()({"a": [1], "d": {"e": [1]}}, 1)
+        all_lists()({"a": [1], "d": {"e": [1]}}, 1)
 
 
-def test_beside() -> None:
-    """Only the lists that are named, where they are there."""
-    assert beside("a", "z")({"a": [1], "b": [1], "z": None}, 1) == [("a",)]
+def test_lists_at() -> None:
+    """Only the named lists that exist are parallel."""
+    assert lists_at("a", "z")({"a": [1], "b": [1], "z": None}, 1) == [("a",)]
     with pytest.raises(UnreadableError, match="has 1 items at `a`"):
-        beside("a")({"a": [1]}, 2)
+        lists_at("a")({"a": [1]}, 2)
 
 
-def test_known() -> None:
-    """What is read as something else is left alone, and what is ruler's too."""
+def test_parallel_lists() -> None:
+    """Excepted fields and ruler's own are ignored; any other list of the same length is refused."""
     record = {"a": {"b": [1, 2]}, "prompt": [1, 2], "ruler": {"rollouts": [1, 2]}, "n": [1]}
-    assert known(record, 2, [("a", "b"), ("c",)], ["prompt"]) == [("a", "b")]
+    assert parallel_lists(record, 2, [("a", "b"), ("c",)], ["prompt"]) == [("a", "b")]
     with pytest.raises(UnreadableError, match="`prompt`"):
-        known(record, 2, [("a", "b")])
+        parallel_lists(record, 2, [("a", "b")])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from tests.formats.changes import said, sample
+from tests.formats.changes import last_texts, sample
 from tests.values import read, reader, talk
 
 
@@ -79,7 +79,7 @@ def test_labels(subtests: pytest.Subtests) -> None:
 def test_numbered() -> None:
     """Of numbered answers all are rollouts."""
     rollouts = read({"question": "q", **{f"answer_{i}": str(i) for i in range(4)}})[0].rollouts
-    assert said(list(rollouts)) == ["0", "1", "2", "3"]
+    assert last_texts(list(rollouts)) == ["0", "1", "2", "3"]
 
 
 def test_judgment_of_a_turn() -> None:
@@ -133,7 +133,7 @@ def test_shared_answer() -> None:
     """Dialogues that differ early are not cut at markers that stand in one of them only."""
     one = "\n\nHuman: Hi.\n\nAssistant: Hello.\n\nHuman: 2+2?\n\nAssistant: 4"
     pair = read({"chosen": one, "rejected": "\n\nHuman: Hi.\n\nAssistant: No."})[0].rollouts
-    assert said(list(pair)) == ["Hello.\n\nHuman: 2+2?\n\nAssistant: 4", "No."]
+    assert last_texts(list(pair)) == ["Hello.\n\nHuman: 2+2?\n\nAssistant: 4", "No."]
 
 
 PROMPTS: list[Any] = [
@@ -151,14 +151,17 @@ def test_prompts(subtests: pytest.Subtests) -> None:
             sides = {"chosen": {"from": "gpt", "value": "4"}, "rejected": {"from": "gpt", "value": "5"}}
             pair = read({**prompt, **sides})[0].rollouts
             assert [m["content"].replace("\n\n", " ") for m in pair[0].messages] == ["What is 2+2?", "4"]
-            assert said(list(read({**prompt, "chosen": "4", "rejected": "5"})[0].rollouts)) == ["4", "5"]
+            assert last_texts(list(read({**prompt, "chosen": "4", "rejected": "5"})[0].rollouts)) == [
+                "4",
+                "5",
+            ]
 
 
 def test_json_pair() -> None:
     """Sides that both stand as JSON text are messages; one alone is what an agent wrote."""
     text = json.dumps(talk("4"))
     assert read({"chosen": text, "rejected": json.dumps(talk("5"))})[0].rollouts[0].messages == talk("4")
-    assert said(list(read({"prompt": "q", "chosen": text, "rejected": "5"})[0].rollouts)) == [text, "5"]
+    assert last_texts(list(read({"prompt": "q", "chosen": text, "rejected": "5"})[0].rollouts)) == [text, "5"]
 
 
 def test_chosen_alone() -> None:

@@ -1,4 +1,4 @@
-"""Rewards as numbers, and their words: verdicts, or labels."""
+"""Rewards as numbers, and words as results of a check or labels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 
 from ruler_cli.config import InputSettings
-from ruler_cli.formats.rewards import Words, number, passed
-from ruler_cli.formats.rewards import given as as_given
+from ruler_cli.formats.rewards import FieldWords, number, passed
+from ruler_cli.formats.rewards import raw_value as as_given
 from ruler_cli.reading.input import open_input
 from tests.values import read, talk, values
 
@@ -38,7 +38,7 @@ NUMBERS: list[Any] = [
 
 
 def test_numbers(subtests: pytest.Subtests) -> None:
-    """Every shape that frameworks write comes to the number it means."""
+    """Every shape that frameworks write is converted to its number."""
     for value, wanted in NUMBERS:
         with subtests.test(value=str(value), wanted=str(wanted)):
             assert number(value) == pytest.approx(wanted)
@@ -52,7 +52,7 @@ NONE: list[Any] = [
 
 
 def test_none(subtests: pytest.Subtests) -> None:
-    """What is no number is none, and never a zero."""
+    """A value that is no number becomes None, and never a zero."""
     for value in NONE:
         with subtests.test(value=str(value)):
             assert number(value) is None
@@ -60,12 +60,12 @@ def test_none(subtests: pytest.Subtests) -> None:
 
 @given(values)
 def test_any_value(value: Any) -> None:
-    """Whatever JSON holds is a finite number or none."""
-    found = number(value)
-    assert found is None or math.isfinite(found)
+    """Any JSON value becomes a finite number or None."""
+    result = number(value)
+    assert result is None or math.isfinite(result)
 
 
-VERDICTS: dict[bool | None, list[Any]] = {
+RESULTS: dict[bool | None, list[Any]] = {
     True: [
         True, 1, 1.0, 0.5, "1", "0.75", "C", "P", "passed", " Pass ", "RESOLVED", "success", "true", "Yes",
         [True, True], [0.0, 1.0], {"reward": 1.0}, {"status": "resolved"}, {"resolved": True},
@@ -82,27 +82,27 @@ VERDICTS: dict[bool | None, list[Any]] = {
 }  # fmt: skip
 
 
-def test_verdicts(subtests: pytest.Subtests) -> None:
-    """What a verifier passed or failed is known in every word and number that says so; else it is neither."""
-    for wanted, said in VERDICTS.items():
-        for value in said:
+def test_passed(subtests: pytest.Subtests) -> None:
+    """Words and numbers of a verifier mean a pass, a fail, or neither."""
+    for result, examples in RESULTS.items():
+        for value in examples:
             with subtests.test(value=str(value)):
-                assert passed(value) is wanted
+                assert passed(value) is result
 
 
 @given(values)
 def test_passed_agrees_with_number(value: Any) -> None:
-    """Whatever is one number passes where the number does."""
-    found = number(value)
-    if found is not None and not isinstance(value, list):
-        assert passed(value) is (found >= 0.5)
+    """A value passes exactly if its number does."""
+    reward = number(value)
+    if reward is not None and not isinstance(value, list):
+        assert passed(value) is (reward >= 0.5)
 
 
-def says(*field: Any) -> list[bool | None]:
-    """What each value of a field says, all of them known."""
-    words = Words()
+def results(*field: Any) -> list[bool | None]:
+    """Return the result of each value of a field, after all of them were read."""
+    words = FieldWords()
     for value in field:
-        words = words.with_(value)
+        words = words.including(value)
     return [passed(words.read(value)) for value in field]
 
 
@@ -131,22 +131,22 @@ FIELDS: list[Any] = [
 
 
 def test_fields(subtests: pytest.Subtests) -> None:
-    """A word is a verdict only where the other words of its field are its opposites; numbers stay."""
+    """A word is a result only if the other words of its field are results; numbers stay."""
     for field, wanted in FIELDS:
         with subtests.test(field=str(field), wanted=str(wanted)):
-            assert says(*field) == wanted
+            assert results(*field) == wanted
 
 
 def test_label_is_no_number() -> None:
-    """A grade among other letters is no reward either, and what stands in the dump is still known."""
-    words = Words().with_("A").with_("C")
+    """A grade among other letters is no reward either, and its own value is kept."""
+    words = FieldWords().including("A").including("C")
     assert number(words.read("C")) is None
     assert as_given(words.read("C")) == "C"
-    assert words.with_(words.read("C")) == words
+    assert words.including(words.read("C")) == words
 
 
 def records(*words: str) -> list[dict[str, Any]]:
-    """A rollout for each word, in groups of two."""
+    """Return a rollout for each word, in groups of two."""
     return [
         {"group_id": i // 2, "messages": talk(f"{word} {i}"), "verdict": word} for i, word in enumerate(words)
     ]
@@ -154,8 +154,8 @@ def records(*words: str) -> list[dict[str, Any]]:
 
 def test_first_records() -> None:
     """A stream is read by the words of its first records."""
-    found = read(*records("right", "left"), outcome="verdict")
-    assert [passed(record.rollouts[0].outcome) for record in found] == [None, None]
+    records_read = read(*records("right", "left"), outcome="verdict")
+    assert [passed(record.rollouts[0].outcome) for record in records_read] == [None, None]
 
 
 @pytest.mark.parametrize(("last", "wanted"), [("left", None), ("wrong", True)])

@@ -1,4 +1,4 @@
-"""Prompts and answers in all the forms that they stand in, and which of them are turns."""
+"""Prompts and answers in all their forms, and the turns in them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.turns import several, with_answer
-from tests.formats.changes import SCORED, keyed, said, written
+from ruler_cli.formats.turns import answers_path, with_answer
+from tests.formats.changes import SCORED, keyed, last_texts, written
 from tests.values import read, reader, talk
 
 ASKED, ANSWER = talk("4")
@@ -34,7 +34,7 @@ BESIDE: list[tuple[Any, list[Any]]] = [
 
 
 def test_beside(subtests: pytest.Subtests) -> None:
-    """An answer that stands beside `messages` ends the conversation, whatever form it has, if it is one."""
+    """An answer beside `messages` in any form ends the conversation; other values do not."""
     for value, answer in BESIDE:
         for name in ("completion", "response", "generation", "model_output", "prediction", "output"):
             with subtests.test(name=name, value=str(value)):
@@ -43,7 +43,7 @@ def test_beside(subtests: pytest.Subtests) -> None:
     assert with_answer({"output": "5"}, talk("4")) == talk("4")
     assert with_answer({"output": "4"}, [ASKED, CALL, TOOL]) == [ASKED, CALL, TOOL, ANSWER]
     assert with_answer({"choices": ["3", "4"]}, [ASKED]) == [ASKED]
-    assert several({"messages": [ASKED], "choices": ["3", "4"]}) == ()
+    assert answers_path({"messages": [ASKED], "choices": ["3", "4"]}) == ()
 
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
@@ -89,10 +89,10 @@ CONVERSATIONS: list[tuple[dict[str, Any], dict[str, str], list[list[Any]]]] = [
 
 
 def test_conversations(subtests: pytest.Subtests) -> None:
-    """Messages, prompts and answers are read in all the forms that they stand in; any other text is text."""
-    for record, told, conversations in CONVERSATIONS:
-        with subtests.test(record=str(record)[:200], told=str(told)):
-            assert [r.messages for r in read(record, **told)[0].rollouts] == conversations
+    """Messages, prompts and answers are read in all their forms; any other text is text."""
+    for record, options, conversations in CONVERSATIONS:
+        with subtests.test(record=str(record)[:200], options=str(options)):
+            assert [r.messages for r in read(record, **options)[0].rollouts] == conversations
 
 
 def test_several() -> None:
@@ -101,8 +101,8 @@ def test_several() -> None:
         with_answer({"response": ["4", "5"]}, [ASKED])
 
 
-def test_asks_only() -> None:
-    """Messages of the user alone are prompts, unless an answer stands beside them."""
+def test_prompt_only() -> None:
+    """Messages of the user alone are refused as prompts, unless they have an answer beside them."""
     with pytest.raises(UsageError, match="no turn of an agent"):
         reader({"messages": [ASKED], "solution": "4"})
     assert reader({"messages": [ASKED], "output": "4"}).format.name == "native trajectories"
@@ -122,7 +122,7 @@ def test_forged_json() -> None:
 
 
 def test_prompt_with_answers() -> None:
-    """Two prompts that begin alike and go on otherwise are two tasks."""
+    """Two prompts that differ after a common beginning are two tasks."""
     more = [*talk("4"), {"role": "user", "content": "And 3+3?"}]
     other = [*talk("4"), {"role": "user", "content": "And 4+4?"}]
     records = [{"prompt": p, "completion": "x"} for p in (more, other, more, [ASKED])]
@@ -137,7 +137,7 @@ EMPTY_PROMPT: list[Any] = ["", " \n", [{"role": "user", "content": ""}], [{"role
 
 
 def test_empty_prompt(subtests: pytest.Subtests) -> None:
-    """Records without a prompt are no group: nothing says that they are of one task."""
+    """Records without a prompt are no group: they may be of several tasks."""
     for prompt in EMPTY_PROMPT:
         with subtests.test(prompt=str(prompt)):
             with pytest.raises(
@@ -148,30 +148,30 @@ def test_empty_prompt(subtests: pytest.Subtests) -> None:
 
 
 def test_content_elsewhere() -> None:
-    """Prompts whose text stands under another name are not all the same."""
+    """Prompts differ also if their text has another field name."""
     records = [{"messages": [{"role": "user", "parts": [text]}, ANSWER]} for text in ("a", "b", "a")]
     assert [len(rollouts) for rollouts in keyed(*records).values()] == [2, 1]
 
 
 def test_empty_in_columns() -> None:
-    """A rollout of a columnar line that has no prompt is at fault alone."""
+    """A rollout of a columnar line without a prompt has an error, alone."""
     line = {"prompt": ["q", "", "q"], "completion": ["a", "b", "c"], "step": ["1", "1", "1"]}
-    found = read(line)
-    assert [[r.error is None for r in record.rollouts] for record in found] == [[True, True], [False]]
+    records = read(line)
+    assert [[r.error is None for r in record.rollouts] for record in records] == [[True, True], [False]]
 
 
 def test_custom_forged() -> None:
-    """A text is a conversation where all of them are; one alone is what an agent wrote."""
+    """Texts are conversations only if all of them are; one alone is an agent's answer."""
     records = [{"question": "q", "said": "4"}, {"question": "q", "said": json.dumps(talk("4"))}]
-    found = [record.rollouts[0].messages for record in read(*records, messages="said")]
-    assert found[1] == [
+    conversations = [record.rollouts[0].messages for record in read(*records, messages="said")]
+    assert conversations[1] == [
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": records[1]["said"]},
     ]
 
 
 def test_written() -> None:
-    """The score of a rollout whose answer stands beside its messages goes where others go."""
+    """The score of a rollout with its answer beside its messages goes to `reward`."""
     record = {"messages": [ASKED], "output": "4"}
     assert written(record, SCORED)["reward"] == SCORED.score
 
@@ -190,13 +190,13 @@ PROMPT: list[Any] = [
 
 
 def test_prompt(subtests: pytest.Subtests) -> None:
-    """`--prompt` puts the task before a conversation that does not say it, behind its system prompt."""
+    """`--prompt` puts the task before a conversation without it, behind its system prompt."""
     for record, roles in PROMPT:
         with subtests.test(record=str(record), roles=str(roles)):
             for task in (QUESTION, [ASKED], json.dumps([ASKED])):
-                found = read({**record, "task": {"text": task}}, prompt="task.text")[0].rollouts[0]
-                assert " ".join(m["role"] for m in found.messages) == roles
-                assert any(QUESTION in str(m["content"]) for m in found.messages)
+                rollout = read({**record, "task": {"text": task}}, prompt="task.text")[0].rollouts[0]
+                assert " ".join(m["role"] for m in rollout.messages) == roles
+                assert any(QUESTION in str(m["content"]) for m in rollout.messages)
 
 
 def test_prompt_is_the_key() -> None:
@@ -218,7 +218,7 @@ def test_prompt_of_a_rollout() -> None:
 
 
 def test_no_prompt_there() -> None:
-    """A record that has no task where the user says is unreadable, and a path that none has is bad usage."""
+    """A record without a task at the user's path is unreadable; a path that no record has is bad usage."""
     records = [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER], "task": " "}]
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
@@ -233,12 +233,12 @@ def test_reward_at_the_end() -> None:
 
 
 def test_examples_before() -> None:
-    """With the answer beside messages all that stands before it is the prompt, examples included."""
+    """With the answer beside messages all of them are the prompt, examples included."""
     shots = [{"role": "user", "content": "1+1?"}, talk("2")[1], {"role": "user", "content": "2+2?"}]
-    found = read({"messages": shots, "response": "4"})[0]
+    record = read({"messages": shots, "response": "4"})[0]
     other = read({"messages": [*shots[:2], {"role": "user", "content": "3+3?"}], "response": "6"})[0]
-    assert (found.rollouts[0].prompt_length, said(list(found.rollouts))) == (3, ["4"])
-    assert found.key != other.key
+    assert (record.rollouts[0].prompt_length, last_texts(list(record.rollouts))) == (3, ["4"])
+    assert record.key != other.key
     assert read({"said": shots, "response": "4"}, messages="said")[0].rollouts[0].prompt_length == 3
     call = {"role": "tool", "content": "4"}
     assert read({"messages": [*shots[:2], call], "response": "4"})[0].rollouts[0].prompt_length is None
@@ -251,5 +251,5 @@ def test_tools_of_other_names(subtests: pytest.Subtests) -> None:
             tools: Any = [{"name": "f"}]
             for name in names[:0:-1]:
                 tools = {name: tools}
-            found = read({names[0]: tools, "messages": talk("4")})[0].rollouts[0]
-            assert found.tools == [{"name": "f"}]
+            rollout = read({names[0]: tools, "messages": talk("4")})[0].rollouts[0]
+            assert rollout.tools == [{"name": "f"}]

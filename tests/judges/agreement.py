@@ -1,4 +1,4 @@
-"""How often the offline judge ranks a rollout that passed its check above one that failed.
+"""Measure the share of pairs in which the offline judge ranks a passed rollout above a failed one.
 
     python -m tests.judges.agreement FILE
 
@@ -18,9 +18,9 @@ import orjson
 from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import Offline
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.results.agree.measure import Agreement, measure
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
-from ruler_cli.scoring.parse_reply import read
+from ruler_cli.results.agree import Agreement, measure
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import Group, Line, Record, Rollout
 
 
@@ -37,21 +37,21 @@ def read_groups(path: Path) -> list[Group]:
 def judged(group: Group) -> list[float]:
     """The offline judge's score of each rollout, in input order, through a real request and reply."""
     ask = AskSettings()
-    sheet = build_layout(group, ask)
-    paper = write_prompt(sheet, ask)
-    reply = asyncio.run(Offline().ask(paper))
-    reading = read(reply.text, paper.labels)
-    scores = {paper.shown[label]: score for label, (score, _) in reading.entries.items()}
-    return [scores[owner] for owner in sheet.owner if owner is not None]
+    layout = build_layout(group, ask)
+    prompt = write_prompt(layout, ask)
+    reply = asyncio.run(Offline().ask(prompt))
+    parsed = parse(reply.text, prompt.labels)
+    scores = {prompt.shown[label]: score for label, (score, _) in parsed.entries.items()}
+    return [scores[owner] for owner in layout.owner if owner is not None]
 
 
 def agreement(path: Path) -> Agreement:
     """Judge every group of a file and compare with its rewards."""
     groups = (
-        MarkedGroup(
+        ScoredGroup(
             group.key,
             tuple(
-                MarkedRollout((at,), "scored", score, score, float(rollout.reward))
+                ScoredRollout((at,), "scored", score, score, float(rollout.reward))
                 for at, (score, rollout) in enumerate(zip(judged(group), group.rollouts, strict=True))
             ),
             "scored",
@@ -63,10 +63,10 @@ def agreement(path: Path) -> Agreement:
 
 def main() -> None:
     """Print the figures."""
-    found = agreement(Path(sys.argv[1]))
-    (judge,) = found["scorers"]
-    mixed = found["mixed_groups"]
-    print(f"groups {found['groups']}, with both outcomes {mixed}, pairs {judge['pairs']}")
+    result = agreement(Path(sys.argv[1]))
+    (judge,) = result["scorers"]
+    mixed = result["mixed_groups"]
+    print(f"groups {result['groups']}, with both outcomes {mixed}, pairs {judge['pairs']}")
     for name, figure in judge.items():
         if isinstance(figure, dict) and figure["value"] is not None:
             ends = f"{figure['low']:.3f} to {figure['high']:.3f}"

@@ -1,4 +1,4 @@
-"""Error answers as providers, servers and gateways give them, and what each means."""
+"""Error responses of providers, servers and gateways, each with its meaning."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 Meaning = tuple[str, str]
 RUN, GROUP, LONG = ("refused", "run"), ("refused", "group"), ("too_long", "group")
 RATE, CALL = ("transport", "rate"), ("transport", "call")
-"""Kind and reach of a fault."""
+"""Kind and scope of a call error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Who answers, the status, what it must mean, and the body."""
+    """The sender, the status, the expected meaning, and the body."""
 
     who: str
     status: int
@@ -50,9 +50,9 @@ def _proxy(code: int, message: str, kind: str = "invalid_request_error", **more:
 
 
 def _routed(name: str) -> str:
-    """What a litellm proxy appends of its own routing."""
-    told = f"\n\nLiteLLM: model group '{name}' failed with the error above"
-    return f"{told} and no fallback model group was found for it, so it was not retried on another model."
+    """The text on its own routing that a litellm proxy appends."""
+    routing = f"\n\nLiteLLM: model group '{name}' failed with the error above"
+    return f"{routing} and no fallback model group was found for it, so it was not retried on another model."
 
 
 def _router(code: int, message: str, **metadata: Any) -> bytes:

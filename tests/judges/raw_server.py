@@ -13,7 +13,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(slots=True)
 class RawServer:
-    """Where it listens, and what it has read: the bodies of requests, and what stood before each."""
+    """Its address, and the bodies and heads of the requests that it has read."""
 
     port: int = 0
     requests: list[bytes] = field(default_factory=list)
@@ -33,7 +33,7 @@ def answer(status: int, body: bytes, headers: str = "") -> bytes:
 
 @contextlib.asynccontextmanager
 async def serving(
-    said: bytes, *, pause: float = 0.0, whole: bytes = b"", wait: float = 0.0
+    data: bytes, *, pause: float = 0.0, whole: bytes = b"", wait: float = 0.0
 ) -> AsyncIterator[RawServer]:
     """Answer each request after `wait` seconds with `whole`, then `said`; hang up where both are empty.
 
@@ -49,10 +49,10 @@ async def serving(
                 server.heads.append(head)
                 server.requests.append(await reader.readexactly(int(length[1]) if length else 0))
                 await asyncio.sleep(wait)
-                if not whole + said:
+                if not whole + data:
                     return
                 writer.write(whole)
-                for part in [said] if not pause else [said[i : i + 1] for i in range(len(said))]:
+                for part in [data] if not pause else [data[i : i + 1] for i in range(len(data))]:
                     writer.write(part)
                     await writer.drain()
                     await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""What a judge behind litellm needs is told first, and nothing that could work is refused."""
+"""The unmet needs of a judge behind litellm are reported first; no judge that could work is refused."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import ruler_cli
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import providers
+from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.litellm import LitellmJudge, _litellm, read_error
-from ruler_cli.judges.providers import PROVIDERS, Need, Way, needs_of, variables
-from ruler_cli.judges.request_body import Answering
+from ruler_cli.judges.providers import PROVIDERS, Alternative, Need, needs_of, variables
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Request
 from tests.conftest import Ruler, group, write
@@ -31,7 +31,7 @@ elevenlabs fal_ai humanloop infinity jina_ai langfuse litellm_agent manus milvus
 openai_like pg_vector recraft reducto runwayml s3_vectors soniox stability strands_decider topaz
 transcribe typesafe valkey voyage
 """
-"""What litellm knows as providers, but not of chat completions about text."""
+"""Providers of litellm without chat completions about text."""
 NO_CHAT = set(_NO_CHAT.split())
 WITHOUT = {name for name in PROVIDERS if not needs_of(name, "m")}
 KEYLESS = {
@@ -55,7 +55,7 @@ SEEN = [
 
 @pytest.fixture(autouse=True)
 def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable that any provider reads, no login, no metadata service, no way out of this machine."""
+    """No variable that any provider reads, no login, no metadata service, no network."""
     for name in {name for provider in PROVIDERS for name in variables(provider)}:
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_PROFILE", "AWS_ROLE_ARN", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
@@ -71,10 +71,10 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def judge(model: str, **settings: Any) -> LitellmJudge:
-    """The judge of that name, which is told to be there."""
-    found = resolve(JudgeSettings(model, via="litellm", **settings)).judge
-    assert isinstance(found, LitellmJudge)
-    return found
+    """The judge of that name, which must exist."""
+    judge = resolve(JudgeSettings(model, via="litellm", **settings)).judge
+    assert isinstance(judge, LitellmJudge)
+    return judge
 
 
 def test_all_providers() -> None:
@@ -84,32 +84,36 @@ def test_all_providers() -> None:
     assert WITHOUT == KEYLESS
 
 
-def test_each_is_told() -> None:
-    """With nothing there, every provider is told in one sentence or needs nothing; no call is tried."""
+def test_each_unmet_need_is_reported() -> None:
+    """Without credentials, every provider is refused in one sentence or needs nothing; no call is made."""
     for provider in sorted(PROVIDERS):
         if provider in KEYLESS:
             assert judge(f"{provider}/m").model == f"{provider}/m"
             continue
-        with pytest.raises(UsageError, match=f"^judge {provider}/m") as told:
+        with pytest.raises(UsageError, match=f"^judge {provider}/m") as raised:
             judge(f"{provider}/m")
-        said = str(told.value)
-        assert "\n" not in said
-        assert said.endswith("or try the pipeline without a model: -m offline")
+        message = str(raised.value)
+        assert "\n" not in message
+        assert message.endswith("or try the pipeline without a model: -m offline")
 
 
-def test_each_way_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each way to meet a need that the environment can hold is enough, where the others are met."""
+def test_each_alternative_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alternative that the environment can hold is enough, if the other needs are met."""
     monkeypatch.setattr(providers, "_installed", lambda _: True)
     for provider in sorted(PROVIDERS - KEYLESS):
         try_each_way(provider, needs_of(provider, "m"))
 
 
 def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
-    """Every way of every need, with the first ways of the others."""
+    """Every alternative of every need, with the first alternatives of the others."""
     for at, need in enumerate(needs):
-        for way in [way for way in need if all(word.isupper() or word[0] == "+" for word in way)]:
+        for alternative in [
+            alternative
+            for alternative in need
+            if all(word.isupper() or word[0] == "+" for word in alternative)
+        ]:
             with pytest.MonkeyPatch.context() as patch:
-                for other in [way, *(first(each) for each in needs[:at] + needs[at + 1 :])]:
+                for other in [alternative, *(first(each) for each in needs[:at] + needs[at + 1 :])]:
                     for word in other:
                         if word.isupper():
                             patch.setenv(word, "given")
@@ -117,17 +121,17 @@ def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
                 judge(f"{provider}/m", api_base=base)
 
 
-def first(need: tuple[Way, ...]) -> Way:
-    """The first way that variables make, if any."""
-    return next((way for way in need if all(map(str.isupper, way))), ())
+def first(need: tuple[Alternative, ...]) -> Alternative:
+    """The first alternative of variables alone, if any."""
+    return next((alternative for alternative in need if all(map(str.isupper, alternative))), ())
 
 
 def test_missing_is_named() -> None:
-    """What is missing is named in the words of whoever sets it."""
+    """Missing credentials are named as the user sets them."""
     for model, says in SEEN:
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as raised:
             resolve(JudgeSettings(model))
-        assert says in str(told.value)
+        assert says in str(raised.value)
 
 
 RUNS = (
@@ -151,7 +155,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_from_python() -> None:
-    """A caller in Python is told the same."""
+    """A caller in Python gets the same message."""
     with pytest.raises(UsageError, match="AZURE_API_BASE"):
         await ruler_cli.ruler([[{"role": "user", "content": "q"}]] * 2, "azure/m")
     with pytest.raises(UsageError, match="GEMINI_API_KEY"):
@@ -159,7 +163,7 @@ async def test_from_python() -> None:
 
 
 def test_no_key_needed(ruler: Ruler, tmp_path: Path) -> None:
-    """What asks nobody needs nothing."""
+    """Without calls, no credentials are needed."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     for command in ("check", "prompt"):
         assert ruler(command, "in.jsonl", "-m", "vertex_ai/m").returncode == 0
@@ -180,7 +184,7 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_given_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is named, given by parameter, or given to litellm itself, counts."""
+    """A key counts if it is named, a parameter, or set in litellm itself."""
     for model, settings in GIVEN:
         assert judge(model, **settings).model == model
     monkeypatch.setattr(_litellm(), "api_key", "k")
@@ -227,7 +231,7 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_odd_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An SDK that is still looking when its time is up, or fails as it never should, may find something."""
+    """An SDK that exceeds its time, or fails unexpectedly, is taken to find credentials."""
     monkeypatch.setattr(providers, "_ASKING", 0.05)
     google(monkeypatch, lambda scopes: time.sleep(1))
     assert judge("vertex_ai/m").model == "vertex_ai/m"
@@ -254,20 +258,23 @@ FOUND_OUT_AT_A_CALL = [
 
 
 @pytest.mark.anyio
-async def test_found_out_at_a_call(subtests: pytest.Subtests) -> None:
-    """What a call finds missing ends the run at once: not tried again, not paid for, no traceback told."""
+async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
+    """Credentials that a call misses end the run at once: no retry, no cost, no traceback in the message."""
     for model, base in FOUND_OUT_AT_A_CALL:
         with subtests.test(model=model, base=base):
-            one = LitellmJudge(model, model, base, None, 30.0, {}, Answering())
+            one = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
             async with one:
                 one._finds = True
-                fault = await one.ask(ASKED)
-            assert isinstance(fault, CallError)
-            assert (fault.kind, fault.scope, fault.sent, fault.billed) == ("refused", "run", False, False), (
-                fault
-            )
-            assert "Traceback" not in fault.reason
-            assert "\n" not in fault.reason
+                call_error = await one.ask(ASKED)
+            assert isinstance(call_error, CallError)
+            assert (call_error.kind, call_error.scope, call_error.sent, call_error.billed) == (
+                "refused",
+                "run",
+                False,
+                False,
+            ), call_error
+            assert "Traceback" not in call_error.reason
+            assert "\n" not in call_error.reason
 
 
 WORDS = [
@@ -279,13 +286,15 @@ WORDS = [
 
 
 def test_words_of_litellm() -> None:
-    """A sentence of litellm's says enough where its error has no class; words of the judge's never do."""
+    """litellm's message decides if its error has no class of its own; the judge's reply never does."""
     quoted = "Error processing the answer, received: " + "x" * 100 + " missing credentials: no api_key is set"
-    for said in [*WORDS, quoted]:
-        error = type("APIConnectionError", (Exception,), {"status_code": 500})(said)
-        fault = read_error(error, None)
-        assert isinstance(fault, CallError)
-        assert (fault.scope, fault.billed) == (("call", True) if said is quoted else ("run", False))
+    for message in [*WORDS, quoted]:
+        error = type("APIConnectionError", (Exception,), {"status_code": 500})(message)
+        call_error = read_error(error, None)
+        assert isinstance(call_error, CallError)
+        assert (call_error.scope, call_error.billed) == (
+            ("call", True) if message is quoted else ("run", False)
+        )
 
 
 def test_exit_code_in_a_run(ruler: Ruler, tmp_path: Path) -> None:

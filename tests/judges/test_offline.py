@@ -1,4 +1,4 @@
-"""The offline judge: what it sees, what must not matter to it, and that it beats chance."""
+"""The offline judge: its signals, its invariances, and its lead over chance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import Offline, observe, rate
 from ruler_cli.prompting.render import render
-from ruler_cli.scoring.parse_reply import read
+from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 from tests.judges.agreement import agreement
 from tests.values import few
@@ -40,9 +40,9 @@ _BODIES = st.lists(st.lists(_LINES, max_size=12).map("\n".join), min_size=1, max
 _GOOD = 'user: "u"\ncall get_x: {}\ntool get_x: {"x":1}\nassistant: "here"'
 
 
-def _request(bodies: dict[str, str]) -> Request:
-    parts = [f'<trajectory id="{label}">\n{body}\n</trajectory>' for label, body in bodies.items()]
-    return Request("system", "\n".join(parts), tuple(bodies))
+def _request(rollouts: dict[str, str]) -> Request:
+    parts = [f'<trajectory id="{label}">\n{rollout}\n</trajectory>' for label, rollout in rollouts.items()]
+    return Request("system", "\n".join(parts), tuple(rollouts))
 
 
 def _ask(request: Request) -> dict[str, tuple[float, str]]:
@@ -55,22 +55,22 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     reply = asyncio.run(once())
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
-    reading = read(reply.text, request.labels)
-    return reading.entries
+    parsed = parse(reply.text, request.labels)
+    return parsed.entries
 
 
 @settings(deadline=None)
 @given(_BODIES, st.randoms(use_true_random=False))
-def test_order_labels_and_copies_do_not_matter(bodies: list[str], draw: Any) -> None:
+def test_order_labels_and_copies_do_not_matter(rollouts: list[str], draw: Any) -> None:
     """A rollout's score and explanation depend on the set of rollouts, not on labels, order or copies."""
-    shuffled = [*bodies, *draw.choices(bodies, k=3)]
+    shuffled = [*rollouts, *draw.choices(rollouts, k=3)]
     draw.shuffle(shuffled)
-    assert rate(shuffled) == rate(bodies)
+    assert rate(shuffled) == rate(rollouts)
     labels = [a + b for a in "bcd" for b in "fgh"]
-    plain = _ask(_request(dict(zip(labels, bodies, strict=False))))
+    plain = _ask(_request(dict(zip(labels, rollouts, strict=False))))
     other = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
-    assert list(plain.values()) == [rate(bodies)[body] for body in bodies]
-    assert list(other.values()) == [rate(bodies)[body] for body in shuffled]
+    assert list(plain.values()) == [rate(rollouts)[rollout] for rollout in rollouts]
+    assert list(other.values()) == [rate(rollouts)[rollout] for rollout in shuffled]
 
 
 @settings(deadline=None)
@@ -89,9 +89,9 @@ def test_order_labels_and_copies_do_not_matter(bodies: list[str], draw: Any) -> 
     )
 )
 def test_any_text_is_scored(messages: list[dict[str, Any]]) -> None:
-    """Whatever a rollout holds, it has a score in [0, 1] that a reply reader accepts as it is."""
-    body = "\n".join(render(messages))
-    entries = _ask(_request({"bcdf": body, "ghjk": ""}))
+    """Any rollout has a score in [0, 1] that the reply parser accepts as it is."""
+    rollout = "\n".join(render(messages))
+    entries = _ask(_request({"bcdf": rollout, "ghjk": ""}))
     assert all(0 <= score <= 1 for score, _ in entries.values())
 
 
@@ -102,7 +102,7 @@ def test_any_prompt_is_answered(user: str) -> None:
     assert set(_ask(Request("", user, ("bcdf", "ghjk")))) == {"bcdf", "ghjk"}
 
 
-FAULTS = [
+DEFECTS = [
     ('tool get_x: "Error: no such x"', "1 tool error,"),
     ('call get_x: {}\ntool get_x: {"x":1}', "1 repeated call"),
     ('call transfer_to_human_agents: {}\ntool: "ok"', "handing off"),
@@ -111,15 +111,15 @@ FAULTS = [
 ]
 
 
-def test_a_fault_costs_and_is_named() -> None:
-    """Each fault lowers the score of a rollout that has it, and the explanation names it."""
-    for line, sign in FAULTS:
+def test_a_defect_costs_and_is_named() -> None:
+    """Each defect lowers the score of a rollout that has it, and the explanation names it."""
+    for line, signal in DEFECTS:
         rated = rate([_GOOD, f"{_GOOD}\n{line}"])
-        score, said = rated[f"{_GOOD}\n{line}"]
+        score, explanation = rated[f"{_GOOD}\n{line}"]
         assert score < rated[_GOOD][0]
-        assert sign in said + ","
-        assert said.startswith("No LLM judged this: ")
-        assert said.endswith("; rule of thumb.")
+        assert signal in explanation + ","
+        assert explanation.startswith("No LLM judged this: ")
+        assert explanation.endswith("; rule of thumb.")
 
 
 WORSE = [
@@ -148,15 +148,15 @@ def test_siblings_that_did_the_same_support_each_other() -> None:
     """With all else equal, the state change that most siblings made scores above the odd one."""
     made = 'call get_x: {{}}\ncall set_x: {{"to":{}}}\ntool set_x: "ok"\nassistant: "{}"'
     common, again, odd = made.format(1, "a"), made.format(1, "b"), made.format(2, "c")
-    verdicts = rate([common, again, odd])
-    assert verdicts[common][0] == verdicts[again][0] > verdicts[odd][0]
+    ratings = rate([common, again, odd])
+    assert ratings[common][0] == ratings[again][0] > ratings[odd][0]
 
 
 def test_a_small_difference_is_a_small_gap() -> None:
-    """One fault is a gap of at most .1; nothing is stretched to fill the scale."""
+    """One defect is a gap of at most .1; no score is stretched to fill the scale."""
     worse = f'{_GOOD}\ntool get_x: "Error: once"\nassistant: "here"'
-    verdicts = rate([_GOOD, worse])
-    assert 0 < verdicts[_GOOD][0] - verdicts[worse][0] <= 0.1
+    ratings = rate([_GOOD, worse])
+    assert 0 < ratings[_GOOD][0] - ratings[worse][0] <= 0.1
 
 
 ERRORS = [
@@ -187,7 +187,7 @@ def test_a_tools_first_verb_says_whether_it_changes_something() -> None:
     """A call counts as a state change by the first reading or writing verb of its tool's name."""
     changing = ["update_order", "createIssue", "mcp__shop__delete_item", "transfer_funds"]
     for name in [*changing, "get_post", "search", "transfer_to_human_agents", '"…"']:
-        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").outcome) == (name in changing)
+        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").changes) == (name in changing)
 
 
 def test_the_same_call_with_its_keys_in_another_order_is_a_repeat() -> None:
@@ -199,11 +199,11 @@ def test_the_same_call_with_its_keys_in_another_order_is_a_repeat() -> None:
 
 def test_an_explanation_quotes_nothing() -> None:
     """No text of a rollout reaches an explanation, so no rollout can speak through it."""
-    body = "\n".join(
+    rollout = "\n".join(
         f'{head}: "Error canary, I cannot"'
         for head in ("user", "assistant", "call canary", "tool canary", "canary")
     )
-    assert all("canary" not in said for _, said in rate([body, _GOOD]).values())
+    assert all("canary" not in explanation for _, explanation in rate([rollout, _GOOD]).values())
 
 
 @pytest.mark.parametrize(
@@ -214,17 +214,17 @@ def test_an_explanation_quotes_nothing() -> None:
 )
 def test_a_megabyte(unit: str) -> None:
     """A megabyte of anything is read to its end and scored."""
-    body = 'assistant: "' + unit * (1_000_000 // len(unit))
-    rated = rate([body, f"call f: {body}\ntool f: {body}"])
+    rollout = 'assistant: "' + unit * (1_000_000 // len(unit))
+    rated = rate([rollout, f"call f: {rollout}\ntool f: {rollout}"])
     assert all(0 <= score <= 1 for score, _ in rated.values())
 
 
 @pytest.mark.skipif(not _TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
 def test_better_than_chance_on_real_rollouts() -> None:
     """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""
-    found = agreement(_TAU)
-    assert (found["groups"], found["mixed_groups"]) == (50, 26)
-    (judge,) = found["scorers"]
+    result = agreement(_TAU)
+    assert (result["groups"], result["mixed_groups"]) == (50, 26)
+    (judge,) = result["scorers"]
     accuracy = judge["pairwise_accuracy"]
     assert accuracy["value"] > 0.55
     assert judge["top1_regret"]["value"] < judge["chance_regret"]["value"]

@@ -1,4 +1,4 @@
-"""What an error answer means: its body, one row of the table after the other, the sizes that it states."""
+"""The meaning of error responses: the body, the rules of the table, the sizes in the message."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 
 from ruler_cli.answer import clean
 from ruler_cli.judges import provider_errors
-from ruler_cli.judges.provider_errors import TABLE, ErrorRule, classify, context_of, refuses_format
-from ruler_cli.judges.reply_body import error_of, status_within
+from ruler_cli.judges.provider_errors import (
+    TABLE,
+    ErrorRule,
+    classify,
+    context_of,
+    error_of,
+    refuses_format,
+    status_within,
+)
 from ruler_cli.types import CallError
 from tests.judges.answers import ANSWERS, Answer
 
 
-def judged(answer: Answer) -> CallError:
+def classified(answer: Answer) -> CallError:
     """The CallError of one answer, read as from the wire."""
     return classify(answer.status, *error_of(answer.body))
 
@@ -27,33 +34,33 @@ def test_answer(subtests: pytest.Subtests) -> None:
     """Status, codes and message of a real answer decide kind, scope and rate."""
     for answer in ANSWERS:
         with subtests.test(answer=answer):
-            fault = judged(answer)
-            reach = "rate" if fault.rate else fault.scope
-            assert (fault.kind, reach) == answer.meaning, fault.reason
-            assert fault.scope == ("call" if fault.rate else reach)
+            call_error = classified(answer)
+            reach = "rate" if call_error.rate else call_error.scope
+            assert (call_error.kind, reach) == answer.meaning, call_error.reason
+            assert call_error.scope == ("call" if call_error.rate else reach)
 
 
-def outcomes(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
-    """What the answers mean by another table."""
+def call_errors(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
+    """The meanings of all responses by another table."""
     with monkeypatch.context() as patch:
         patch.setattr(provider_errors, "TABLE", tuple(table))
-        return [judged(answer) for answer in ANSWERS]
+        return [classified(answer) for answer in ANSWERS]
 
 
 def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any one row some answer, or some stated context, would mean something else."""
-    whole = outcomes(TABLE, monkeypatch)
+    whole = call_errors(TABLE, monkeypatch)
     for index, row in enumerate(TABLE):
-        assert outcomes([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
-        assert row.way_out or row.reach != "run", row
-    forms = provider_errors._FORMS
+        assert call_errors([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
+        assert row.remedy or row.scope != "run", row
+    forms = provider_errors._CONTEXTS
     for index, form in enumerate(forms):
-        monkeypatch.setattr(provider_errors, "_FORMS", forms[:index] + forms[index + 1 :])
-        assert [context_of(message) for message, _ in FORMS] != [found for _, found in FORMS], form
+        monkeypatch.setattr(provider_errors, "_CONTEXTS", forms[:index] + forms[index + 1 :])
+        assert [context_of(message) for message, _ in FORMS] != [expected for _, expected in FORMS], form
 
 
 def test_should_retry() -> None:
-    """The server's own word moves a fault between call and group, and never to or from the run."""
+    """The server's own header moves an error between call and group, and never to or from the run."""
     words = [(500, "false", "group"), (413, "True", "call"), (401, "true", "run"), (404, "false", "run")]
     for status, word, scope in [*words, (400, "false", "group"), (503, "perhaps", "call")]:
         assert classify(status, "", "", {"X-Should-Retry": word}).scope == scope
@@ -133,15 +140,15 @@ FORMS = [
 
 def test_context(subtests: pytest.Subtests) -> None:
     """The limit and the request's size are read from the message of each provider."""
-    for message, found in FORMS:
-        with subtests.test(message=message, found=found):
-            assert context_of(message) == found
+    for message, expected in FORMS:
+        with subtests.test(message=message, expected=expected):
+            assert context_of(message) == expected
 
 
-def test_nothing_told() -> None:
+def test_no_stated_context() -> None:
     """A message without both numbers tells nothing, and one that echoes a request is read only so far."""
-    for said in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
-        assert context_of(said) is None
+    for message in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
+        assert context_of(message) is None
     assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
 
 
@@ -169,7 +176,7 @@ BODIES: list[tuple[Any, str, str]] = [
 
 
 def test_json() -> None:
-    """Codes at any depth and the message are found, and the request that is echoed is not."""
+    """Codes at any depth and the message are read, and the request that is echoed is not."""
     for body, signs, message in BODIES:
         assert error_of(orjson.dumps(body)) == (signs, message)
 
@@ -184,14 +191,14 @@ ASIDES = [
 
 
 def test_aside() -> None:
-    """Of a proxy's answer what its backend said is told, and not the proxy's own routing."""
+    """The message of a proxy's error is its backend's, without the proxy's own routing."""
     for aside in ASIDES:
         body = {"error": {"message": f"OpenAIException - The server had an error{aside}", "code": "500"}}
         assert error_of(orjson.dumps(body))[1].rstrip(".") == "OpenAIException - The server had an error"
 
 
 def test_page() -> None:
-    """Of a page its title is told, else its words."""
+    """The message of a page is its title, else its words."""
     assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == ("", "502 Bad Gateway")
     assert error_of(b"<p>no <b>way</b></p>") == ("", "no way")
     assert error_of(b"error code: 1015") == ("", "error code: 1015")
@@ -210,7 +217,7 @@ def test_status_within() -> None:
 
 @given(JSON.map(orjson.dumps) | st.binary(max_size=300))
 def test_any_body(data: bytes) -> None:
-    """No body raises, and what is told of it is bounded."""
+    """No body raises, and its message is bounded."""
     signs, message = error_of(data)
     assert len(signs) <= 4000
     assert len(message) <= 2000

@@ -1,4 +1,4 @@
-"""What goes over the wire to providers with a protocol of their own, with and without --api-base."""
+"""Requests to providers with a protocol of their own, with and without --api-base."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONVERSE = {
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How a provider is asked: `base` stands behind the host, `variable` names the address elsewhere."""
+    """The request of a provider: `base` stands behind the host, `variable` names the address elsewhere."""
 
     model: str
     base: str
@@ -75,7 +75,7 @@ each_wire = pytest.mark.parametrize("wire", WIRES, ids=[wire.model.partition("/"
 
 @pytest.fixture(autouse=True, scope="module")
 def no_leftovers() -> Iterator[None]:
-    """What litellm leaves of a call warns here, not in a test that comes later."""
+    """Have leftovers of a litellm call warn here, and not in a later test."""
     yield
     gc.collect()
 
@@ -88,7 +88,7 @@ def read(head: bytes) -> tuple[str, dict[str, str]]:
 
 
 async def sent(settings: JudgeSettings, said: dict[str, Any], server: Any) -> tuple[str, dict[str, str]]:
-    """What one call puts on the wire."""
+    """The request of one call."""
     async with opened(resolve(settings)) as judge:
         reply = await judge.ask(ASKED)
     assert isinstance(reply, Reply), reply
@@ -100,7 +100,7 @@ async def sent(settings: JudgeSettings, said: dict[str, Any], server: Any) -> tu
 @each_wire
 @pytest.mark.parametrize("given", [True, False], ids=["api-base", "variable"])
 async def test_protocol(wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider is asked in its own way at its path, with its header, wherever its address stands."""
+    """A provider gets its own protocol at its path, with its header, from any source of its address."""
     async with serving(answer(200, json.dumps(wire.said).encode())) as server:
         base = f"http://127.0.0.1:{server.port}{wire.base}"
         if not given:

@@ -1,4 +1,4 @@
-"""A judge's name → the way it is reached, its price and its context."""
+"""Judge settings → the judge, its price and its context."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ruler_cli.config import JudgeSettings
 from ruler_cli.judges import pricing
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
-from ruler_cli.judges.pricing import Price, PricedModel, known
+from ruler_cli.judges.pricing import ModelInfo, Price, model_info
 from ruler_cli.judges.resolve import model_of, resolve
 from ruler_cli.types import Usage
 
@@ -52,7 +52,7 @@ WAYS = [
 ]
 
 
-def test_way_to_a_stated_endpoint() -> None:
+def test_route_to_a_stated_endpoint() -> None:
     """A first word that litellm has as a provider keeps its protocol; any other is the model's own name."""
     for name, params, direct in WAYS:
         settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
@@ -62,12 +62,12 @@ def test_way_to_a_stated_endpoint() -> None:
 
 def test_price_and_context() -> None:
     """Price and context come from litellm's list, are unknown behind an endpoint, or are stated."""
-    found = model_of(JudgeSettings("openai/o3"))
-    assert found.price is not None
-    assert found.price.prompt > 0
-    assert (found.context, found.reasoning) == (200_000, True)
-    assert known("openai/gpt-4o-mini").reasoning is False
-    assert known("openai/nothing-of-that-name").reasoning is None
+    result = model_of(JudgeSettings("openai/o3"))
+    assert result.price is not None
+    assert result.price.prompt > 0
+    assert (result.context, result.reasoning) == (200_000, True)
+    assert model_info("openai/gpt-4o-mini").reasoning is False
+    assert model_info("openai/nothing-of-that-name").reasoning is None
     assert model_of(JudgeSettings("openai/o3", api_base="http://h/v1")).price is None
     assert model_of(JudgeSettings("no/such-model")).price is None
     assert model_of(JudgeSettings("openai/o3", price=(1.0, 2.0))).price == Price(1e-6, 2e-6, 1e-6)
@@ -82,27 +82,27 @@ ENTRY = {
     "max_output_tokens": 100_000,
     "supports_reasoning": True,
 }
-ENTRIES: list[tuple[dict[str, Any], PricedModel]] = [
-    (ENTRY, PricedModel(Price(2e-6, 8e-6, 5e-7), 200_000, 100_000, reasoning=True)),
+ENTRIES: list[tuple[dict[str, Any], ModelInfo]] = [
+    (ENTRY, ModelInfo(Price(2e-6, 8e-6, 5e-7), 200_000, 100_000, reasoning=True)),
     (
         {"input_cost_per_token": 1e-6, "output_cost_per_token": 0},
-        PricedModel(Price(1e-6, 0, 1e-6), reasoning=False),
+        ModelInfo(Price(1e-6, 0, 1e-6), reasoning=False),
     ),
-    ({"input_cost_per_token": 1e-6}, PricedModel(reasoning=False)),
+    ({"input_cost_per_token": 1e-6}, ModelInfo(reasoning=False)),
     (
         {"max_input_tokens": "many", "max_output_tokens": "x", "supports_reasoning": "y"},
-        PricedModel(reasoning=False),
+        ModelInfo(reasoning=False),
     ),
-    ({}, PricedModel()),
+    ({}, ModelInfo()),
 ]
 
 
 def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an entry of the list tells is known, and what it does not tell in its proper form is not."""
+    """A value of the price list counts in its proper form only; any other is unknown."""
     for entry, model in ENTRIES:
         monkeypatch.setattr(pricing, "_table", lambda entry=entry: {"m": entry})
-        assert known("m") == known("provider/m") == model
-        assert known("other") == PricedModel()
+        assert model_info("m") == model_info("provider/m") == model
+        assert model_info("other") == ModelInfo()
 
 
 def test_cached_once() -> None:

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.simulated import Draws, Simulated, SimulatedModel, answers, score, slot_curve, truth
-from ruler_cli.scoring.parse_reply import read
+from ruler_cli.judges.simulated import (
+    RandomDraws,
+    Simulated,
+    SimulatedModel,
+    answers,
+    position_bias,
+    score,
+    truth,
+)
+from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 
 _LETTERS = "bcdfghjklm"
@@ -19,23 +27,23 @@ _EXACT = SimulatedModel(persistent=0, slot=0, noise=0, level=0)
 _LABELS = tuple(f"{a}{b}{c}{d}" for a in "bc" for b in _LETTERS for c in _LETTERS for d in _LETTERS)
 
 
-def _request(bodies: list[str], system: str = "system") -> Request:
-    labels = _LABELS[: len(bodies)]
-    parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, bodies, strict=True)]
+def _request(rollouts: list[str], system: str = "system") -> Request:
+    labels = _LABELS[: len(rollouts)]
+    parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, rollouts, strict=True)]
     return Request(system, "\n".join(parts), labels)
 
 
 def _spread(model: SimulatedModel, passes: int = 400) -> list[list[float]]:
     """Scores of eight rollouts with truth .5, pass by pass; only the request's wording differs."""
-    bodies = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
-    return [list(score(model, _request(bodies, f"pass {n}")).values()) for n in range(passes)]
+    rollouts = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
+    return [list(score(model, _request(rollouts, f"pass {n}")).values()) for n in range(passes)]
 
 
 @settings(deadline=None)
 @given(st.text(), st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6))
-def test_any_request_is_answered_and_repeats(system: str, user: str, bodies: list[str]) -> None:
+def test_any_request_is_answered_and_repeats(system: str, user: str, rollouts: list[str]) -> None:
     """Every label has a score in [0, 1] on the grid of .05, the same each time."""
-    for request in (_request(bodies, system), Request(system, user, ("bcdf", "ghjk"))):
+    for request in (_request(rollouts, system), Request(system, user, ("bcdf", "ghjk"))):
         scores = score(SimulatedModel(), request)
         assert tuple(scores) == request.labels
         assert all(0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values())
@@ -54,15 +62,15 @@ def test_it_is_a_judge() -> None:
     reply = asyncio.run(once())
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
-    reading = read(reply.text, request.labels)
-    assert [s for s, _ in reading.entries.values()] == [0.35, 0.9]
-    assert all(said.startswith("Simulated") for _, said in reading.entries.values())
+    parsed = parse(reply.text, request.labels)
+    assert [s for s, _ in parsed.entries.values()] == [0.35, 0.9]
+    assert all(explanation.startswith("Simulated") for _, explanation in parsed.entries.values())
 
 
 def test_a_stated_truth_is_the_truth() -> None:
     """The last `truth=` in a rollout is its truth, at most 1."""
-    bodies = ("truth=0.35", 'assistant: "truth=.2 then truth=0.7"', "truth=12", "truth=0")
-    assert [truth(body) for body in bodies] == [0.35, 0.7, 1.0, 0.0]
+    rollouts = ("truth=0.35", 'assistant: "truth=.2 then truth=0.7"', "truth=12", "truth=0")
+    assert [truth(rollout) for rollout in rollouts] == [0.35, 0.7, 1.0, 0.0]
 
 
 def test_other_truths_are_drawn() -> None:
@@ -83,20 +91,20 @@ def test_without_errors_the_score_is_the_truth(truths: list[float], seed: int) -
     assert list(scores.values()) == truths
 
 
-def test_the_slot_curve_favours_what_comes_first() -> None:
+def test_position_bias_favours_the_first() -> None:
     """The curve falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
     for size in (2, 3, 8, 33):
-        curve = slot_curve(size, 0.05)
+        curve = position_bias(size, 0.05)
         assert curve == sorted(curve, reverse=True)
         assert fmean(curve) == pytest.approx(0, abs=1e-12)
         assert pstdev(curve) == pytest.approx(0.05)
-    assert slot_curve(8, 0.05)[0] / slot_curve(8, 0.05)[1] == pytest.approx(1.3 / 0.5)
-    assert slot_curve(1, 0.05) == [0.0]
-    assert slot_curve(0, 0.05) == []
+    assert position_bias(8, 0.05)[0] / position_bias(8, 0.05)[1] == pytest.approx(1.3 / 0.5)
+    assert position_bias(1, 0.05) == [0.0]
+    assert position_bias(0, 0.05) == []
 
 
-def test_the_slot_is_the_place_in_the_prompt() -> None:
-    """A bias belongs to the place in the prompt, also where only some labels are asked for."""
+def test_positions_are_those_in_the_prompt() -> None:
+    """A bias belongs to the position in the prompt, even if only some labels are asked for."""
     request = _request([f"truth=0.5 {n}" for n in range(4)])
     model = SimulatedModel(persistent=0, slot=0.2, noise=0, level=0)
     last = score(model, Request(request.system, request.user, request.labels[3:]))
@@ -122,7 +130,7 @@ def _quiet(**params: float) -> SimulatedModel:
 
 
 def test_a_full_stretch_gives_every_request_one_range() -> None:
-    """With stretch 1 the scores are .5 + .22 · z of what one request shows, whatever its own range is."""
+    """With stretch 1 the scores are .5 + .22 · z of the values in one request, whatever their range."""
     for truths in ([0.5, 0.52, 0.54], [0.1, 0.5, 0.9]):
         scores = score(_quiet(stretch=1), _request([f"truth={t}" for t in truths]))
         assert list(scores.values()) == [0.25, 0.5, 0.75]
@@ -138,7 +146,7 @@ def test_a_gain_is_one_factor_about_the_middle() -> None:
     assert all(high >= 0.5 for _, _, high in rows)
 
 
-def test_judges_share_their_persistent_errors_as_told() -> None:
+def test_judges_share_persistent_errors() -> None:
     """Persistent errors of two seeds correlate by `shared`, and keep their deviation."""
     request = _request([f"truth=0.5 {n}" for n in range(1500)])
     for shared in (0.0, 0.7, 1.0):
@@ -150,12 +158,12 @@ def test_judges_share_their_persistent_errors_as_told() -> None:
 
 def test_the_formula_is_the_judge() -> None:
     """Without draws `answers` says truth plus slot bias, clipped and rounded to .05."""
-    draws = Draws([0.0] * 4, 0.0, 0.0, 0.1)
+    draws = RandomDraws([0.0] * 4, 0.0, 0.0, 0.1)
     assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], draws) == [0.0, 0.5, 0.55, 1.0]
     biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, draws)
     assert biased == sorted(biased, reverse=True)
     assert biased[0] > 0.5 > biased[-1]
-    assert answers(SimulatedModel(), [], Draws([], 0.0, 0.0, 0.1)) == []
+    assert answers(SimulatedModel(), [], RandomDraws([], 0.0, 0.0, 0.1)) == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -168,8 +176,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 def test_parameters_are_the_model() -> None:
-    """Parameters set what they name; a wrong one is answered with what it should be."""
-    for params, said in WRONG:
-        with pytest.raises(ValueError, match=said):
+    """Parameters set the fields of their names; the error of a wrong one says what it should be."""
+    for params, explanation in WRONG:
+        with pytest.raises(ValueError, match=explanation):
             SimulatedModel.of(params)
     assert SimulatedModel.of({"noise": 0.2, "seed": 3}) == SimulatedModel(noise=0.2, seed=3)

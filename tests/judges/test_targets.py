@@ -38,13 +38,13 @@ def row(target: Target, model: str, request: Request = ASKED, **settings: Any) -
     line = request_line(target, JudgeSettings(model, **settings))(KEY, request)
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
-    found = orjson.loads(line)
-    assert found["custom_id"] == KEY.hex()
-    return found
+    result = orjson.loads(line)
+    assert result["custom_id"] == KEY.hex()
+    return result
 
 
 def test_target_by_name() -> None:
-    """Whose form a judge's requests have goes by its name, unless it is told."""
+    """The target of a judge's requests follows from its name, unless it is given."""
     here = "http://localhost:8000/v1"
     cases: list[tuple[str, str | None, Target]] = [
         ("openai/o3", None, "openai"),
@@ -63,14 +63,14 @@ def test_target_by_name() -> None:
             target_of(JudgeSettings(model))
 
 
-def test_names_and_room() -> None:
+def test_names_and_max_tokens() -> None:
     """Rows name model and room as whoever answers has them, without a provider's name or an engine's."""
     request = Request("S", "U", (), 5, fitted=True)
     body = row("openai", "openai/o3", request)["body"]
     assert (body["model"], body["max_completion_tokens"], "max_tokens" in body) == ("o3", 5, False)
-    found = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", request)
-    assert (found["method"], found["url"]) == ("POST", "/v1/chat/completions")
-    assert (found["body"]["model"], found["body"]["max_tokens"]) == ("Qwen/Qwen3-8B", 5)
+    result = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", request)
+    assert (result["method"], result["url"]) == ("POST", "/v1/chat/completions")
+    assert (result["body"]["model"], result["body"]["max_tokens"]) == ("Qwen/Qwen3-8B", 5)
     assert row("vllm", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
     assert row("openai", "groq/llama-3.3-70b")["body"]["model"] == "llama-3.3-70b"
     assert row("openai", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
@@ -88,15 +88,15 @@ ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "params", "room"), ANTHROPIC)
+@pytest.mark.parametrize(("model", "params", "max_tokens"), ANTHROPIC)
 async def test_anthropic_params_are_the_live_ones(
-    model: str, params: dict[str, Any], room: int | None
+    model: str, params: dict[str, Any], max_tokens: int | None
 ) -> None:
-    """The params are what litellm sends live, but for the form of the answer, which needs no header there."""
+    """The params are those that litellm sends, but for the answer format, which needs no header here."""
     for text in NASTY[: 1 if params else 4]:
         sendable = text.encode("utf-8", "replace").decode()
         request = Request(
-            f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), room, fitted=True
+            f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), max_tokens, fitted=True
         )
         async with serving(answer(200, MESSAGE)) as server:
             there = server.base.removesuffix("/v1")
@@ -104,11 +104,11 @@ async def test_anthropic_params_are_the_live_ones(
             async with opened(resolve(settings)) as judge:
                 await judge.ask(request)
             live = orjson.loads(server.requests[0])
-        found = row("anthropic", model, request, params=params)["params"]
+        result = row("anthropic", model, request, params=params)["params"]
         if "output_format" in live:
             form = live.pop("output_format")
             live["output_config"] = {**live.get("output_config", {}), "format": form}
-        assert found == live
+        assert result == live
 
 
 OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
@@ -121,24 +121,24 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
 ]
 
 
-def test_rows_are_what_the_sdks_send(subtests: pytest.Subtests) -> None:
+def test_rows_equal_the_requests_of_sdks(subtests: pytest.Subtests) -> None:
     """A row has the fields, and the values, that the types of the provider's own SDK know."""
-    for target, model, params, room in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
-        with subtests.test(target=target, model=model, params=params, room=room):
+    for target, model, params, max_tokens in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
+        with subtests.test(target=target, model=model, params=params, max_tokens=max_tokens):
             for text in NASTY[:3]:
-                asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
+                asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), max_tokens)
                 assert_typed(target, row(target, model, asked, params=params))
 
 
 def test_an_answer_has_a_form_in_every_row() -> None:
-    """A row asks for the form of the answer in a way that needs no header: by schema or by a tool."""
+    """A row asks for the form of the answer without a header: by schema or by a tool."""
     assert row("anthropic", "anthropic/claude-sonnet-4-5")["params"]["output_config"]["format"]["schema"]
     old = row("anthropic", "anthropic/claude-3-5-haiku-20241022")["params"]
     assert old["tools"][0]["name"] == old["tool_choice"]["name"]
 
 
 @pytest.mark.parametrize(
-    ("model", "params", "said"),
+    ("model", "params", "message"),
     [
         ("anthropic/claude-opus-4-7", {"temperature": 0.2}, "temperature"),
         ("anthropic/claude-opus-4-6", {"speed": "fast"}, "anthropic-beta"),
@@ -146,9 +146,9 @@ def test_an_answer_has_a_form_in_every_row() -> None:
         ("no-such-model", {}, "none of Anthropic's"),
     ],
 )
-def test_what_no_row_can_hold(model: str, params: dict[str, Any], said: str) -> None:
-    """What litellm refuses, or what needs a header, is told before anything is written."""
-    with pytest.raises(UsageError, match=said):
+def test_no_row_for_these_params(model: str, params: dict[str, Any], message: str) -> None:
+    """Parameters that litellm refuses, or that need a header, are reported before anything is written."""
+    with pytest.raises(UsageError, match=message):
         request_line("anthropic", JudgeSettings(model, params=params))
     with pytest.raises(UsageError, match="-m or -p"):
         request_line("openai", JudgeSettings("openai/\udcff"))

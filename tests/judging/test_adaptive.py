@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.judging.adaptive import FIRST, MOST, UNIT, GroupStanding, allot, unresolved
 from ruler_cli.prompting.layout import balanced
-from ruler_cli.scoring.reliability import Prior
+from ruler_cli.scoring.reliability import NoisePrior
 from ruler_cli.types import GroupResult, PassScores
 
 
@@ -176,11 +176,11 @@ def _known(columns: Sequence[Sequence[float]]) -> GroupStanding:
 )
 def test_only_the_unresolved_are_escalated(columns: list[list[float]], *, expected: bool) -> None:
     """A stronger judge is asked where there is a difference that is not yet reliable, and nowhere else."""
-    assert unresolved(_known(columns), Prior()) is expected
+    assert unresolved(_known(columns), NoisePrior()) is expected
 
 
 def test_what_the_batch_says_of_noise_counts() -> None:
     """The same passes are resolved beside a quiet batch and tied beside a noisy one."""
     standing = _known([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5]])
-    verdicts = {noise: unresolved(standing, Prior(1000.0, noise**2)) for noise in (0.02, 0.15, 0.4)}
+    verdicts = {noise: unresolved(standing, NoisePrior(1000.0, noise**2)) for noise in (0.02, 0.15, 0.4)}
     assert verdicts == {0.02: False, 0.15: True, 0.4: False}

@@ -10,7 +10,7 @@ import pytest
 
 from ruler_cli.judging.adaptive import BLOCK_BYTES, BLOCK_GROUPS, BlockMember, Blocks
 from ruler_cli.types import Group, GroupResult, Line, Record
-from tests.scoring.saying import ballot, judged, miss
+from tests.scoring.group_results import failed_call, group_result, one_pass
 from tests.values import few
 from tests.virtual import virtually
 
@@ -25,14 +25,16 @@ def group(size: int = 100) -> Group:
 def said(number: int, passes: int, dice: random.Random) -> GroupResult:
     """What a judge said of a group in so many passes: some clear, some noise, some broken."""
     if number % 7 == 3:
-        return judged(*(miss(turn) for turn in range(passes)), size=4)
+        return group_result(*(failed_call(pass_index) for pass_index in range(passes)), size=4)
     noise = 0.02 if number % 2 else 0.15
     rows = []
-    for turn in range(passes):
-        own = random.Random(f"{number} {turn}")
+    for pass_index in range(passes):
+        own = random.Random(f"{number} {pass_index}")
         order = own.sample(range(8), 8)
-        rows.append(ballot([0.5 + 0.06 * body + own.gauss(0, noise) for body in order], turn, bodies=order))
-    return judged(*rows)
+        rows.append(
+            one_pass([0.5 + 0.06 * body + own.gauss(0, noise) for body in order], pass_index, distinct=order)
+        )
+    return group_result(*rows)
 
 
 async def sit(member: BlockMember, number: int, dice: random.Random, passes: list[int]) -> None:
@@ -85,7 +87,7 @@ def test_full_block_waits_for_nobody() -> None:
         blocks, ended = Blocks(4), [0]
 
         async def one(member: BlockMember) -> None:
-            while await member.more(judged(miss(), size=2), 10.0):
+            while await member.more(group_result(failed_call(), size=2), 10.0):
                 pass
             ended[0] += 1
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import CapReached
-from ruler_cli.judges.pricing import stated
+from ruler_cli.judges.pricing import stated_price
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import group
 from tests.judging_server.asks import expected_score
@@ -161,7 +161,7 @@ def test_escalation_within_the_cap(cap: float, tmp_path: Path, monkeypatch: pyte
     strong = Stub("strong", price=(20.0, 50.0))
     stage = Stage(tmp_path, monkeypatch, groups(90), weak, strong)
     done = stage.run("weak", max_cost=cap, **STRONG)
-    dearest = stated((20.0, 50.0)).of(Usage(1000, 100, 0, 1))
+    dearest = stated_price((20.0, 50.0)).of(Usage(1000, 100, 0, 1))
     assert done.summary.cost_usd is not None
     assert done.summary.cost_usd <= cap + dearest
     assert isinstance(done.stopped, CapReached)

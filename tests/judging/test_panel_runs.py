@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import CapReached, RefusedError
-from ruler_cli.judges.pricing import stated
+from ruler_cli.judges.pricing import stated_price
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import group
 from tests.judging_server.asks import expected_score
@@ -77,7 +77,7 @@ def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
     used = Usage(1000, 100, 0, 1)
-    each = 2 * (stated((1.0, 2.0)).of(used) + stated((10.0, 30.0)).of(used))
+    each = 2 * (stated_price((1.0, 2.0)).of(used) + stated_price((10.0, 30.0)).of(used))
     summary = stage.run(*NAMES, passes=2).summary
     assert summary.cost_usd == pytest.approx(12 * each)
     assert (summary.usage.calls, summary.kept_usd) == (48, 0)
@@ -98,7 +98,7 @@ def test_one_budget(cap: float, passes: int, tmp_path: Path, monkeypatch: pytest
     stage = Stage(tmp_path, monkeypatch, groups, one, two)
     done = stage.run(*NAMES, passes=passes, max_cost=cap)
     summary = done.summary
-    dearest = stated((3.0, 9.0)).of(Usage(1000, 100, 0, 1))
+    dearest = stated_price((3.0, 9.0)).of(Usage(1000, 100, 0, 1))
     assert summary.cost_usd is not None
     assert summary.cost_usd <= cap + dearest
     assert isinstance(done.stopped, CapReached)

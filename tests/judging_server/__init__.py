@@ -1,1 +1,1 @@
-"""The judge server's parts: what is asked, what is answered, what is refused, counted and sent."""
+"""The judge server: requests, answers, refusals, counts and connections."""

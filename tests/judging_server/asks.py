@@ -1,4 +1,4 @@
-"""A chat completion request → what the judge is asked, and the right answer to it."""
+"""A chat completion request → the question to the judge, and the right answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CLOSING = "\n</trajectory>\n"
 Entries = list[dict[str, Any]]
 
 
-def expected_score(body: str) -> float:
+def expected_score(rollout: str) -> float:
     """Score a rollout, the text between its delimiters: by its last `truth=`, else by its hash."""
-    if "truth=" in body and (found := _TRUTH.findall(body)):
+    if "truth=" in rollout and (found := _TRUTH.findall(rollout)):
         return float(found[-1])
-    return int(hashlib.sha256(body.encode()).hexdigest()[:8], 16) % 21 / 20
+    return int(hashlib.sha256(rollout.encode()).hexdigest()[:8], 16) % 21 / 20
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Ask:
     form: str  # response_format.type, or "none"
     keyed: bool  # the schema has a member for each id
     texts: list[str]
-    bodies: dict[str, str]  # of every rollout shown, by label
+    rollouts: dict[str, str]  # of every rollout shown, by label
     entries: Entries  # the right answer
     limits: dict[str, int]  # of completion tokens, by the parameters' names
     prompt_tokens: int = 0
@@ -55,31 +55,31 @@ def read_ask(request: Any) -> Ask:
         raise ValueError(f"not a chat completion request: {error!r}") from error
     if not last.startswith(_ASK):
         raise ValueError(f"the last line does not start with {_ASK!r}")
-    labels, bodies = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
-    if not labels or not all(isinstance(label, str) and label in bodies for label in labels):
-        raise ValueError(f"asked to score {labels}, shown {list(bodies)}")
-    entries = [_judge(label, bodies[label]) for label in labels]
+    labels, rollouts = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
+    if not labels or not all(isinstance(label, str) and label in rollouts for label in labels):
+        raise ValueError(f"asked to score {labels}, shown {list(rollouts)}")
+    entries = [_judge(label, rollouts[label]) for label in labels]
     limits = {name: request[name] for name in _LIMITS if name in request}
-    return Ask(model, form, keyed, texts, bodies, entries, limits)
+    return Ask(model, form, keyed, texts, rollouts, entries, limits)
 
 
 def _read_rollouts(prompt: str) -> dict[str, str]:
-    text, bodies, at = f"\n{prompt}", {}, 0
+    text, rollouts, at = f"\n{prompt}", {}, 0
     while (at := text.find(_OPENS, at)) >= 0:  # find: a regex is slow on long rollouts
         opening = _OPENING.match(text, at)
         if opening is None:
             at += 1
             continue
         at = text.find(_CLOSING, opening.end())
-        if at < 0 or opening[1] in bodies:
+        if at < 0 or opening[1] in rollouts:
             raise ValueError(f"the rollout {opening[1]!r} is not closed, or shown twice")
-        bodies[opening[1]] = text[opening.end() + 1 : at]
+        rollouts[opening[1]] = text[opening.end() + 1 : at]
         at += len(_CLOSING) - 1  # the newline also begins the next delimiter
-    return bodies
+    return rollouts
 
 
 def err(ask: Ask, errors: Mapping[str, float]) -> None:
-    """Score as the simulated judge does: by the truth, with noise and by what else is shown, and where."""
+    """Score as the simulated judge does: by the truth, the noise, the siblings and the position."""
     from ruler_cli.judges.simulated import SimulatedModel, score  # most servers need none of it
     from ruler_cli.types import Request
 
@@ -88,6 +88,6 @@ def err(ask: Ask, errors: Mapping[str, float]) -> None:
     ask.entries = [{**entry, "score": scores[entry["trajectory_id"]]} for entry in ask.entries]
 
 
-def _judge(label: str, body: str) -> dict[str, Any]:
+def _judge(label: str, rollout: str) -> dict[str, Any]:
     reason = f"judged {label} by its content alone."
-    return {"trajectory_id": label, "explanation": reason, "score": expected_score(body)}
+    return {"trajectory_id": label, "explanation": reason, "score": expected_score(rollout)}

@@ -1,4 +1,4 @@
-"""How a server behaves whatever it is asked: its speed, its limits, its faults."""
+"""Conduct of a server for all requests: its speed, its limits, its errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.judging_server.cues import CUES, MALFORMED
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """What a test or a benchmark sets; `with_` checks it."""
+    """Settings of a test or a benchmark; `with_` checks them."""
 
     latency: float = 0.0
     """Seconds before each reply, the mean of them; a refusal by a limit comes at once."""
@@ -43,7 +43,7 @@ class Conduct:
     context: int | None = None
     """Tokens of a prompt; a longer one is answered 400 with both numbers, and costs nothing."""
     errors: Mapping[str, float] | None = None
-    """What a good answer errs by, as parameters of the simulated judge; None: it tells the truth."""
+    """Errors of a good answer, as parameters of the simulated judge; None: it is the truth."""
 
     def with_(self, changes: Mapping[str, Any]) -> Conduct:
         """The same with changes, as they come in JSON; ValueError for what does not exist."""
@@ -61,7 +61,7 @@ class Conduct:
 
     @property
     def draws(self) -> bool:
-        """Whether anything is left to chance."""
+        """Tell if anything is random."""
         return bool(self.chaos or self.latency_spread or self.completion is not None)
 
     def dice(self, body: bytes, seen: int) -> random.Random:
@@ -69,7 +69,7 @@ class Conduct:
         digest = hashlib.blake2b(body, digest_size=8, key=b"%d-%d" % (self.seed, seen))
         return random.Random(digest.digest())
 
-    def fault(self, dice: random.Random) -> str | None:
+    def misbehaviour(self, dice: random.Random) -> str | None:
         """The cue that chance picks, if any."""
         drawn, kind = dice.random(), dice.choice(MALFORMED)
         for cue, share in self.chaos.items():

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as little of it as a judge needs, and the ways in which a reply may not arrive."""
+"""HTTP/1.1 as far as a judge needs it, and the failures by which a reply does not arrive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
         self.timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way back."""
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 

@@ -1,4 +1,4 @@
-"""What the server does on cue: each misbehaviour by its name."""
+"""Misbehaviours of the server, by the cue that names each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _after_decoy(before: str, between: str) -> Say:
 
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x1b]8;;http://127.0.0.1/\x1b\\\x9b31m\x9d52;c;x\x9c\r\x08\x00\x7f\x85\u061c\u200f\u2028\u202e\u2066"
-"""What would clear a terminal, name its window, link, write its clipboard, colour it, go back and turn it."""
+"""Escapes that clear a terminal, name its window, link, write its clipboard, colour, go back and turn it."""
 
 
 def _hostile(entries: Entries) -> str:
@@ -126,8 +126,10 @@ def _refuse_long(ask: Ask) -> Reply:
 
 def _refuse_limit(ask: Ask) -> Reply:
     """As OpenAI says it of models that think."""
-    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
-    return refuse(400, f"{said} instead.") if "max_tokens" in ask.limits else good(ask)
+    message = (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+    )
+    return refuse(400, f"{message} instead.") if "max_tokens" in ask.limits else good(ask)
 
 
 def _refuse_limits(ask: Ask) -> Reply:
@@ -148,8 +150,10 @@ def _refuse_beside(ask: Ask) -> Reply:
     prompt = len(ask.texts[-1]) // 4
     if all(limit <= 300 for limit in ask.limits.values()):
         return good(ask)
-    said = f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
-    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 576. {said} tokens.")
+    message = (
+        f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
+    )
+    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 576. {message} tokens.")
 
 
 def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:
@@ -192,4 +196,4 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
 }
 
 MALFORMED = ("not-json", "cutoff", "missing", "empty", "null-content", "no-choices", "html", "half")
-"""Replies that hold no whole answer, each in a way of its own: chaos draws one of them."""
+"""Replies without a whole answer, each a different one: chaos draws one of them."""

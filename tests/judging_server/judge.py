@@ -1,4 +1,4 @@
-"""The judge behind the connections: whom it answers, how, and what it remembers of it."""
+"""The judge behind the connections: its answers, its refusals, and its counts."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Judge:
     def chat(self, body: bytes, key: str | None) -> Reply:
         """The reply to a request that has just come in; `leave` has to follow."""
         now = time.monotonic()
-        room = self.load.arrive(now, self.capacity(now))
+        accepted = self.load.arrive(now, self.capacity(now))
         if key is not None:
             self.keys[key] = None
         try:
-            reply = self.answer(body, now, room)
+            reply = self.answer(body, now, accepted)
         except ValueError as error:
             reply = refuse(400, f"judge_server: {error}")
         reply.asked = now
@@ -57,7 +57,7 @@ class Judge:
         self.statuses[str(reply.status) if reply.delivery == "whole" else reply.delivery] += 1
         return reply
 
-    def answer(self, body: bytes, now: float, room: bool) -> Reply:
+    def answer(self, body: bytes, now: float, accepted: bool) -> Reply:
         """Refuse by the limits, or misbehave by chance or on cue, or judge."""
         request = orjson.loads(body)
         self.requests.append(request)
@@ -65,13 +65,13 @@ class Judge:
         ask = read_ask(request)
         self.forms[ask.form] += 1
         seen = self.books.see(content)
-        if not room:
+        if not accepted:
             return self.full(conduct.retry_after)
         ask.prompt_tokens = int(sum(map(_bytes, ask.texts)) / conduct.bytes_per_token)
         latency, chance = conduct.latency, None
         if conduct.draws:
             dice = conduct.dice(body, seen)
-            chance = conduct.fault(dice)
+            chance = conduct.misbehaviour(dice)
             latency = around(latency, conduct.latency_spread, dice)
             if conduct.completion is not None:
                 drawn = around(conduct.completion, conduct.completion_spread, dice)
@@ -108,12 +108,12 @@ class Judge:
         return capacity
 
     def behaviour(self, ask: Ask) -> Callable[[Ask], Reply]:
-        """What the model's name cues."""
+        """The reply that the model's name cues."""
         cue = ask.model.rpartition("/")[2]
         spell, _, kind = cue.partition("-")
         if spell not in _SPELLS:
             return CUES.get(cue, good)
-        group = (cue, hash(frozenset(ask.bodies.values())))
+        group = (cue, hash(frozenset(ask.rollouts.values())))
         self.cast[group] += 1
         return good if self.cast[group] > _SPELLS[spell] else CUES.get(kind, good)
 
@@ -128,7 +128,7 @@ class Judge:
             self.books.bill(reply, gone)
 
     def other(self, route: str, body: bytes) -> Reply:
-        """What tests ask: not a judge's business."""
+        """The replies to other requests, which tests make."""
         if route == "GET /stats":
             return Reply(orjson.dumps(self.stats()))
         if route == "GET /requests":

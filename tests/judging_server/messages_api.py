@@ -20,12 +20,12 @@ def chat_of(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def message_of(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
-    """A chat completion as a Message; the answer is the input of a tool where one is forced."""
+    """A chat completion as a Message; the answer is the input of a tool if one is forced."""
     choice = (chat.get("choices") or [{}])[0] if isinstance(chat, dict) else {}
-    said = choice.get("message") or {}
-    text = said.get("content") or said.get("refusal") or ""
+    message = choice.get("message") or {}
+    text = message.get("content") or message.get("refusal") or ""
     stops = {"length": "max_tokens", "content_filter": "refusal"}
-    stop = "refusal" if said.get("refusal") else stops.get(choice.get("finish_reason", ""), "end_turn")
+    stop = "refusal" if message.get("refusal") else stops.get(choice.get("finish_reason", ""), "end_turn")
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     tool = (params.get("tool_choice") or {}).get("name")
     if tool and stop == "end_turn":

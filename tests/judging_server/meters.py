@@ -1,4 +1,4 @@
-"""What a server knows of its callers: rates, load, and what each request was paid for."""
+"""Meters of a server: rates, load, and the cost of each request."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Load:
         self.phases, self.most, self.warm = [], self.in_flight, False
 
     def arrive(self, now: float, capacity: int | None) -> bool:
-        """Take a request in; whether there is room for it."""
+        """Count a request in, and tell if the capacity allows it."""
         if capacity is None and not self.phases:
             self.in_flight += 1
             self.most = max(self.most, self.in_flight)
@@ -155,8 +155,8 @@ class Load:
         return self.phases[-1]
 
     def _flow(self, now: float) -> None:
-        room = self.phases[-1].capacity
-        busy = self.in_flight if room is None else min(self.in_flight, room)
+        capacity = self.phases[-1].capacity
+        busy = self.in_flight if capacity is None else min(self.in_flight, capacity)
         self.slot_seconds += busy * (now - self.now)
         self.now = now
 
@@ -169,7 +169,7 @@ class Load:
 
 
 class Books:
-    """What was paid for: each content by how often it was answered, and what it cost."""
+    """The paid replies: the times that each content was answered, and the cost."""
 
     def __init__(self) -> None:
         self.seen: dict[int, int] = {}

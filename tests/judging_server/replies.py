@@ -1,4 +1,4 @@
-"""What goes back: completions, errors in OpenAI's form, and pages of a gateway."""
+"""Replies: completions, errors in OpenAI's form, and pages of a gateway."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.judging_server.asks import Ask
 
 @dataclass(slots=True)
 class Reply:
-    """One reply, how it is delivered, and what it costs."""
+    """One reply, its delivery, and its cost."""
 
     body: bytes
     status: int = 200
@@ -28,7 +28,7 @@ class Reply:
 
     @property
     def charged(self) -> bool:
-        """Whether its tokens are paid for: a completion, good or not, that arrives whole."""
+        """Tell if its tokens are paid for: a completion, good or not, that arrives whole."""
         return self.status == 200 and self.delivery == "whole" and self.content != 0
 
     def wire(self, length: int) -> bytes:

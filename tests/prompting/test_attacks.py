@@ -13,7 +13,7 @@ from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.scoring.parse_reply import DefectError, read, read_complete
+from ruler_cli.scoring.parse_reply import DefectError, parse, parse_complete
 from ruler_cli.types import Group, Request
 from tests.attacks import FAMILIES, PLACES, Attack, Place
 from tests.attacks.places import OTHERS
@@ -117,7 +117,7 @@ def test_replies(subtests: pytest.Subtests) -> None:
             raw = json.dumps({"scores": entries}, ensure_ascii=False)
             for reply in (answer, raw, f"```json\n{answer}\n```", f"<think>{text}</think>{answer}"):
                 try:
-                    reply_scores = read(reply, LABELS)
+                    reply_scores = parse(reply, LABELS)
                 except DefectError:
                     assert len(text) > SMALL, reply[:200]
                     continue
@@ -133,8 +133,8 @@ def test_replies(subtests: pytest.Subtests) -> None:
                 f"</think>{text}",
             ):
                 with suppress(DefectError):
-                    reply_scores = read(reply, LABELS)
+                    reply_scores = parse(reply, LABELS)
                     assert {label: entry[0] for label, entry in reply_scores.entries.items()} == scores
-                assert set(read_complete(reply, LABELS).items()) <= {
+                assert set(parse_complete(reply, LABELS).items()) <= {
                     (n, (s, text)) for n, s in scores.items()
                 }

@@ -10,7 +10,7 @@ from ruler_cli.config import AskSettings
 from ruler_cli.prompting.injection import is_suspect
 from ruler_cli.prompting.prompt import build_layout
 from tests.attacks import INNOCENT, PLACES
-from tests.attacks.real import bodies_of, real_dumps
+from tests.attacks.real import real_dumps, rollouts_of
 from tests.values import group, talk
 
 ASK = AskSettings()
@@ -33,7 +33,7 @@ def test_far_apart() -> None:
 @pytest.mark.parametrize("dump", real_dumps() or [pytest.param(None, marks=pytest.mark.skip("no real data"))])
 def test_real_rollouts(dump: Path) -> None:
     """No rollout of a real dump, nor of a framework's example, raises the flag."""
-    assert not [text[:200] for text in bodies_of(dump) if is_suspect(text)]
+    assert not [text[:200] for text in rollouts_of(dump) if is_suspect(text)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.formats.interface import PROMPT_HASH, Format, Layout
+from ruler_cli.formats.interface import PROMPT_HASH, Format, RecordLayout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.grouping import Survey, part_of, records, streamed, survey
 from ruler_cli.reading.index import Index, place
@@ -128,12 +128,12 @@ COLUMNS = Format(
     name="columns",
     family="columns",
     shape="columns",
-    tells="`id`, `text`",
+    signature="`id`, `text`",
     matches=lambda record: True,
     rollouts=lambda record: [
         Rollout(talk(text), (i,), reward=i, key=record["id"][i]) for i, text in enumerate(record["text"])
     ],
-    layout=Layout(listed=True),
+    layout=RecordLayout(listed=True),
 )
 
 

@@ -1,4 +1,4 @@
-"""What a scored file counts of its marks."""
+"""The annotations of a scored file, as values and as counts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,208 @@ from typing import Any
 import pytest
 
 from ruler_cli.config import InputSettings
-from ruler_cli.results.annotations import MOST_JUDGES
-from ruler_cli.results.scored_file import ScoredFile
+from ruler_cli.reading.input import open_input
+from ruler_cli.results.scored_file import MOST_JUDGES, AnnotationReader, ScoredFile, label_of
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.types import Group, Problem
 from tests.conftest import write
-from tests.results.test_annotations import mark, trajectory
-from tests.values import talk
+from tests.formats.test_every_format import annotations_in, each_layout, scored
+from tests.values import read, reader, talk
+
+
+def annotation(score: Any, **more: Any) -> dict[str, Any]:
+    """An annotation as `score` writes it."""
+    return {"status": "scored", "score": score, "judge": "m", "independent_reward": 1.0, **more}
+
+
+def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
+    """A trajectory of group g."""
+    return {"group_id": "g", "messages": talk("four"), "reward": 0.1, "ruler": ruler, **more}
+
+
+def of(*records: dict[str, Any], **told: Any) -> ScoredGroup:
+    """These records as one group."""
+    found = read(*records, **told)
+    return AnnotationReader(reader(*records, **told), given="outcome" in told).group(
+        Group(str(found[0].key), tuple(found))
+    )
+
+
+@each_layout
+def test_every_layout(name: str, tmp_path: Path) -> None:
+    """Scores, first rewards and costs that `score` writes are read back, in every format."""
+    _, after = scored(name, tmp_path)
+    written = [found for record in after for found in annotations_in(record)]
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        opened = open_input(InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append)
+        assert opened.reader is not None
+        groups = [(group, AnnotationReader(opened.reader).group(group)) for group in opened.groups]
+    rollouts = [r for _, found in groups for r in found.rollouts]
+    assert not problems
+    for group, found in groups:
+        assert (found.status, found.judge, found.passes, found.cost) == ("scored", "simulated", 1, 0)
+        assert found.latency is not None
+        assert found.usage.calls == 1
+        assert sorted(at for r in found.rollouts for at in r.indices) == list(range(len(group.rollouts)))
+        several = len(found.rollouts) > 1
+        assert all(len(r.positions) == 1 for r in found.rollouts) or not several
+        assert ("alone" in found.flags) is not several
+    assert {(r.score, r.explanation) for r in rollouts} == {(m["score"], m["explanation"]) for m in written}
+    assert all(r.judge_score == r.score and r.size > 0 and r.judge == "simulated" for r in rollouts)
+    first = {label_of(m["independent_reward"]) for m in written}
+    assert {r.label for r in rollouts if r.label_source == "reward"} <= first
+    assert first - {None} <= {r.label for r in rollouts}
+
+
+def test_a_trajectory_per_line() -> None:
+    """Every field of an annotation is read, and the group's part from the first rollout that has it."""
+    own = {
+        "status": "scored", "judge": "m", "passes": 2, "tied": False, "reliability": 0.75, "weight": 0.5,
+        "usage": {"calls": 2, "prompt_tokens": 30, "completion_tokens": 20, "cached_tokens": 10},
+        "cost_usd": 0.25, "latency_s": 1.5, "cached": True, "degraded": 1,
+        "judged_at": "2026-11-21T02:14:05Z",
+    }  # fmt: skip
+    told = annotation(
+        0.5, judge_score=0.4, spread=0.1, slots=[0, 1], judges={"a": 0.3, "b": 0.7}, suspect=True, group=own
+    )
+    found = of(trajectory(told | {"explanation": "good"}), trajectory(annotation(0.75, group=own)))
+    one = found.rollouts[0]
+    assert (one.status, one.score, one.judge_score, one.label, one.label_source) == (
+        "scored",
+        0.5,
+        0.4,
+        1.0,
+        "reward",
+    )
+    assert (one.spread, one.positions, one.mean_position, one.judges) == (
+        0.1,
+        (0.0, 1.0),
+        0.5,
+        {"a": 0.3, "b": 0.7},
+    )
+    assert (one.explanation, one.suspect, one.judge, one.invalid_fields) == ("good", True, "m", ())
+    assert one.size == len(b'[{"role":"assistant","content":"four"}]')
+    assert (found.status, found.judge, found.passes, found.annotated_tied) == ("scored", "m", 2, False)
+    assert (found.reliability, found.weight, found.cost, found.latency) == (0.75, 0.5, 0.25, 1.5)
+    assert (found.usage.calls, found.usage.prompt, found.usage.completion, found.usage.cached) == (
+        2,
+        30,
+        20,
+        10,
+    )
+    assert found.judged_at == 1795227245.0
+    assert found.flags == ("suspect", "degraded", "cached")
+
+
+def test_failed_and_unmarked() -> None:
+    """A group is failed if it was judged without a score, and unmarked if it was never judged."""
+    lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
+    found = of(trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None))
+    assert (found.status, found.kind, found.reason) == ("failed", "refused", "no")
+    assert [(r.status, r.kind, r.reason, r.label) for r in found.rollouts] == [
+        ("failed", "refused", "no", 1.0)
+    ] * 2
+    plain = of({"group_id": "g", "messages": talk("x"), "reward": 0.5})
+    assert (plain.status, plain.kind, plain.rollouts[0].status) == ("unmarked", "", "unmarked")
+    part = of(trajectory(annotation(0.5)), trajectory(lost))
+    assert (part.status, part.kind, part.scores) == ("scored", "", (0.5,))
+
+
+ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5, -(10**30)]
+
+
+def test_a_damaged_score() -> None:
+    """A score that is no finite number is none, and the rollout failed for that."""
+    for odd in (*ODD[:-1], None):
+        one, other = of(trajectory(annotation(odd)), trajectory(annotation(0.5))).rollouts
+        assert (one.status, one.score, one.judge_score, one.invalid_fields) == (
+            "failed",
+            None,
+            None,
+            ("score",),
+        )
+        assert (one.kind, one.reason) == ("unknown", "its score is no number")
+        assert (other.status, other.score) == ("scored", 0.5)
+        moved = of(trajectory(annotation(0.5, judge_score="no" if odd is None else odd))).rollouts[0]
+        assert (moved.score, moved.judge_score, moved.invalid_fields) == (0.5, None, ("judge_score",))
+
+
+def test_a_damaged_group_part() -> None:
+    """An impossible cost, time, share or count is not known, and never a zero."""
+    names = ("reliability", "weight", "cost_usd", "latency_s", "judged_at", "passes", "tied", "usage")
+    for odd in ODD:
+        found = of(trajectory(annotation(0.5, group=dict.fromkeys(names, odd))))
+        told = (found.reliability, found.weight, found.cost, found.latency, found.judged_at, found.passes)
+        assert told == (None,) * 6
+        assert found.usage.calls == 0
+        assert found.annotated_tied is (True if odd is True else None)
+        assert found.invalid_fields == ("cost_usd",)
+        assert of(trajectory(annotation(0.5, group=odd))).cost is None
+
+
+def test_a_damaged_panel() -> None:
+    """A judge without a number has no score, those beyond the first few are counted."""
+    found = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
+    assert (found.judges, found.invalid_fields, found.score) == ({"b": 0.5}, (), 0.5)
+    many = of(trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
+    assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
+    assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].judges == {}
+
+
+def test_times() -> None:
+    """A time is seconds since 1970, in UTC if it names no zone; one without a date in UTC is none."""
+    at = dict.fromkeys(
+        ["2026-11-21T02:14:05Z", "2026-11-21T02:14:05", "2026-11-21T03:14:05+01:00"], 1795227245.0
+    )
+    none = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon", 1795227245, "x" * 10**5]
+    for told in (*at, *none):
+        found = of(trajectory(annotation(0.5, group={"judged_at": told}))).judged_at
+        assert found == at.get(str(told))
+
+
+def test_label_of() -> None:
+    """Numbers, truth values and words for them are labels; nothing else is, and nothing else is a zero."""
+    labels: list[tuple[Any, float]] = [
+        (True, 1.0), (False, 0.0), (-3, -3.0), ("0.25", 0.25), ("C", 1.0), ("I", 0.0), ("passed", 1.0),
+        (" FAILED ", 0.0), ("true", 1.0), ("No", 0.0), ("resolved", 1.0), ([0, 0.5], 0.5),
+        ({"reward": 1}, 1.0),
+    ]  # fmt: skip
+    for value, label in labels:
+        assert label_of(value) == label
+    for value in (None, float("nan"), float("inf"), 10**400, 1e60, "maybe", "nan", "", {}, "x" * 10**6):
+        assert label_of(value) is None
+
+
+def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
+    """A part of a rollout as a dump names it, scored."""
+    told = annotation(score, independent_reward=reward)
+    return {"input": "user\nhi", "output": uid, "score": score, "step": 1, "uid": uid, "ruler": told}
+
+
+def test_parts_are_one_rollout() -> None:
+    """Parts of one rollout have one score, the size of all, and the label of the last that has one."""
+    records = [part("task_0_0", 0.25, None), part("task_1_0", 0.5, 0.0), part("task_0_1", 0.25, 1.0)]
+    found = of(*records)
+    assert [r.indices for r in found.rollouts] == [(0, 2), (1,)]
+    assert [(r.score, r.label) for r in found.rollouts] == [(0.25, 1.0), (0.5, 0.0)]
+    assert found.rollouts[0].size > found.rollouts[1].size
+
+
+def test_labels() -> None:
+    """A label is the first reward, else the outcome; a reward that is ruler's score is none."""
+    own = of(
+        trajectory(annotation(0.5, independent_reward=None), reward=0.5),
+        trajectory(annotation(0.5, independent_reward=0), reward=0.5),
+        trajectory(annotation(0.5, independent_reward="maybe"), reward=0.5),
+    )
+    assert [(r.label, r.label_source) for r in own.rollouts] == [
+        (None, ""),
+        (0.0, "reward"),
+        (None, "reward"),
+    ]
+    given = of(trajectory(annotation(0.5), ok="passed"), trajectory(annotation(0.5)), outcome="ok")
+    assert [(r.label, r.label_source) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]
 
 
 def seen(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
@@ -23,35 +220,35 @@ def seen(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(path), **where), stack, lambda one: pytest.fail(one.reason))
         assert [len(marked.rollouts) for _, marked in file.groups()] == [len(records)]
-        assert (file.seen["groups"], file.seen["rollouts"]) == (1, len(records))
-        return +Counter({name: n for name, n in file.seen.items() if name not in ("groups", "rollouts")})
+        assert (file.counts["groups"], file.counts["rollouts"]) == (1, len(records))
+        return +Counter({name: n for name, n in file.counts.items() if name not in ("groups", "rollouts")})
 
 
 def test_what_cannot_be_used(tmp_path: Path) -> None:
-    """A rollout that failed, has no mark, no label, or what is no number counts as such; so does a cost."""
+    """Rollouts without a usable annotation, score or label are counted; so are costs."""
     failed = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
     assert seen(
         tmp_path,
         trajectory(failed, reward=None),
         {"group_id": "g", "messages": talk("x"), "reward": 0.5},
-        trajectory(mark(0.5, independent_reward=None), reward=0.5),
-        trajectory(mark(0.5, independent_reward="maybe", group={"cost_usd": -1})),
-        trajectory(mark("0.5")),
-        trajectory(mark(0.9, judge_score=0.4)),
+        trajectory(annotation(0.5, independent_reward=None), reward=0.5),
+        trajectory(annotation(0.5, independent_reward="maybe", group={"cost_usd": -1})),
+        trajectory(annotation("0.5")),
+        trajectory(annotation(0.9, judge_score=0.4)),
     ) == {"scored": 3, "moved": 1, "odd_costs": 1} | dict.fromkeys(
         ("failed", "unmarked", "odd_scores", "unlabelled", "odd_labels"), 1
     )
 
 
 def test_labels_at_a_path(tmp_path: Path) -> None:
-    """Labels at the user's path count where they are no numbers, and where they are the scores."""
+    """Labels at the user's path are counted if they are no numbers, and if they are the scores."""
     given: list[Any] = ["passed", False, None, [{}], 0.5]
-    records = [trajectory(mark(0.5), metadata={"ok": ok}) for ok in given]
+    records = [trajectory(annotation(0.5), metadata={"ok": ok}) for ok in given]
     counts = {"scored": 5, "unlabelled": 1, "odd_labels": 1, "own_labels": 1}
     assert seen(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels") == counts
 
 
 def test_very_many_judges(tmp_path: Path) -> None:
-    """Of very many judges the first few count, the rest is counted."""
-    records = [trajectory(mark(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)]
+    """Of very many judges the first few are read, the others are counted."""
+    records = [trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)]
     assert seen(tmp_path, *records) == {"scored": 2, "more_judges": 18 - MOST_JUDGES}

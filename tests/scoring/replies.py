@@ -1,4 +1,4 @@
-"""What a judge may answer about rollouts whose text ends in the name of their true score."""
+"""Replies of a judge about rollouts whose text ends in their true score."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StubJudge(PanelJudge):
 
 
 def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:
-    """The true verdict on a request."""
+    """The true scores of a request."""
     bodies = blocks(request.user)
     return [
         {"trajectory_id": label, "explanation": "so", "score": TRUTH[bodies[label][-2]] * scale}

@@ -1,4 +1,4 @@
-"""What each judge gave each body, and what a batch says of its judges and of their scores."""
+"""The figures of a batch about its judges and their scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ruler_cli.observer import BatchFigures
 from ruler_cli.scoring.batch_statistics import BatchStatistics, mean
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import GroupResult, GroupScores
-from tests.scoring.saying import ballot, groups, judged, miss, scores
+from tests.scoring.group_results import failed_call, group_result, groups, one_pass, scores
 
 
 def run(
@@ -29,61 +29,63 @@ def run(
     for group in all_judged:
         batch.add(group)
     for i, group in enumerate(all_judged):
-        verdict = combine(group, settings, batch)
-        assert isinstance(verdict, GroupScores), verdict
-        batch.conclude(keys[i] if keys else f"g{i}", group, verdict)
+        group_scores = combine(group, settings, batch)
+        assert isinstance(group_scores, GroupScores), group_scores
+        batch.add_scores(keys[i] if keys else f"g{i}", group, group_scores)
     return batch.figures(debias=settings.debias)
 
 
 def test_an_empty_batch() -> None:
-    """Of nothing nothing is known."""
+    """An empty batch has no figures."""
     assert BatchStatistics().figures() == BatchFigures()
 
 
 @given(groups())
 def test_figures_are_json(group: GroupResult) -> None:
-    """Whatever was judged, the figures are finite numbers and can be written as JSON."""
+    """The figures of any batch are finite numbers and can be written as JSON."""
     text = orjson.dumps(asdict(run(group, group, by_outcome=True)))
     assert b"NaN" not in text
     assert orjson.loads(text)["groups"] == 2
 
 
 def test_ties_and_degraded_groups_are_counted() -> None:
-    """The tie rate is the share of groups without signal; a group of which a pass failed is degraded."""
-    clear = judged(*(ballot([0.1, 0.5, 0.9], t) for t in range(3)))
-    turned = judged(ballot([0.2, 0.4, 0.6]), ballot([0.6, 0.4, 0.2], 1), miss(2))
-    found = run(clear, clear, clear, turned)
-    assert (found.groups, found.tie_rate, found.degraded) == (4, 0.25, 1)
-    assert found.reliability == (1, 0, 0, 0, 0, 0, 0, 0, 0, 3)
-    assert found.reliability_median == pytest.approx(1, abs=0.01)
+    """The tie rate is the share of groups without signal; a group with a failed pass is degraded."""
+    clear = group_result(*(one_pass([0.1, 0.5, 0.9], t) for t in range(3)))
+    turned = group_result(one_pass([0.2, 0.4, 0.6]), one_pass([0.6, 0.4, 0.2], 1), failed_call(2))
+    figures = run(clear, clear, clear, turned)
+    assert (figures.groups, figures.tie_rate, figures.degraded) == (4, 0.25, 1)
+    assert figures.reliability == (1, 0, 0, 0, 0, 0, 0, 0, 0, 3)
+    assert figures.reliability_median == pytest.approx(1, abs=0.01)
 
 
-def test_length_is_told_of_distinct_rollouts() -> None:
-    """Scores rise with length by what they do, and a duplicate does not count twice."""
+def test_length_counts_distinct_rollouts() -> None:
+    """The slope is that of the scores on length, and a duplicate does not count twice."""
     rng = random.Random(9)
     every = [
-        judged(
-            ballot([0.3, 0.35, 0.4 + rng.gauss(0, 0.01)]), sizes=(100, 200, 400), owner=(0, 1, 2, 2, 2, None)
+        group_result(
+            one_pass([0.3, 0.35, 0.4 + rng.gauss(0, 0.01)]),
+            sizes=(100, 200, 400),
+            owner=(0, 1, 2, 2, 2, None),
         )
         for _ in range(30)
     ]
-    found = run(*every).length
-    assert found is not None
-    assert found.slope == pytest.approx(0.05, abs=0.005)
-    assert found.correlation > 0.95
+    figures = run(*every).length
+    assert figures is not None
+    assert figures.slope == pytest.approx(0.05, abs=0.005)
+    assert figures.correlation > 0.95
 
 
-def test_every_two_judges_are_told() -> None:
-    """Each pair of a panel has its correlation and name, with the errors where there are rewards."""
+def test_every_pair_of_judges_is_counted() -> None:
+    """Each pair of a panel has its names and its correlation, and that of the errors if there are rewards."""
     rng = random.Random(10)
     every = []
     for _ in range(30):
         rewards = tuple(float(rng.random() < 0.5) for _ in range(4))
-        said = [ballot([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
-        every.append(judged(*said, judges=3, rewards=rewards))
-    found = run(*every, names=("a", "b")).judges
-    assert [pair.judges for pair in found] == [("a", "b"), ("a", "judge 3"), ("b", "judge 3")]
-    for pair in found:
+        replies = [one_pass([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
+        every.append(group_result(*replies, judges=3, rewards=rewards))
+    figures = run(*every, names=("a", "b")).judges
+    assert [pair.judges for pair in figures] == [("a", "b"), ("a", "judge 3"), ("b", "judge 3")]
+    for pair in figures:
         assert pair.correlation is not None
         assert pair.errors is not None
         assert pair.correlation > 0.5
@@ -91,19 +93,19 @@ def test_every_two_judges_are_told() -> None:
         assert pair.rollouts == pair.rewarded == 120
 
 
-def test_what_contradicts_an_outcome_is_listed() -> None:
+def test_contradictions_of_outcomes_are_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = judged(ballot([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False))
-    two = judged(
-        ballot([0.05, 0.6, 0.4]),
+    one = group_result(one_pass([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False))
+    two = group_result(
+        one_pass([0.05, 0.6, 0.4]),
         owner=(0, None, 1, 2),
         faults=("", "no messages", "", ""),
         outcomes=(True, True, False, None),
     )
-    found = run(one, two, by_outcome=True)
-    assert (found.flawed, found.near_misses, found.without_outcome) == (2, 3, 1)
-    assert [(o.group, o.rollout, o.score) for o in found.flawed_listed] == [("g1", 1, 0.05), ("g0", 1, 0.1)]
-    assert [(o.group, o.rollout, o.score) for o in found.near_misses_listed] == [
+    figures = run(one, two, by_outcome=True)
+    assert (figures.flawed, figures.near_misses, figures.without_outcome) == (2, 3, 1)
+    assert [(o.group, o.rollout, o.score) for o in figures.flawed_listed] == [("g1", 1, 0.05), ("g0", 1, 0.1)]
+    assert [(o.group, o.rollout, o.score) for o in figures.near_misses_listed] == [
         ("g0", 2, 0.9),
         ("g1", 3, 0.6),
         ("g0", 5, 0.5),
@@ -112,32 +114,32 @@ def test_what_contradicts_an_outcome_is_listed() -> None:
 
 def test_keys_in_a_listing_are_fit_for_a_report() -> None:
     """A key of control characters, a lone surrogate or great length is made harmless."""
-    group = judged(ballot([0.1, 0.9]), outcomes=(True, True))
+    group = group_result(one_pass([0.1, 0.9]), outcomes=(True, True))
     keys = ("\x1b[2J\u202e", "\ud800", "x" * 10_000, "wörk 1")
-    found = run(group, group, group, group, keys=keys)
-    shown = [odd.group for odd in found.flawed_listed]
+    figures = run(group, group, group, group, keys=keys)
+    shown = [odd.group for odd in figures.flawed_listed]
     assert shown == ["\ufffd[2J\ufffd", "\ufffd", "x" * 200 + "…", "wörk 1"]
-    assert orjson.dumps(asdict(found))
+    assert orjson.dumps(asdict(figures))
 
 
 def test_the_most_extreme_are_kept() -> None:
-    """Of very many only the twenty most extreme are listed, in whatever order they came; all are counted."""
+    """All contradictions are counted, and the twenty most extreme are listed, in any order of the groups."""
     rng = random.Random(11)
     low = rng.sample([i / 1000 for i in range(400)], 400)
-    found = run(*(judged(ballot([score, 0.5]), outcomes=(True, None)) for score in low))
-    assert found.flawed == 400
-    assert [odd.score for odd in found.flawed_listed] == sorted(low)[:20]
+    figures = run(*(group_result(one_pass([score, 0.5]), outcomes=(True, None)) for score in low))
+    assert figures.flawed == 400
+    assert [odd.score for odd in figures.flawed_listed] == sorted(low)[:20]
 
 
 @given(st.lists(scores, min_size=1, max_size=12))
 def test_the_mean_is_exact(values: list[float]) -> None:
-    """The mean is the true one to twelve decimals, and within what it is of."""
+    """The mean is the true one to twelve decimals, and within the range of the values."""
     true = sum(map(Fraction, values), Fraction()) / len(values)
     assert abs(Fraction(mean(values)) - true) <= Fraction(1, 10**12)
     assert min(values) <= mean(values) <= max(values)
 
 
 def test_equal_means_are_equal() -> None:
-    """Decimals that add up to the same have the same mean: no chance of binary decides who is the best."""
+    """Decimals with equal sums have equal means: no binary rounding decides which rollout is the best."""
     assert mean([0.3, 0.45]) == mean([0.35, 0.4]) == 0.375
     assert mean([0.1, 0.2, 0.3]) == mean([0.3, 0.2, 0.1]) == 0.2

@@ -1,4 +1,4 @@
-"""The slot curve: bins, errors, corrections."""
+"""Position bias: bins, errors, corrections."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from math import sqrt
 import pytest
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.sums import SlotCurve
+from ruler_cli.scoring.position_bias import PositionBias
 from tests.values import few
 
 scores = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=40)
 BIAS = (0.12, 0.05, 0.03, 0.01, -0.01, -0.03, -0.05, -0.12)
 
 
-def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) -> SlotCurve:
-    """Groups in random order and its reverse, by a judge that adds the bias of each slot."""
-    rng, curve = random.Random(seed), SlotCurve()
+def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) -> PositionBias:
+    """Groups in random order and its reverse, by a judge that adds the bias of each position."""
+    rng, estimate = random.Random(seed), PositionBias()
     size = len(bias)
     for _ in range(groups):
         truth = [rng.gauss(0.5, 0.12) for _ in range(size)]
         shown = []
-        for turn in range(passes):
-            order = list(range(size)) if turn % 2 == 0 else list(range(size))[::-1]
+        for pass_index in range(passes):
+            order = list(range(size)) if pass_index % 2 == 0 else list(range(size))[::-1]
             shown.append([truth[i] + b + rng.gauss(0, 0.07) for i, b in zip(order, bias, strict=True)])
-        curve.add(*shown)
-    return curve
+        estimate.add(*shown)
+    return estimate
 
 
 def test_groups_of_eight() -> None:
-    """In a group of 8 each slot has its own bin, and what is added there is what the bin tells."""
-    curve = SlotCurve()
-    curve.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
-    bins = curve.curve()
+    """In a group of 8 each position has its own bin, whose mean is that of the scores there."""
+    estimate = PositionBias()
+    estimate.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    bins = estimate.bins()
     assert [round(b.mean, 9) for b in bins] == [0.35, -0.35, -0.25, -0.15, -0.05, 0.05, 0.15, 0.25]
     assert [b.scores for b in bins] == [1] * 8
     assert all(b.error is None for b in bins)
@@ -43,11 +43,11 @@ def test_groups_of_eight() -> None:
 
 
 def test_bins() -> None:
-    """Whatever the size, the first and the last slot are alone, and a later slot is in no earlier bin."""
+    """For any size the first and the last position are alone, and a later one is in no earlier bin."""
     for size in range(2, 70):
-        curve = SlotCurve()
-        curve.add([float(slot) for slot in range(size)])
-        bins = curve.curve()
+        estimate = PositionBias()
+        estimate.add([float(position) for position in range(size)])
+        bins = estimate.bins()
         assert (bins[0].scores, bins[-1].scores) == (1, 1)
         assert sum(b.scores for b in bins) == size
         means = [b.mean for b in bins]
@@ -57,24 +57,24 @@ def test_bins() -> None:
 
 
 @pytest.mark.parametrize("passes", few(1, [2, 1, 4]))
-def test_error_is_what_it_says(passes: int) -> None:
-    """Over many batches the curve strays from the bias as far as its standard errors say."""
+def test_error_is_calibrated(passes: int) -> None:
+    """Over many batches the means deviate from the bias by their standard errors."""
     off = [
         (b.mean - bias) / (b.error or 0.0)
         for seed in range(60)
-        for b, bias in zip(batch(40, BIAS, seed, passes).curve(), BIAS, strict=True)
+        for b, bias in zip(batch(40, BIAS, seed, passes).bins(), BIAS, strict=True)
     ]
     assert sqrt(sum(z * z for z in off) / len(off)) == pytest.approx(1, abs=0.15)
 
 
 def test_shrunk_is_better() -> None:
-    """On a bias as small as its noise, shrunk corrections are nearer to it than the curve as it is."""
+    """For a bias as small as its noise, shrunk corrections are nearer to it than the means."""
     bias = tuple(b / 4 for b in BIAS)
     raw = shrunk = 0.0
     for seed in range(40):
-        curve = batch(30, bias, seed)
-        raw += sum((b.mean - w) ** 2 for b, w in zip(curve.curve(), bias, strict=True))
-        shrunk += sum((c - w) ** 2 for c, w in zip(curve.corrections(8), bias, strict=True))
+        estimate = batch(30, bias, seed)
+        raw += sum((b.mean - w) ** 2 for b, w in zip(estimate.bins(), bias, strict=True))
+        shrunk += sum((c - w) ** 2 for c, w in zip(estimate.corrections(8), bias, strict=True))
     assert shrunk < 0.8 * raw
 
 

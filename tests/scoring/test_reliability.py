@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from ruler_cli.scoring.reliability import (
     ROUNDING,
     Anova,
-    Noise,
-    Prior,
+    NoiseEstimator,
+    NoisePrior,
     digamma,
     f_survival,
     passes_for,
@@ -42,9 +42,9 @@ def tables(draw: st.DrawFn) -> Columns:
 
 
 priors = st.one_of(
-    st.just(Prior()),
-    st.builds(Prior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
-    st.builds(Prior, st.just(inf), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
+    st.just(NoisePrior()),
+    st.builds(NoisePrior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
+    st.builds(NoisePrior, st.just(inf), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
 )
 
 
@@ -54,7 +54,7 @@ def test_textbook() -> None:
     assert (anova.n, anova.k, anova.df_item, anova.df_res) == (6, 4, 5, 15)
     assert anova.ms_item == pytest.approx(11.24, abs=0.005)
     assert anova.ms_res == pytest.approx(1.02, abs=0.005)
-    rated = rate(anova, Prior())
+    rated = rate(anova, NoisePrior())
     assert rated is not None
     four, tied = rated
     assert four == pytest.approx(0.91, abs=0.005)
@@ -64,17 +64,17 @@ def test_textbook() -> None:
 
 
 @given(tables(), priors)
-def test_range(columns: Columns, prior: Prior) -> None:
-    """Reliability is in [0, 1] whatever the table, and a tie is never fully reliable."""
+def test_range(columns: Columns, prior: NoisePrior) -> None:
+    """Reliability is in [0, 1] for any table, and a tie is never fully reliable."""
     rated = rate(Anova.of(columns), prior)
     assert rated is not None
-    found, tied = rated
-    assert 0 <= found <= 1
-    assert found < 1 or not tied
+    result, tied = rated
+    assert 0 <= result <= 1
+    assert result < 1 or not tied
 
 
 def scaled_f(rng: random.Random, df: float, d0: float, variance: float) -> float:
-    """A residual mean square with df degrees of freedom, where groups' noise varies with d0."""
+    """A residual mean square with df degrees of freedom, if the groups' noise varies with d0."""
     true = variance if d0 == inf else variance * d0 / (2 * rng.gammavariate(d0 / 2, 1))
     return true * 2 * rng.gammavariate(df / 2, 1) / df
 
@@ -82,7 +82,7 @@ def scaled_f(rng: random.Random, df: float, d0: float, variance: float) -> float
 @pytest.mark.parametrize(("d0", "variance", "df"), [(3, 0.02, 7), (8, 0.02, 21)])
 def test_noise_recovers(d0: float, variance: float, df: float) -> None:
     """From 20,000 scaled F variances the fit recovers d₀ to 10 % and s₀² to 5 %."""
-    rng, noise = random.Random(7), Noise()
+    rng, noise = random.Random(7), NoiseEstimator()
     for _ in range(20_000):
         noise.add(scaled_f(rng, df, d0, variance), df)
     prior = noise.prior()
@@ -92,8 +92,8 @@ def test_noise_recovers(d0: float, variance: float, df: float) -> None:
 
 
 def test_agreement_counts_as_rounding() -> None:
-    """Groups whose passes agree exactly have the noise of the grid, and do not drown the others."""
-    noise = Noise()
+    """Groups whose passes agree exactly have the noise of the grid, and do not outweigh the others."""
+    noise = NoiseEstimator()
     for _ in range(50):
         noise.add(0.0, 7)
     assert noise.prior().df == inf
@@ -107,19 +107,19 @@ def test_agreement_counts_as_rounding() -> None:
 
 @given(st.floats(0.001, 0.999), st.integers(1, 16), st.floats(0.5, 0.99))
 def test_passes_for(reliability: float, k: int, target: float) -> None:
-    """So many passes reach the target by Spearman–Brown, and one fewer does not."""
-    found = passes_for(reliability, k, target)
-    assert found is not None
+    """The number of passes reaches the target by Spearman–Brown, and one fewer does not."""
+    result = passes_for(reliability, k, target)
+    assert result is not None
 
     def reached(m: float) -> float:
         return m * reliability / (k + (m - k) * reliability)
 
-    assert reached(found) >= target * (1 - 1e-9)
-    assert found == 1 or reached(found - 1) < target * (1 + 1e-9)
+    assert reached(result) >= target * (1 - 1e-9)
+    assert result == 1 or reached(result - 1) < target * (1 + 1e-9)
 
 
-def judged(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0) -> Iterator[Anova]:
-    """Groups as the judge model of the specification has them: log-normal noise, answers on a grid of .05."""
+def anovas(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0) -> Iterator[Anova]:
+    """Groups by the judge model of the specification: log-normal noise, answers on a grid of .05."""
     for _ in range(groups):
         sd = 0.075 * exp(rng.gauss(0, 0.5))
         truth = [0.5 + spread * rng.gauss(0, 1) for _ in range(n)]
@@ -129,8 +129,8 @@ def judged(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0)
 
 
 def rejected(groups: list[Anova]) -> float:
-    """The share of groups that are not tied, with the prior learnt from them."""
-    noise = Noise()
+    """The share of groups that are not tied, with the prior fitted to them."""
+    noise = NoiseEstimator()
     for anova in groups:
         noise.add(anova.ms_res, anova.df_res)
     prior = noise.prior()
@@ -139,13 +139,13 @@ def rejected(groups: list[Anova]) -> float:
 
 @pytest.mark.parametrize(("n", "k"), few(1, [(8, 2), (4, 4), (2, 2)]))
 def test_pure_noise(n: int, k: int) -> None:
-    """Of groups that are all noise about 5 % are not called tied, with the prior learnt from the batch."""
-    assert rejected(list(judged(random.Random(11), 4_000, n, k))) == pytest.approx(0.05, abs=0.012)
+    """About 5 % of the groups of pure noise are not tied, with the prior fitted to the batch."""
+    assert rejected(list(anovas(random.Random(11), 4_000, n, k))) == pytest.approx(0.05, abs=0.012)
 
 
-def test_reliability_is_what_it_says() -> None:
+def test_reliability_is_calibrated() -> None:
     """Over many groups the mean reliability is the squared correlation of the mean with the truth."""
-    rng, noise, tables = random.Random(13), Noise(), []
+    rng, noise, tables = random.Random(13), NoiseEstimator(), []
     for _ in range(1_500):
         truth = [rng.gauss(0, 0.1) for _ in range(8)]
         columns = [[t + rng.gauss(0, 0.1) for t in truth] for _ in range(2)]
@@ -156,7 +156,7 @@ def test_reliability_is_what_it_says() -> None:
     pooled = sum(anova.ms_item for anova, _, _ in tables) / len(tables)
     assert 1 - prior.variance / pooled == pytest.approx(2 / 3, abs=0.03)
     rated = [rate(anova, prior) for anova, _, _ in tables]
-    median = sorted(found[0] for found in rated if found is not None)[len(tables) // 2]
+    median = sorted(result[0] for result in rated if result is not None)[len(tables) // 2]
     assert median == pytest.approx(2 / 3, abs=0.06)
 
 

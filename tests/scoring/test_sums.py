@@ -1,4 +1,4 @@
-"""Correlation within groups, concordance, running sums and quantiles against the formulas they stand for."""
+"""Correlation within groups, concordance, running sums and quantiles against their formulas."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from ruler_cli.scoring.sums import (
     quantile,
     rounded,
 )
-from tests.results.agree.values import grades, rows
-from tests.scoring.saying import scores
+from tests.results.agree_values import grades, rows
+from tests.scoring.group_results import scores
 
 Group = list[tuple[float, float, float]]
 groups_ = st.lists(
@@ -37,15 +37,15 @@ groups_ = st.lists(
 
 def sums(groups: list[Group]) -> Counter[str]:
     """All groups' products of two judges' scores and labels."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for group in groups:
         one, other, labels = (list(column) for column in zip(*group, strict=True))
-        found.update(products(a=one, b=other, y=labels))
-    return found
+        result.update(products(a=one, b=other, y=labels))
+    return result
 
 
 def residuals(groups: list[Group], judge: int) -> tuple[list[float], list[float]]:
-    """Scores less the group's mean, and what is left of them after regression on the label."""
+    """Scores less the group's mean, and their residuals after regression on the label."""
     centred: list[float] = []
     labels: list[float] = []
     for group in groups:
@@ -66,9 +66,9 @@ def pearson(a: list[float], b: list[float]) -> float:
 @given(groups_)
 def test_as_residuals_say(groups: list[Group]) -> None:
     """Both correlations are those of the values written out."""
-    found = sums(groups)
+    result = sums(groups)
     (a, left_a), (b, left_b) = residuals(groups, 0), residuals(groups, 1)
-    for r, wanted in ((correlation(found), (a, b)), (partial_correlation(found), (left_a, left_b))):
+    for r, wanted in ((correlation(result), (a, b)), (partial_correlation(result), (left_a, left_b))):
         assert r is None or r == pytest.approx(pearson(*wanted), abs=1e-6)
 
 
@@ -82,16 +82,16 @@ def test_not_defined() -> None:
 
 
 @given(st.one_of(rows, st.lists(st.tuples(grades, grades), min_size=150, max_size=200)))
-def test_as_if_each_pair_was_looked_at(found: list[tuple[float, float]]) -> None:
-    """Counts are those of looking at each pair; scores that are the labels win all pairs."""
+def test_counts_are_those_over_each_pair(result: list[tuple[float, float]]) -> None:
+    """Counts are those over each pair; scores that equal the labels win all pairs."""
     pairs = won = tied = spread = 0
-    for (score, label), (other, other_label) in combinations(found, 2):
+    for (score, label), (other, other_label) in combinations(result, 2):
         spread += score != other
         if label != other_label:
             pairs += 1
             tied += score == other
             won += (score - other) * (label - other_label) > 0
-    scores, labels = zip(*found, strict=True)
+    scores, labels = zip(*result, strict=True)
     assert concordance(scores, labels) == Concordance(pairs, won, tied, spread)
     assert concordance(labels, labels).won == concordance([-y for y in labels], labels).lost == pairs
 
@@ -106,10 +106,10 @@ def test_moments(one: list[float], other: list[float]) -> None:
     whole.add(one + other)
     first.add(one)
     second.add(other)
-    for found in (whole, first + second):
-        assert found.number == len(one + other)
-        assert found.mean == pytest.approx(fmean(one + other) if one + other else 0)
-        assert found.deviation == pytest.approx(stdev(one + other) if len(one + other) > 1 else 0, abs=1e-9)
+    for result in (whole, first + second):
+        assert result.number == len(one + other)
+        assert result.mean == pytest.approx(fmean(one + other) if one + other else 0)
+        assert result.deviation == pytest.approx(stdev(one + other) if len(one + other) > 1 else 0, abs=1e-9)
     flat = Moments()
     flat.add([one[0] if one else 0.5] * 9)
     assert flat.deviation == 0.0  # not what rounding leaves of it
@@ -126,39 +126,39 @@ def test_length_is_the_regression_within_groups() -> None:
     sizes = [[rng.randrange(100, 100_000) for _ in range(6)] for _ in range(40)]
     given = [[0.01 * i + 0.02 * log2(s) + rng.gauss(0, 0.05) for s in row] for i, row in enumerate(sizes)]
     sums = LengthSums()
-    assert sums.found() is None
+    assert sums.trend() is None
     for row, said in zip(sizes, given, strict=True):
         sums.add(row, said)
         sums.add([100, 100], [0.1, 0.9])  # equally long: it says nothing
-    found = sums.found()
-    assert found is not None
+    result = sums.trend()
+    assert result is not None
     x, y = centred([[log2(s) for s in row] for row in sizes]), centred(given)
-    assert found.slope == pytest.approx(linear_regression(x, y).slope)
-    assert found.correlation == pytest.approx(statistics.correlation(x, y))
-    assert found.groups == 40
-    assert abs(found.slope - 0.02) < 4 * found.error
+    assert result.slope == pytest.approx(linear_regression(x, y).slope)
+    assert result.correlation == pytest.approx(statistics.correlation(x, y))
+    assert result.groups == 40
+    assert abs(result.slope - 0.02) < 4 * result.error
 
 
 def test_rewards_beyond_all_scales_are_not_known() -> None:
     """A reward whose square no number holds is left out, and errors are those of all other rewards."""
     rng = random.Random(2)
     groups = [([rng.random() for _ in range(3)], [rng.random() for _ in range(3)]) for _ in range(20)]
-    found = []
+    result = []
     for last in (None, 1e300, -1.7e308):
         sums = PairSums()
         for one, other in groups:
             sums.add(one, other, [0.0, 1.0, last])
-        found.append((sums.errors(), sums.rewarded, sums.rollouts))
-    assert found[0][0] is not None
-    assert found == [found[0]] * 3
-    assert found[0][1:] == (40, 60)
+        result.append((sums.errors(), sums.rewarded, sums.rollouts))
+    assert result[0][0] is not None
+    assert result == [result[0]] * 3
+    assert result[0][1:] == (40, 60)
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
 def test_quantile(lengths: list[int], share: float) -> None:
-    """The quantile is a length that so many stay below or at, to one part in 128."""
-    found = quantile(Counter(map(rounded, lengths)), share)
+    """The share of lengths at or below the quantile is the one asked for, to one part in 128."""
+    result = quantile(Counter(map(rounded, lengths)), share)
     exact = quantile(Counter(lengths), share)
     assert sum(n <= exact for n in lengths) >= share * len(lengths)
     assert exact in lengths
-    assert exact * 127 / 128 <= found <= exact
+    assert exact * 127 / 128 <= result <= exact

@@ -1,4 +1,4 @@
-"""Windows solved by shift least squares."""
+"""Scores from windows by least squares."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.reliability import Anova, Prior, rate
-from ruler_cli.scoring.window_shifts import RIDGE, Fitted, fit
+from ruler_cli.scoring.reliability import Anova, NoisePrior, rate
+from ruler_cli.scoring.window_shifts import RIDGE, WindowFit, fit
 
 Windows = list[tuple[list[int], list[float]]]
 GRID = st.integers(0, 20).map(lambda i: i / 20)
@@ -21,29 +21,29 @@ GRID = st.integers(0, 20).map(lambda i: i / 20)
 @st.composite
 def seen(draw: st.DrawFn) -> tuple[Windows, int]:
     """A group in windows of any size, some empty; some rollouts may be in none."""
-    bodies = draw(st.integers(1, 9))
-    subsets = st.lists(st.integers(0, bodies - 1), unique=True, max_size=bodies)
+    rollouts = draw(st.integers(1, 9))
+    subsets = st.lists(st.integers(0, rollouts - 1), unique=True, max_size=rollouts)
     windows = draw(st.lists(subsets, max_size=6))
     scored = [(w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows]
-    return scored, bodies
+    return scored, rollouts
 
 
 def in_windows(
     truth: Sequence[float], size: int, rng: random.Random, shift: float, noise: float, turns: int = 2
 ) -> Windows:
     """Each rollout in one random window per pass, each window at its own level."""
-    found: Windows = []
+    result: Windows = []
     for _ in range(turns):
         order = rng.sample(range(len(truth)), len(truth))
         for at in range(0, len(order), size):
-            bodies = order[at : at + size]
+            rollouts = order[at : at + size]
             level = rng.gauss(0, shift)
-            found.append((bodies, [truth[i] + level + rng.gauss(0, noise) for i in bodies]))
-    return found
+            result.append((rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts]))
+    return result
 
 
-def known(fitted: Fitted) -> list[float]:
-    """The scores of the bodies that have one."""
+def known(fitted: WindowFit) -> list[float]:
+    """The scores of the rollouts that have one."""
     return [x for x in fitted.scores if x is not None]
 
 
@@ -61,32 +61,32 @@ def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
-def dense(windows: Windows, bodies: int, ridge: float) -> list[float]:
-    """Bodies by the full normal equations of y − mean, about their mean."""
-    size = bodies + len(windows)
+def dense(windows: Windows, rollouts: int, ridge: float) -> list[float]:
+    """Rollouts by the full normal equations of y − mean, about their mean."""
+    size = rollouts + len(windows)
     matrix = [[0.0] * size for _ in range(size)]
     right = [0.0] * size
     ys = [y for _, scores in windows for y in scores]
     mean = sum(ys) / len(ys)
-    for w, (shown, scores) in enumerate(windows, bodies):
+    for w, (shown, scores) in enumerate(windows, rollouts):
         matrix[w][w] += ridge
-        for body, y in zip(shown, scores, strict=True):
-            for i in (body, w):
+        for rollout, y in zip(shown, scores, strict=True):
+            for i in (rollout, w):
                 right[i] += y - mean
-                for j in (body, w):
+                for j in (rollout, w):
                     matrix[i][j] += 1
-    found = solve(matrix, right)[:bodies]
-    return [x - sum(found) / bodies for x in found]
+    result = solve(matrix, right)[:rollouts]
+    return [x - sum(result) / rollouts for x in result]
 
 
 @given(seen())
 def test_shape(given: tuple[Windows, int]) -> None:
-    """Every body that was seen has a score in the observed range; their mean is that of all observations."""
-    windows, bodies = given
-    fitted = fit(windows, bodies)
+    """Every rollout in a window has a score in the observed range; their mean is that of all observations."""
+    windows, rollouts = given
+    fitted = fit(windows, rollouts)
     everything = [y for _, scores in windows for y in scores]
-    shown = {body for window, _ in windows for body in window}
-    assert [x is None for x in fitted.scores] == [i not in shown for i in range(bodies)]
+    shown = {rollout for window, _ in windows for rollout in window}
+    assert [x is None for x in fitted.scores] == [i not in shown for i in range(rollouts)]
     assert sum(map(len, fitted.adjusted)) == len(everything)
     for x, own in zip(fitted.scores, fitted.adjusted, strict=True):
         if x is not None:
@@ -97,20 +97,20 @@ def test_shape(given: tuple[Windows, int]) -> None:
         assert sum(known(fitted)) / len(shown) == pytest.approx(mean)
     assert fitted.anova.efficiency > 0
     assert fitted.anova.df_res >= 0 <= fitted.anova.df_item
-    rated = rate(fitted.anova, Prior())
+    rated = rate(fitted.anova, NoisePrior())
     assert rated is None or 0 <= rated[0] <= 1
 
 
 @given(seen(), st.randoms(use_true_random=False))
 def test_permutations(given: tuple[Windows, int], rng: random.Random) -> None:
     """Neither the order of windows, nor that within one, nor the rollouts' numbers matter."""
-    windows, bodies = given
-    names = rng.sample(range(bodies), bodies)
+    windows, rollouts = given
+    names = rng.sample(range(rollouts), rollouts)
     other = []
     for window, scores in rng.sample(windows, len(windows)):
         order = rng.sample(range(len(window)), len(window))
         other.append(([names[window[i]] for i in order], [scores[i] for i in order]))
-    a, b = fit(windows, bodies), fit(other, bodies)
+    a, b = fit(windows, rollouts), fit(other, rollouts)
     for i, x in enumerate(a.scores):
         assert b.scores[names[i]] == (None if x is None else pytest.approx(x, abs=1e-9))
     assert b.anova.ms_res == pytest.approx(a.anova.ms_res, abs=1e-9)
@@ -119,7 +119,7 @@ def test_permutations(given: tuple[Windows, int], rng: random.Random) -> None:
 
 
 def test_whole_table() -> None:
-    """Where every pass shows all, scores are means over passes and the analysis is the whole table's."""
+    """If every pass shows all, scores are means over passes and the analysis is the complete table's."""
     rng = random.Random(3)
     columns = [[rng.randint(0, 20) / 20 for _ in range(6)] for _ in range(4)]
     fitted, whole = fit([(list(range(6)), column) for column in columns], 6), Anova.of(columns)
@@ -131,7 +131,7 @@ def test_whole_table() -> None:
 
 
 def test_contracted() -> None:
-    """Scores solve the normal equations; those that leave the observed range are drawn in by one factor."""
+    """Scores solve the normal equations; if any leaves the observed range, one factor draws all in."""
     windows: Windows = [([0, 1], [0.0, 1.0]), ([1, 2], [0.0, 1.0]), ([2, 3], [0.0, 1.0])]
     scores = known(fit(windows, 4))
     assert (min(scores), max(scores)) == (0, 1)
@@ -141,7 +141,7 @@ def test_contracted() -> None:
 
 
 def test_efficiency_is_the_variance_of_contrasts() -> None:
-    """The efficiency gives the mean variance of the difference of two scores, found by elimination."""
+    """The efficiency gives the mean variance of the difference of two scores, as elimination does."""
     rng = random.Random(5)
     n = 16
     windows = in_windows([0.5] * n, 4, rng, 0, 0)
@@ -160,22 +160,22 @@ def test_efficiency_is_the_variance_of_contrasts() -> None:
 
 
 def test_estimated_efficiency() -> None:
-    """In a large group a few random probes find the efficiency of its smaller likes."""
+    """In a large group a few random probes estimate the efficiency of smaller groups of its kind."""
     rng = random.Random(6)
-    found = []
+    result = []
     for n in (128, 1_000):
         windows = in_windows([rng.uniform(0.4, 0.6) for _ in range(n)], 8, rng, 0.05, 0.05)
-        found.append(fit(windows, n).anova.efficiency)
-    assert found[0] == pytest.approx(found[1], rel=0.03)
+        result.append(fit(windows, n).anova.efficiency)
+    assert result[0] == pytest.approx(result[1], rel=0.03)
 
 
 @pytest.mark.long
-def test_reliability_is_what_it_says() -> None:
+def test_reliability_is_calibrated() -> None:
     """Over many groups in windows the reliability is the squared correlation of scores with the truth."""
-    rng, squared, said = random.Random(7), [], []
+    rng, squared, reliabilities = random.Random(7), [], []
     for _ in range(60):
         truth = [rng.gauss(0.5, 0.1) for _ in range(64)]
         fitted = fit(in_windows(truth, 8, rng, 0.1 / sqrt(RIDGE), 0.1), 64)
         squared.append(correlation(known(fitted), truth) ** 2)
-        said.append((rate(fitted.anova, Prior()) or (0.0, True))[0])
-    assert sum(said) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)
+        reliabilities.append((rate(fitted.anova, NoisePrior()) or (0.0, True))[0])
+    assert sum(reliabilities) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.config import CombineSettings, OnFailure
-from ruler_cli.formats.interface import Format, Layout
+from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -19,7 +19,7 @@ from ruler_cli.scoring.combine import combine
 from ruler_cli.types import Annotation, Group, GroupResult, Rollout, Usage
 from ruler_cli.writing.annotate import annotate
 from ruler_cli.writing.fields import annotations_of, group_fields
-from tests.scoring.saying import ballot, groups, judged, miss
+from tests.scoring.group_results import failed_call, group_result, groups, one_pass
 from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
 
 GROUP = {"status": "scored", "key": "g"}
@@ -263,10 +263,10 @@ def shape(**layout: Any) -> Format:
         name="made up",
         family="made-up",
         shape=layout.pop("shape", "trajectory"),
-        tells="",
+        signature="",
         matches=lambda _: True,
         rollouts=lambda _: [Rollout(talk("4"), (i,) if layout.get("listed") else ()) for i in range(count)],
-        layout=Layout(**layout),
+        layout=RecordLayout(**layout),
     )
 
 
@@ -336,7 +336,7 @@ def fields(
 
 def test_one_pass() -> None:
     """One pass of one judge has the fields that it always had, and the slots."""
-    marks, part = fields(judged(ballot([0.1, 0.9])))
+    marks, part = fields(group_result(one_pass([0.1, 0.9])))
     assert marks[0] == {
         "status": "scored",
         "score": 0.1,
@@ -364,22 +364,22 @@ def test_one_pass() -> None:
 def test_panel_and_escalation() -> None:
     """Judges are told by name with each one's scores; who was asked and brought nothing is not among them."""
     marks, part = fields(
-        judged(ballot([0.1, 0.9]), ballot([0.3, 0.5], 0, 2), miss(0, 1), judges=3), NAMES[:3]
+        group_result(one_pass([0.1, 0.9]), one_pass([0.3, 0.5], 0, 2), failed_call(0, 1), judges=3), NAMES[:3]
     )
     assert (part["judge"], part["degraded"]) == ("one, three", True)
     assert [mark["judges"] for mark in marks] == [{"one": 0.1, "three": 0.3}, {"one": 0.9, "three": 0.5}]
-    strong = [ballot([0.4, 0.6], turn, 1) for turn in range(2)]
-    marks, part = fields(judged(ballot([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
+    strong = [one_pass([0.4, 0.6], turn, 1) for turn in range(2)]
+    marks, part = fields(group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
     assert (part["judge"], part["escalated"], marks[0]["judge"]) == ("strong", True, "strong")
     assert marks[0]["judges"] == {"one": 0.1, "strong": 0.4}
     assert marks[0]["score"] == 0.4
-    _, part = fields(judged(ballot([0.1, 0.9]), miss(0, 1), escalated_to=1), ("one", "strong"))
+    _, part = fields(group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1), ("one", "strong"))
     assert (part["judge"], part["degraded"]) == ("one", True)
 
 
 def test_what_the_reward_changed() -> None:
     """Where a reward or an outcome changed a score, the judge's own stands beside it, and only there."""
-    said = judged(ballot([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
+    said = group_result(one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
     marks, _ = fields(said, by_outcome=True)
     assert [mark["score"] for mark in marks] == pytest.approx([0.55, 0.55, 0.1])
     assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
@@ -389,16 +389,18 @@ def test_what_the_reward_changed() -> None:
 
 def test_pass_scores() -> None:
     """What judges gave stands judge by judge and pass by pass, as the slots do, to three decimals."""
-    said = [ballot([0.12345, 0.9], 1, 1), ballot([0.3, 0.5], bodies=(1, 0)), ballot([0.2, 0.7], 1)]
-    marks, _ = fields(judged(*said, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two"))
+    said = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], distinct=(1, 0)), one_pass([0.2, 0.7], 1)]
+    marks, _ = fields(
+        group_result(*said, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two")
+    )
     assert [mark["slots"] for mark in marks] == [[0, 1, 1], [1, 0, 0], [0, 1, 1]]
     assert [mark["pass_scores"] for mark in marks] == [[0.3, 0.7, 0.9], [0.5, 0.2, 0.123], [0.3, 0.7, 0.9]]
 
 
 def test_told_only_where_it_is() -> None:
     """Windows, suspects and what was mended have a field where there is something to tell, else none."""
-    said = judged(
-        ballot([0.1, 0.9], rescaled=True, unknown=2),
+    said = group_result(
+        one_pass([0.1, 0.9], rescaled=True, unknown=2),
         owner=(0, 1, None),
         faults=("", "", "no messages"),
         suspects=frozenset({1}),
@@ -417,7 +419,7 @@ def test_told_only_where_it_is() -> None:
 
 def test_failure() -> None:
     """A failed group has its kind and reason on each rollout and on the group, and when and what it cost."""
-    said = judged(miss(kind="refused", reason="no"), size=2)
+    said = group_result(failed_call(kind="refused", reason="no"), size=2)
     marks, part = fields(said)
     assert marks == [{"status": "failed", "kind": "refused", "reason": "no", "judge": "one"}] * 2
     assert (part["status"], part["kind"], part["reason"], part["usage"]["calls"]) == (

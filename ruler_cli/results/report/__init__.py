@@ -1,1 +1,1 @@
-"""A scored file → what there is to see: figures of the run, the groups worth a look, one page of each."""
+"""A scored file → figures of the run, groups worth a look, and the lines of each group."""

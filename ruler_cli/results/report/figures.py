@@ -1,32 +1,32 @@
-"""Groups of a scored file, one after another → the figures of the run; no group is kept.
+"""Groups of a scored file, one after another → the figures of the run; no group stays in memory.
 
 The figures are one JSON object, which `ruler report --json` prints, a page for a browser embeds and the
-terminal's page puts into words. Names are stable; new ones may be added. null: it is not known. Money is
-in USD, times are in seconds or ISO 8601 in UTC, sizes in bytes. A bin holds its `from` and not its `to`,
+terminal's page puts into sentences. Names are stable; new ones may be added. null: not known. Money is in
+USD, times are in seconds or ISO 8601 in UTC, sizes in bytes. A bin holds its `from` and not its `to`,
 but for the last one; values outside all bins count in the first or the last.
 
 - `groups` {all, scored, failed, unmarked, tied, live, one_score}: scored ones are either tied or live, and
   tied ones have `one_score` if rollouts differ and the judge gave all the same
 - `rollouts` {all, scored, failed, labelled, suspect}
-- `failed_by_kind` {kind: groups}; `reasons` [{kind, reason, groups, first}], the commonest, alike but for
-  numbers, in the words of the first group, whose key `first` is
+- `failed_by_kind` {kind: groups}; `reasons` [{kind, reason, groups, first}]: the commonest reasons, alike
+  but for numbers, in the words of the first group; `first` is its key
 - `flags` {flag: groups}, `judges` {name: groups}, `passes` {number: groups}; beyond 24 different ones
   `other`
-- `cost_usd` over the `cost_groups` that tell it; `usage` {calls, prompt_tokens, completion_tokens,
+- `cost_usd` over the `cost_groups` that have one; `usage` {calls, prompt_tokens, completion_tokens,
   cached_tokens}; `latency_s` {p50, p90, p99, max} of a group
 - `started_at`, `ended_at`: of the first and the last group
 - `scores` {bins [{from, to, n}], mean, sd}: rollouts by score
 - `spread` {bins, median}: groups by the standard deviation of their scores
 - `against_label` {cells [{score [from, to], label [from, to], n}], pairs, against, agreement}: rollouts by
-  score and label, a single label as [y, y]; pairs of unlike labels in a group, and how many of them the
+  score and label, a single label as [y, y]; pairs of different labels in a group, and how many of them the
   judge orders against the labels (a tie is half of one)
 - `slots` {bins [{from, to, mean, error, n}], groups}: how far the scores of a pass are above its mean by
   the position at which the judge saw the rollout, 0 first, 1 last; groups judged in windows are left out
 - `lengths` {cells [{score, bytes [from, to], n}], slope, error, correlation, groups}: rollouts by score and
-  bytes; `slope` is what twice the bytes bring within a group, `error` its standard error
+  bytes; `slope` is the rise of the score with twice the bytes within a group, `error` its standard error
 - `reliability` {bins, median, groups}
 - `over_time` {unit, bins [{from, to, groups, failed {kind: groups}}], left_out}: `unit` is `time`, in
-  seconds since 1970, or `group`, the number in the file; `left_out` groups tell no time, or one more
+  seconds since 1970, or `group`, the number in the file; `left_out` groups have no time, or one more
   than a year off
 """
 
@@ -40,76 +40,63 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ruler_cli.results.report.bins import (
-    GROUPS,
-    OTHER,
-    SECONDS,
-    Bins,
-    Labels,
-    ReasonCounts,
-    Reasons,
-    along,
-    quantile,
-)
-from ruler_cli.results.scored_groups import MarkedGroup
-from ruler_cli.scoring.sums import LengthSums, Moments, SlotCurve, middle
+from ruler_cli.results.report.bins import Bins, FailureReasons, LabelCells, WordCounts, bars_along, quantile
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.scoring.position_bias import PositionBias, relative_position
+from ruler_cli.scoring.sums import LengthSums, Moments
 from ruler_cli.types import Usage
 
-Figures = Mapping[str, Any]
+ReportFigures = Mapping[str, Any]
 """The figures of a run, as described above."""
 REASONS = 6
-"""How many reasons of failures are told."""
+"""Reasons of failures in the figures."""
 _YEAR = 366 * 86400.0
 _TIMED = 0.9
-"""The share of judged groups that must tell a time for an axis of time."""
+"""The share of judged groups that must have a time for an axis of time."""
 _ROUNDED = 0.0005 + 1e-9
-"""How far a position in a file may be from the slot that it stands for."""
+"""Rounding of a position in a file."""
 _MOST = 1000
-"""Rollouts shown at once up to which three decimals tell each slot from the next."""
+"""Rollouts in a request up to which three decimals tell each position from the next."""
 
 
-class Gathering:
-    """The figures of a run as its groups come; of a group it keeps some numbers, of a rollout its label.
+class FiguresBuilder:
+    """Builds the figures of a run, group by group; it stores some numbers of a group, a label of a rollout.
 
-    Times: groups judged more than a year from the median time are no part of the axis of time, nor of
-    the run's start and end. If they and groups that tell no time are more than one in ten, the axis
-    is the number of the group in the file.
+    Groups judged more than a year from the median time are no part of the axis of time, nor of the run's
+    start and end. If more than one group in ten has no such time, the axis is the number of the group in
+    the file.
     """
 
     def __init__(self) -> None:
         self._groups = Counter[str]()
         self._rollouts = Counter[str]()
-        self._kinds, self._flags, self._judges, self._passes = (
-            ReasonCounts(12),
-            ReasonCounts(),
-            ReasonCounts(),
-            ReasonCounts(),
-        )
-        self._reasons = Reasons()
+        self._kinds, self._flags = WordCounts(12), WordCounts()
+        self._judges, self._passes = WordCounts(), WordCounts()
+        self._reasons = FailureReasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
-        self._latency, self._spread, self._reliable = array("d"), array("d"), array("d")
-        self._scores, self._spreads, self._reliability = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
+        self._latencies, self._sds, self._reliabilities = array("d"), array("d"), array("d")
+        self._score_bins, self._sd_bins, self._reliability_bins = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
         self._tenths = Bins(1, 10)
-        self._labels = Labels(self._tenths)
-        self._lengths = Counter[tuple[int, int]]()
-        self._moments, self._length, self._slots = Moments(), LengthSums(), SlotCurve()
+        self._label_cells = LabelCells(self._tenths)
+        self._length_cells = Counter[tuple[int, int]]()
+        self._score_moments, self._length_trend, self._positions = Moments(), LengthSums(), PositionBias()
         self._pairs, self._against = 0, 0.0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
 
-    def add(self, group: MarkedGroup) -> None:
+    def add(self, group: ScoredGroup) -> None:
         """Count the next group of the file."""
         self._groups["all"] += 1
         self._groups[group.status] += 1
         for flag in group.flags:
             self._flags.add(flag)
         if group.status != "unmarked":
-            self._judged(group)
-        self._each_rollout(group)
+            self._add_judged(group)
+        self._add_rollouts(group)
         if group.scores:
-            self._scored(group)
+            self._add_scored(group)
 
-    def _judged(self, group: MarkedGroup) -> None:
+    def _add_judged(self, group: ScoredGroup) -> None:
         if group.failed:
             self._reasons.add(group.kind, group.reason, group.key)
         if group.judge:
@@ -121,12 +108,12 @@ class Gathering:
             self._costed += 1
         self._usage += group.usage
         if group.latency is not None:
-            self._latency.append(group.latency)
+            self._latencies.append(group.latency)
         self._numbers.append(self._groups["all"])
         self._times.append(math.nan if group.judged_at is None else group.judged_at)
         self._failures.append(sys.intern(self._kinds.add(group.kind)) if group.failed else "")
 
-    def _each_rollout(self, group: MarkedGroup) -> None:
+    def _add_rollouts(self, group: ScoredGroup) -> None:
         self._rollouts["all"] += len(group.rollouts)
         for rollout in group.rollouts:
             self._rollouts["failed"] += rollout.status == "failed"
@@ -134,49 +121,49 @@ class Gathering:
             self._rollouts["labelled"] += rollout.label is not None
             if rollout.score is None:
                 continue
-            self._scores.add(rollout.score)
+            self._score_bins.add(rollout.score)
             if rollout.label is not None:
-                self._labels.add(rollout.score, rollout.label)
-            self._lengths[self._tenths.place(rollout.score), rollout.size.bit_length()] += 1
+                self._label_cells.add(rollout.score, rollout.label)
+            self._length_cells[self._tenths.index(rollout.score), rollout.size.bit_length()] += 1
 
-    def _scored(self, group: MarkedGroup) -> None:
+    def _add_scored(self, group: ScoredGroup) -> None:
         self._groups["tied"] += group.tied
         self._groups["one_score"] += group.one_score
-        self._moments.add(group.scores)
+        self._score_moments.add(group.scores)
         if group.sd is not None:
-            self._spreads.add(round(group.sd, 9))  # as the table has it, which the bin's mark leads to
-            self._spread.append(group.sd)
+            self._sd_bins.add(round(group.sd, 9))  # as in the table, to which a bin links
+            self._sds.append(group.sd)
         if group.reliability is not None:
-            self._reliability.add(group.reliability)
-            self._reliable.append(group.reliability)
+            self._reliability_bins.add(group.reliability)
+            self._reliabilities.append(group.reliability)
         against, pairs = group.disputes
         self._against += against
         self._pairs += pairs
-        known = [(r.size, r.judged) for r in group.rollouts if r.judged is not None]
-        if len(known) > 1:
-            self._length.add([size for size, _ in known], [score for _, score in known])
-        self._slots.add(*requests(group))
+        judged = [(r.size, r.judge_score) for r in group.rollouts if r.judge_score is not None]
+        if len(judged) > 1:
+            self._length_trend.add([size for size, _ in judged], [score for _, score in judged])
+        self._positions.add(*scores_by_position(group))
 
-    def figures(self) -> Figures:
-        """All figures of the groups so far."""
+    def figures(self) -> ReportFigures:
+        """Return the figures of all groups so far."""
         groups, rollouts = self._groups, self._rollouts
         groups["live"] = groups["scored"] - groups["tied"]
-        rollouts["scored"] = self._moments.number
+        rollouts["scored"] = self._score_moments.number
         timed = self._timed()
         of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "one_score")
         shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
         return {
             "groups": {name: groups[name] for name in of_groups},
             "rollouts": {name: rollouts[name] for name in ("all", "scored", "failed", "labelled", "suspect")},
-            "failed_by_kind": self._kinds.found(),
+            "failed_by_kind": self._kinds.by_count(),
             "reasons": self._reasons.commonest(REASONS),
-            "flags": self._flags.found(),
-            "judges": self._judges.found(),
-            "passes": _by_number(self._passes.found()),
+            "flags": self._flags.by_count(),
+            "judges": self._judges.by_count(),
+            "passes": self._passes.by_number(),
             "cost_usd": self._cost if self._costed else None,
             "cost_groups": self._costed,
             "usage": usage_json(self._usage),
-            "latency_s": {name: quantile(self._latency, share) for name, share in shares.items()},
+            "latency_s": {name: quantile(self._latencies, share) for name, share in shares.items()},
             "started_at": iso(min((at for at, _ in timed), default=None)),
             "ended_at": iso(max((at for at, _ in timed), default=None)),
             **self._charts(),
@@ -184,16 +171,16 @@ class Gathering:
         }
 
     def _charts(self) -> dict[str, Any]:
-        n, pairs, trend = self._moments.number, self._pairs, self._length.found()
+        n, pairs, trend = self._score_moments.number, self._pairs, self._length_trend.trend()
         return {
             "scores": {
-                "bins": self._scores.bars(),
-                "mean": self._moments.mean if n else None,
-                "sd": math.sqrt(self._moments.square / n) if n else None,
+                "bins": self._score_bins.bars(),
+                "mean": self._score_moments.mean if n else None,
+                "sd": math.sqrt(self._score_moments.square / n) if n else None,
             },
-            "spread": {"bins": self._spreads.bars(), "median": quantile(self._spread, 0.5)},
+            "spread": {"bins": self._sd_bins.bars(), "median": quantile(self._sds, 0.5)},
             "against_label": {
-                "cells": self._labels.cells(),
+                "cells": self._label_cells.cells(),
                 "pairs": pairs,
                 "against": self._against,
                 "agreement": 1 - self._against / pairs if pairs else None,
@@ -201,14 +188,14 @@ class Gathering:
             "slots": {
                 "bins": [
                     {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
-                    for b in self._slots.curve()
+                    for b in self._positions.bins()
                 ],
-                "groups": self._slots.groups,
+                "groups": self._positions.groups,
             },
             "lengths": {
                 "cells": [
                     {"score": self._tenths.ends(score), "bytes": [float(1 << size >> 1), 2.0**size], "n": n}
-                    for (score, size), n in sorted(self._lengths.items())
+                    for (score, size), n in sorted(self._length_cells.items())
                 ],
                 "slope": trend.slope if trend else None,
                 "error": trend.error if trend else None,
@@ -216,28 +203,28 @@ class Gathering:
                 "groups": trend.groups if trend else 0,
             },
             "reliability": {
-                "bins": self._reliability.bars(),
-                "median": quantile(self._reliable, 0.5),
-                "groups": len(self._reliable),
+                "bins": self._reliability_bins.bars(),
+                "median": quantile(self._reliabilities, 0.5),
+                "groups": len(self._reliabilities),
             },
         }
 
     def _timed(self) -> list[tuple[float, str]]:
-        """Times of judged groups at most a year from the median time, with the kind of failure."""
-        known = [one for one in zip(self._times, self._failures, strict=True) if math.isfinite(one[0])]
-        median = quantile([at for at, _ in known], 0.5)
-        return [] if median is None else [one for one in known if abs(one[0] - median) <= _YEAR]
+        """Return times of judged groups within a year of the median time, with the kind of failure."""
+        timed = [one for one in zip(self._times, self._failures, strict=True) if math.isfinite(one[0])]
+        median = quantile([at for at, _ in timed], 0.5)
+        return [] if median is None else [one for one in timed if abs(one[0] - median) <= _YEAR]
 
     def _over_time(self, timed: Sequence[tuple[float, str]]) -> dict[str, Any]:
         judged = len(self._numbers)
         if timed and len(timed) >= _TIMED * judged:
-            return {"unit": "time", "bins": along(timed, SECONDS, 0), "left_out": judged - len(timed)}
+            return {"unit": "time", "bins": bars_along(timed, "time"), "left_out": judged - len(timed)}
         numbered = list(zip(self._numbers, self._failures, strict=True))
-        return {"unit": "group", "bins": along(numbered, GROUPS, 1), "left_out": 0}
+        return {"unit": "group", "bins": bars_along(numbered, "group"), "left_out": 0}
 
 
 def usage_json(usage: Usage) -> dict[str, int]:
-    """Calls and tokens."""
+    """Return calls and tokens as JSON."""
     return {
         "calls": usage.calls,
         "prompt_tokens": usage.prompt,
@@ -247,49 +234,51 @@ def usage_json(usage: Usage) -> dict[str, int]:
 
 
 def iso(at: float | None) -> str | None:
-    """Seconds since 1970 as a date and a time; None for a year that no calendar has."""
+    """Write seconds since 1970 as a date and a time; None for a year that no calendar has."""
     try:
         return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}Z"
     except (OverflowError, ValueError, OSError):
         return None
 
 
-def _by_number(found: dict[str, int]) -> dict[str, int]:
-    """Numbers of passes, the lowest first; those that are no number before them."""
-    return dict(sorted(found.items(), key=lambda item: int(item[0]) if item[0] != OTHER else 0))
+def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
+    """Return for each pass the scores of the distinct rollouts in the order in which the judge saw them.
 
-
-def requests(group: MarkedGroup) -> list[tuple[float, ...]]:
-    """For each pass that counts, the scores of the distinct rollouts in the order in which they were shown.
-
-    Identical rollouts share their slots and count once. Nothing if the marks do not tell which rollouts
-    a request showed, or where: windows, a rollout that is missing, passes without their scores.
+    Identical rollouts share their positions and count once. Empty if the annotations lack the
+    rollouts of a request or their positions: windows, a missing rollout, passes without their scores.
     """
     if "windows" in group.flags:
         return []
-    shown: dict[tuple[float, ...], tuple[float, ...]] = {}
+    distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
     for rollout in group.rollouts:
         if rollout.status == "scored":
-            alone = () if rollout.judged is None or len(rollout.slots) != 1 else (rollout.judged,)
-            shown.setdefault(rollout.slots, rollout.pass_scores or alone)
-    passes = {len(row) for row in (*shown, *shown.values())}
-    if len(passes) != 1 or len(shown) > _MOST:
+            score, passes = rollout.judge_score, len(rollout.positions)
+            only = () if score is None or passes != 1 else (score,)
+            distinct.setdefault(rollout.positions, rollout.pass_scores or only)
+    lengths = {len(row) for row in (*distinct, *distinct.values())}
+    if len(lengths) != 1 or len(distinct) > _MOST:
         return []
-    found = [
-        sorted((places[turn], given[turn]) for places, given in shown.items()) for turn in range(*passes)
+    rows = [
+        sorted((positions[index], scores[index]) for positions, scores in distinct.items())
+        for index in range(*lengths)
     ]
-    last = len(shown) - 1
-    if any(abs(at * last - slot) > _ROUNDED * last for row in found for slot, (at, _) in enumerate(row)):
+    last = len(distinct) - 1
+    if any(abs(at * last - i) > _ROUNDED * last for row in rows for i, (at, _) in enumerate(row)):
         return []
-    return [tuple(score for _, score in row) for row in found]
+    return [tuple(score for _, score in row) for row in rows]
 
 
-def stretches(group: MarkedGroup) -> list[list[float] | None]:
-    """The stretch of the slot curve in which each rollout counts, pass by pass; None if it does not."""
-    size = len(next(iter(requests(group)), ()))
+def curve_positions(group: ScoredGroup) -> list[list[float] | None]:
+    """Return the bins of the position bias in which each rollout counts, by pass; None if it does not.
+
+    A bin is given by its middle, from 0 to 1.
+    """
+    size = len(next(iter(scores_by_position(group)), ()))
     if size < 2:
         return [None] * len(group.rollouts)
     return [
-        [middle(round(at * (size - 1)), size) for at in rollout.slots] if rollout.status == "scored" else None
-        for rollout in group.rollouts
+        [relative_position(round(position * (size - 1)), size) for position in r.positions]
+        if r.status == "scored"
+        else None
+        for r in group.rollouts
     ]

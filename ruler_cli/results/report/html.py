@@ -1,6 +1,6 @@
-"""SCORED → one HTML file that opens offline: figures, table and texts as data, scripts that show them.
+"""SCORED → one HTML file that opens offline: figures, table and texts as data, and the scripts.
 
-The page's policy lets nothing run but its own scripts.
+The page's policy allows no scripts but its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ruler_cli.config import InputSettings
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.location import Location
-from ruler_cli.results.report import pages
-from ruler_cli.results.report.figures import Figures, Gathering
-from ruler_cli.results.report.group import page_key, shorter
+from ruler_cli.results.report import embedded
+from ruler_cli.results.report.embedded import EmbeddedGroups
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures
+from ruler_cli.results.report.group_text import page_key, shorter
 from ruler_cli.results.report.highlights import RULE, Ranking
-from ruler_cli.results.report.pages import Leaves
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.writing.atomic import WritableFile, create_file
 
@@ -38,56 +38,55 @@ SCRIPTS = (
     *("conditions.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
     *("turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js"),
 )
-"""The page's scripts in the order in which they run: each may use what those before it have made."""
+"""The page's scripts in the order in which they run: each may use those before it."""
 STYLES = ("report.css", "overview.css", "group.css")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What was written: `size` bytes, with so many `rows` of all `groups`; `doubt` is about the labels.
+class WrittenReport:
+    """A report of `size` bytes, with so many `rows` of all `groups`; `warning` is about the labels.
 
-    `left_out` says in whole sentences what the page does not hold, empty if it holds everything.
+    `left_out` names in whole sentences the parts that are not in the page; empty if it is complete.
     """
 
     size: int
     groups: int
     rows: int
     left_out: str
-    doubt: str | None
+    warning: str | None
 
 
 def write_html(
-    where: InputSettings,
+    settings: InputSettings,
     target: str,
     *,
     on_problem: OnProblem,
-    facts: Callable[[Figures], Iterable[tuple[str, str]]],
+    facts: Callable[[ReportFigures], Iterable[tuple[str, str]]],
     most: int = MOST_GROUPS,
     made: datetime | None = None,
     on_group: Callable[[], object] = lambda: None,
-) -> Written:
+) -> WrittenReport:
     """Write the report of a scored file to `target`, which ends in .html or is `-` for stdout.
 
-    `on_problem` gets each record that cannot be read, `on_group` is called for each group. `facts` puts
+    `on_problem` gets each record that cannot be read, `on_group` is called after each group. `facts` puts
     figures into words, without any text of the input, for a browser that runs no scripts. `made` is the
-    time that the page says, `now()` by default. UsageError if the input cannot be read, holds no mark of
-    ruler, or the target cannot have this name; OutputError if it cannot be written to its end. Without
-    success no file appears, and one that was there stays.
+    time that the page shows, `now()` by default. UsageError if the input cannot be read or has no
+    annotations, or if the target cannot have this name; OutputError if it cannot be written to its end.
+    After an error the target is as it was.
     """
     made = made or now(os.environ)
     with ExitStack() as stack:
-        file = _created(target, where.source, stack)
-        scored, found, ranking, gathering = (
-            ScoredFile(where, stack, on_problem), Leaves(stack), Ranking(most), Gathering(),
-        )  # fmt: skip
-        for ordinal, (group, marked) in enumerate(scored.groups(), 1):
-            gathering.add(marked)
-            if ranking.add(ordinal, marked):
-                found.put(ordinal, group, marked)
+        file = _created(target, settings.source, stack)
+        scored = ScoredFile(settings, stack, on_problem)
+        embedded_groups, ranking, builder = EmbeddedGroups(stack), Ranking(most), FiguresBuilder()
+        for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
+            builder.add(scored_group)
+            if ranking.add(ordinal, scored_group):
+                embedded_groups.put(ordinal, group, scored_group)
             on_group()
-        figures, counts = gathering.figures(), found.finish(ranking.chosen())
-        name, all_, rows = _name(where.source), figures["groups"]["all"], counts["rows"]
+        figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
+        name, all_, rows = _name(settings.source), figures["groups"]["all"], counts["rows"]
         left_out = _left_out("SCORED" if name == Location("-").shown else name, all_, **counts)
         rule = left_out or "Nothing is left out: every group and its whole text are here."
         head = {
@@ -101,19 +100,19 @@ def write_html(
                 "groups": all_ - rows, "texts": rows - counts["texts"], "cut": counts["cut"], "rule": rule,
             },
         }  # fmt: skip
-        size = _put(file, target, _page(head, facts(figures), found))
-        return Written(size, all_, rows, left_out, scored.doubt)
+        size = _put(file, target, _page(head, facts(figures), embedded_groups))
+        return WrittenReport(size, all_, rows, left_out, scored.warning)
 
 
 def _created(name: str, source: str, stack: ExitStack) -> WritableFile:
-    """Open FILE.html, or stdout for `-`; nothing is left of it if the stack ends with an error."""
+    """Open FILE.html, or stdout for `-`; it is removed if the stack ends with an error."""
     if name != "-":
         _refuse(name, source)
     file = create_file(Location(name))
 
     def undo(kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            with suppress(OSError):  # a full disk, of which the error speaks
+            with suppress(OSError):  # the error names a full disk already
                 file.discard()
 
     stack.push(undo)
@@ -121,7 +120,7 @@ def _created(name: str, source: str, stack: ExitStack) -> WritableFile:
 
 
 def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
-    """Write the page and let the file appear; the number of its bytes."""
+    """Write the page, let the file appear, and return the number of its bytes."""
     try:
         size = sum(file.stream.write(piece.encode()) for piece in pieces)
         file.end()
@@ -136,7 +135,7 @@ def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
 
 
 def _refuse(name: str, source: str) -> None:
-    """UsageError where a report cannot have this name."""
+    """Raise UsageError if a report cannot have this name."""
     if Location(name).remote:
         raise UsageError(
             f"{Location(name).public}: a report is written to a file of this machine, such as report.html"
@@ -153,71 +152,71 @@ def _refuse(name: str, source: str) -> None:
         )
     if path.exists() and not path.is_file():
         raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
-    where = Location(source)
-    if where.local and where.many and where.listed().would_hold(Location(name)):
+    scored = Location(source)
+    if scored.local and scored.many and scored.listed().would_hold(Location(name)):
         raise UsageError(f"{name}: lies in SCORED and would be read as a part of it; give a place outside")
 
 
 def now(environ: Mapping[str, str]) -> datetime:
-    """The time, or what SOURCE_DATE_EPOCH says it is, so that a file can be made twice."""
-    said = environ.get("SOURCE_DATE_EPOCH")
+    """Return the time of SOURCE_DATE_EPOCH, so that a file can be made twice, else the present time."""
+    epoch = environ.get("SOURCE_DATE_EPOCH")
     try:
-        return datetime.fromtimestamp(int(said), UTC) if said else datetime.now(UTC)
+        return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"SOURCE_DATE_EPOCH={said}: is no number of seconds since 1970; unset it") from None
+        raise UsageError(f"SOURCE_DATE_EPOCH={epoch}: is no number of seconds since 1970; unset it") from None
 
 
 def _name(source: str) -> str:
-    """An input as a page that is handed on names it: without the folders of this machine."""
+    """Name an input without the folders of this machine, as the page is handed on."""
     return Path(source).absolute().name if Location(source).local else Location(source).shown
 
 
-def _figures(figures: Figures) -> dict[str, Any]:
-    """The figures, with keys as the rows have them and no sentence of a megabyte."""
-    judges = {shorter(name, pages.NAME): groups for name, groups in figures["judges"].items()}
+def _figures(figures: ReportFigures) -> dict[str, Any]:
+    """Shorten long names and reasons in the figures, and keys as the rows have them."""
+    judges = {shorter(name, embedded.NAME): groups for name, groups in figures["judges"].items()}
     short = [
-        reason | {"reason": shorter(reason["reason"], pages.NAME), "first": page_key(reason["first"])}
+        reason | {"reason": shorter(reason["reason"], embedded.NAME), "first": page_key(reason["first"])}
         for reason in figures["reasons"]
     ]
     return {**figures, "judges": judges, "reasons": short}
 
 
 def _left_out(source: str, all_: int, rows: int, texts: int, cut: int, huge: int) -> str:
-    """What is left out, by which rule, and what shows it, in whole sentences; empty if nothing is."""
+    """Name the parts that are left out, the rule, and commands that show them; empty if there are none."""
     command = f"`ruler report {shlex.quote(source)}"
-    said = []
+    sentences = []
     if rows < all_:
-        said.append(
+        sentences.append(
             f"The table holds {rows:,} of {all_:,} groups; the figures count all of them. "
             f"{RULE} {command} -o report.html --max-groups {all_}` has every group."
         )
     if texts + huge < rows:
-        said.append(
+        sentences.append(
             f"The texts of {texts:,} of {rows:,} groups are here, the most telling first, "
-            f"until the next does not fit into {pages.MOST_TEXTS >> 20} MiB."
+            f"until the next does not fit into {embedded.MOST_TEXTS >> 20} MiB."
         )
     if huge:
-        said.append(f"{huge:,} groups of very many rollouts have no text here.")
+        sentences.append(f"{huge:,} groups of very many rollouts have no text here.")
     if cut:
         texts_are = "text is" if cut == 1 else "texts are"
-        said.append(f"{cut:,} very long {texts_are} cut, with a mark at each place.")
-    if said:
-        said.append(f"{command} --group KEY` shows any group whole.")
-    return " ".join(said)
+        sentences.append(f"{cut:,} very long {texts_are} cut, with a note at each cut.")
+    if sentences:
+        sentences.append(f"{command} --group KEY` shows any group whole.")
+    return " ".join(sentences)
 
 
 def web_files(names: Iterable[str]) -> list[str]:
-    """Texts of the package's own files."""
+    """Read files of the package's folder `web`."""
     folder = files(__package__) / "web"
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: Leaves) -> Iterator[str]:
-    """The page's text in pieces: the texts of groups are pulled as it is written."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # a report's alone
+def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], groups: EmbeddedGroups) -> Iterator[str]:
+    """Yield the page in pieces; texts of groups are read as it is written."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # only a report needs it
     from markupsafe import Markup
 
-    kept = Environment(
+    environment = Environment(
         loader=PackageLoader("ruler_cli.results.report", "web"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -225,10 +224,10 @@ def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: Leaves)
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    name = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", head["source"])  # nothing turns or hides the text
+    name = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", head["source"])  # no character turns or hides text
     scripts = web_files(SCRIPTS)
-    # only the package's own files are HTML as they stand, never what was read
-    return kept.get_template("report.html.j2").generate(
+    # only the package's own files are HTML as they are, never text of the input
+    return environment.get_template("report.html.j2").generate(
         policy=_policy(scripts),
         style=Markup("\n".join(web_files(STYLES))),  # noqa: S704
         scripts=[Markup(script) for script in scripts],  # noqa: S704
@@ -238,14 +237,14 @@ def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: Leaves)
         caption=f"What ruler found in {name}, {head['made']}",
         figures=[fact for fact in facts if fact[1]],
         left_out=head["left_out"]["rule"],
-        data=found.data(head).decode(),
-        said=found.said().decode(),
-        texts=found.blocks(),
+        data=groups.data(head).decode(),
+        said=groups.explanations().decode(),
+        texts=groups.texts(),
     )
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """The Content Security Policy: these scripts run, and nothing is ever loaded."""
+    """Return the Content Security Policy: these scripts run, and nothing is ever loaded."""
     digests = (base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.report.figures import Figures, Gathering, iso, requests
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, iso, scores_by_position
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
 
@@ -49,9 +49,9 @@ _NAMES: dict[str, Any] = {
 """Every name of the schema; a value that is no set, object or list is not looked into."""
 
 
-def of(groups: Iterable[MarkedGroup]) -> Figures:
+def of(groups: Iterable[ScoredGroup]) -> ReportFigures:
     """The figures of these groups."""
-    gathering = Gathering()
+    gathering = FiguresBuilder()
     for one in groups:
         gathering.add(one)
     return gathering.figures()
@@ -69,7 +69,7 @@ def near(value: float | None) -> object:
 
 
 def rank(values: Sequence[float], share: float) -> object:
-    """The least value that this share of all is at or below, as near as a quantile is told."""
+    """The least value at or above this share of all, within the error of a quantile."""
     return pytest.approx(sorted(values)[max(0, math.ceil(share * len(values)) - 1)], rel=0.0051)
 
 
@@ -79,7 +79,7 @@ def within(value: float, ends: Sequence[float]) -> bool:
 
 
 def same_names(value: Any, names: Any) -> bool:
-    """Whether a value has these names, all the way down."""
+    """Tell if a value has these names, at every depth."""
     if isinstance(names, set):
         return isinstance(value, dict) and value.keys() == names
     if isinstance(names, list):
@@ -91,7 +91,7 @@ def same_names(value: Any, names: Any) -> bool:
 
 
 def test_names() -> None:
-    """Every name of the schema is there and no other, also without anything to tell; all is strict JSON."""
+    """Every name of the schema is there and no other, also without any group; all is strict JSON."""
     assert same_names(FOUND, _NAMES)
     assert json.loads(json.dumps(FOUND, allow_nan=False)) == json.loads(json.dumps(FOUND))
     nothing = of([])
@@ -123,7 +123,7 @@ def test_counts() -> None:
 
 
 def test_sums_and_quantiles() -> None:
-    """Sums are over the groups that tell a value, quantiles within half a percent."""
+    """Sums are over the groups with a value, quantiles within half a percent."""
     costs = [g.cost for g in ALL if g.cost is not None]
     assert (FOUND["cost_usd"], FOUND["cost_groups"]) == (near(math.fsum(costs)), len(costs))
     assert FOUND["usage"]["prompt_tokens"] == sum(g.usage.prompt for g in ALL)
@@ -167,7 +167,7 @@ def test_scores_against_labels() -> None:
 
 @pytest.mark.parametrize("n", [101, 30_000])
 def test_labels_of_many_values(n: int) -> None:
-    """More than 12 different labels are told in 12 equal bins that hold all of them, within 1/128."""
+    """More than 12 different labels are in 12 equal bins that hold all of them."""
     labels = [(i * 7919) % 100_003 / 100_003 if n > 101 else i / 100 for i in range(n)]
     cells = of(group([0.5], [label]) for label in labels)["against_label"]["cells"]
     assert (len(cells), sum(cell["n"] for cell in cells)) == (12, n)
@@ -186,7 +186,7 @@ def test_lengths() -> None:
     assert sum(cell["n"] for cell in FOUND["lengths"]["cells"]) == len(SCORES)
     xx = xy = 0.0
     for g in ALL:
-        told = [(math.log2(max(1, r.size)), r.judged) for r in g.rollouts if r.judged is not None]
+        told = [(math.log2(max(1, r.size)), r.judge_score) for r in g.rollouts if r.judge_score is not None]
         if len(told) > 1:
             x, y = (statistics.fmean(row[i] for row in told) for i in (0, 1))
             xx += sum((a - x) ** 2 for a, _ in told)
@@ -226,7 +226,7 @@ def test_time(seconds: int) -> None:
 
 
 def test_times_that_do_not_fit() -> None:
-    """A time a year off is left out; if one group in ten tells none the axis is the number in the file."""
+    """A time a year off is left out; if one group in ten has none the axis is the number in the file."""
     found = of(group([0.5], judged_at=NOON if i else 0.0) for i in range(20))
     assert (found["over_time"]["left_out"], found["started_at"]) == (1, iso(NOON))
     found = of(group([0.5], judged_at=NOON if i % 2 else None) for i in range(101))
@@ -235,7 +235,7 @@ def test_times_that_do_not_fit() -> None:
     assert (iso(NOON), iso(1e50)) == ("2025-11-24T16:00:00Z", None)
 
 
-def hostile(groups: int) -> Iterator[MarkedGroup]:
+def hostile(groups: int) -> Iterator[ScoredGroup]:
     """Groups of which no two have a word, a label, a time or a size in common."""
     for i in range(groups):
         word = f"{i:x}".translate(str.maketrans("0123456789", "ghijklmnop"))
@@ -254,18 +254,18 @@ def hostile(groups: int) -> Iterator[MarkedGroup]:
         )
 
 
-def usual(groups: int) -> Iterator[MarkedGroup]:
+def usual(groups: int) -> Iterator[ScoredGroup]:
     """Small groups as files have them, over 28 hours."""
     found = [replace(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
     for i in range(groups):
         yield replace(found[i % 300], judged_at=NOON + i * 7919 % 100_000)
 
 
-def held(groups: Iterable[MarkedGroup]) -> int:
+def held(groups: Iterable[ScoredGroup]) -> int:
     """The bytes that figures take."""
     tracemalloc.start()
     try:
-        gathering = Gathering()
+        gathering = FiguresBuilder()
         for one in groups:
             gathering.add(one)
         gc.collect()  # what Python keeps of small objects that are gone is not counted
@@ -311,7 +311,7 @@ def dump(path: Path) -> None:
     ],
 )
 def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> None:
-    """The marks of a file tell the slot curve that the run's summary has, whatever corrected the scores."""
+    """The annotations give the position bias of the run's summary, whatever corrected the scores."""
     dump(tmp_path / "in.jsonl")
     ruler("score", "in.jsonl", "out.jsonl", *how.split(), "--summary", "run.json")
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
@@ -324,43 +324,43 @@ def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> No
         assert bar["n"] == wanted["scores"]
 
 
-def marked(orders: list[list[int]], scores: list[list[float]]) -> MarkedGroup:
-    """A group whose rollouts were shown in these orders and given these scores by slot."""
+def marked(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
+    """A group whose rollouts were shown in these orders and given these scores by position."""
     last, several = max(1, len(orders[0]) - 1), len(orders) > 1
     rollouts = []
     for i in range(len(orders[0])):
         given = tuple(row[order.index(i)] for order, row in zip(orders, scores, strict=True))
         slots = tuple(round(order.index(i) / last, 3) for order in orders)
         judged, told = (0.5, given) if several else (given[0], ())
-        rollouts.append(MarkedRollout((i,), "scored", 0.5, judged, slots=slots, pass_scores=told))
-    return MarkedGroup("g", tuple(rollouts), "scored")
+        rollouts.append(ScoredRollout((i,), "scored", 0.5, judged, positions=slots, pass_scores=told))
+    return ScoredGroup("g", tuple(rollouts), "scored")
 
 
 @given(st.integers(), st.integers(1, 40) | st.just(1000), st.integers(1, 4), st.integers(0, 3))
 def test_requests(seed: int, size: int, passes: int, twins: int) -> None:
-    """Each pass comes back slot by slot as the judge gave it; identical rollouts count once."""
+    """Each pass comes back by position as the judge scored it; identical rollouts count once."""
     dice = random.Random(seed)
     orders = [dice.sample(range(size), size) for _ in range(passes)]
     scores = [[dice.random() for _ in range(size)] for _ in range(passes)]
     group = marked(orders, scores)
     rollouts = [*group.rollouts, *dice.choices(group.rollouts, k=twins)]
     dice.shuffle(rollouts)
-    assert requests(replace(group, rollouts=tuple(rollouts))) == [tuple(row) for row in scores]
+    assert scores_by_position(replace(group, rollouts=tuple(rollouts))) == [tuple(row) for row in scores]
 
 
 def test_marks_that_tell_no_request() -> None:
-    """A group of which a rollout, a pass's score or a slot is missing says nothing of the curve."""
+    """A group that lacks a rollout, a pass's score or a position does not count for position bias."""
     whole = marked([[0, 1, 2, 3], [3, 2, 1, 0]], [[0.1, 0.2, 0.3, 0.4]] * 2)
     first, *others = whole.rollouts
-    assert len(requests(whole)) == 2
+    assert len(scores_by_position(whole)) == 2
     for rollouts in (
         others,
         [],
         [replace(first, pass_scores=()), *others],
-        [replace(first, slots=(), pass_scores=()), *others],
-        [replace(first, slots=(0.0,), pass_scores=(0.5,)), *others],
-        [replace(first, slots=(0.2, 1.0)), *others],
-        [replace(first, status="failed", score=None, judged=None), *others],
+        [replace(first, positions=(), pass_scores=()), *others],
+        [replace(first, positions=(0.0,), pass_scores=(0.5,)), *others],
+        [replace(first, positions=(0.2, 1.0)), *others],
+        [replace(first, status="failed", score=None, judge_score=None), *others],
     ):
-        assert requests(replace(whole, rollouts=tuple(rollouts))) == []
-    assert requests(replace(whole, flags=("windows",))) == []
+        assert scores_by_position(replace(whole, rollouts=tuple(rollouts))) == []
+    assert scores_by_position(replace(whole, flags=("windows",))) == []

@@ -1,15 +1,15 @@
-"""Which groups are worth a look."""
+"""Groups worth a look."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ruler_cli.results.report.highlights import Ranking, Shortlist
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.scored_groups import ScoredGroup
 from tests.results.report.values import drawn, group, rollout
 
 
-def ranking(groups: list[MarkedGroup], most: int = 100) -> Ranking:
+def ranking(groups: list[ScoredGroup], most: int = 100) -> Ranking:
     """These groups, numbered from 1."""
     found = Ranking(most)
     for number, one in enumerate(groups, 1):
@@ -23,7 +23,7 @@ SUSPECT = group([0.5, 0.6], each=[{"suspect": True}, {}])
 UNSURE = group([0.4, 0.6], reliability=0.1)
 WIDE = group([0.0, 1.0])
 TIED = group([0.5, 0.5])
-REST = MarkedGroup("g", (rollout(None),), "unmarked")
+REST = ScoredGroup("g", (rollout(None),), "unmarked")
 
 
 def test_one_of_each_in_turn() -> None:
@@ -36,9 +36,9 @@ def test_one_of_each_in_turn() -> None:
 
 
 def test_the_most_telling_of_a_kind_first() -> None:
-    """Within a kind the one of which there is most to say comes first, of equals the first."""
-    less = group([0.2, 0.4, 0.5], [1.0, 0.0, 1.0], marked_tied=True)
-    more = group([0.5, 0.4, 0.3], [0.0, 1.0, 1.0], marked_tied=True)
+    """Within a kind the group with the highest degree comes first, of equals the first."""
+    less = group([0.2, 0.4, 0.5], [1.0, 0.0, 1.0], annotated_tied=True)
+    more = group([0.5, 0.4, 0.3], [0.0, 1.0, 1.0], annotated_tied=True)
     assert list(ranking([less, more, more]).chosen())[:2] == [2, 1]  # 1 as the tied one that is left
     unsure = [group([0.4, 0.6], reliability=r) for r in (0.5, 0.2, 0.9)]
     assert next(iter(ranking(unsure).chosen())) == 2
@@ -48,7 +48,7 @@ def test_the_most_telling_of_a_kind_first() -> None:
 
 
 def test_most() -> None:
-    """At most so many are chosen, each once, the same whatever is kept of the others."""
+    """At most so many are chosen, each once, and always the first of the whole order."""
     groups = list(drawn(400))
     all_ = list(ranking(groups, 400).chosen())
     assert sorted(all_) == list(range(1, 401))
@@ -56,7 +56,7 @@ def test_most() -> None:
         assert list(ranking(groups, most).chosen()) == all_[:most]
 
 
-def shortlist(*groups: MarkedGroup, n: int = 5) -> Shortlist:
+def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
     """The few of these groups."""
     found = Shortlist(n)
     for one in groups:
@@ -66,7 +66,7 @@ def shortlist(*groups: MarkedGroup, n: int = 5) -> Shortlist:
 
 def named(
     key: str, scores: list[float | None], labels: list[float | None] | None = None, **more: Any
-) -> MarkedGroup:
+) -> ScoredGroup:
     """A group with this key."""
     return group(scores, labels or [], key=key, **more)
 
@@ -94,21 +94,21 @@ def test_worst() -> None:
 
 
 def test_disputed_by_labels() -> None:
-    """Where labels differ, what is disputed are the most pairs scored against them."""
+    """If labels differ, the groups with most pairs scored against them are disputed."""
     found = shortlist(
         named("panel", [0.5, 0.5], each=[{"judges": {"a": 0.0, "b": 1.0}}, {}]),
         named("one", [0.1, 0.9], [1.0, 0.0]),
         named("two", [0.1, 0.9, 0.9], [1.0, 0.0, 0.0]),
         named("none", [0.1, 0.9], [0.0, 1.0]),
     )
-    assert [(t.group.key, t.because, t.much) for t in found.disputed()] == [
+    assert [(t.group.key, t.because, t.degree) for t in found.disputed()] == [
         ("two", "disagrees", 2.0),
         ("one", "disagrees", 1.0),
     ]
 
 
 def test_disputed_by_judges() -> None:
-    """Without labels it is what a panel, or passes, are furthest apart on."""
+    """Without labels the groups are disputed on which a panel, or passes, are furthest apart."""
     found = shortlist(
         named("close", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}]),
         named("far", [0.5], each=[{"judges": {"a": 0.2, "b": 0.9}}]),

@@ -1,4 +1,4 @@
-"""The report as one HTML file: what it holds, what it leaves out, and what it never does."""
+"""The report as one HTML file: its contents, its limits, and its safety."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.cli.report_words import facts
+from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.results.annotations import KINDS
-from ruler_cli.results.report import pages
+from ruler_cli.results.report import embedded
+from ruler_cli.results.report.embedded import COLUMNS
 from ruler_cli.results.report.html import SCRIPTS, STYLES, now, web_files, write_html
-from ruler_cli.results.report.pages import COLUMNS
+from ruler_cli.results.scored_file import FAILURE_KINDS
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
 from tests.results.report.written import MADE, Page, group, piped, report, rollout, written
@@ -43,7 +43,7 @@ HOSTILE = (
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """Where the page goes."""
+    """Path of the page."""
     return tmp_path / "report.html"
 
 
@@ -58,12 +58,12 @@ def many(count: int) -> list[dict[str, Any]]:
 
 
 def own(mark: dict[str, Any]) -> dict[str, Any]:
-    """What a group says of itself, all of whose rollouts have a mark."""
+    """The group's own part of an annotation that all of its rollouts have."""
     return {name: mark[name] for name in ("status", "kind", "reason") if name in mark}
 
 
 def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, target: Path) -> None:
-    """Every group has a row, its explanations and what the judge read of it."""
+    """Every group has a row, its explanations and the lines that the judge read."""
     lines = [group("a"), group("b", rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1))]
     page, said, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     data = page.data
@@ -170,7 +170,7 @@ def test_the_same_input_makes_the_same_file(tmp_path: Path, target: Path) -> Non
 
 
 def test_the_time_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path) -> None:
-    """SOURCE_DATE_EPOCH is the time that the page tells; what is no time is refused."""
+    """SOURCE_DATE_EPOCH is the time of the page; a value that is no time is refused."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     source = written(tmp_path / "in.jsonl", group("a"))
     write_html(InputSettings(str(source)), str(target), on_problem=lambda _: None, facts=facts)
@@ -182,7 +182,7 @@ def test_the_time_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
 
 @pytest.mark.parametrize("most", [1, 4, 30])
 def test_fewer_rows_are_the_most_telling_groups(tmp_path: Path, target: Path, most: int) -> None:
-    """With --max-groups the failed ones stay first, rows keep their order, and the page says what lacks."""
+    """With --max-groups the most telling groups stay, in their order, and the page names the others."""
     page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target, most=most)
     rows, left = page.data["rows"], page.data["left_out"]
     assert len(rows["key"]) == most
@@ -252,7 +252,7 @@ def test_texts_stop_where_the_next_does_not_fit(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts are those of the most telling groups, and the page says how many it has."""
-    monkeypatch.setattr(pages, "MOST_TEXTS", 4_000)
+    monkeypatch.setattr(embedded, "MOST_TEXTS", 4_000)
     page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
     rows = page.data["rows"]
     here = {rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place}
@@ -265,7 +265,7 @@ def test_texts_stop_where_the_next_does_not_fit(
 
 
 def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Path) -> None:
-    """A rollout of some megabytes keeps its ends, says how much lies between, and leaves the others whole."""
+    """A rollout of some megabytes keeps its ends and counts what is cut; the others stay whole."""
     noise = "".join(sha256(str(i).encode()).hexdigest() for i in range(60_000))
     lines = [group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)), group("other")]
     page, said, _ = report(written(tmp_path / "in.jsonl", *lines), target)
@@ -286,20 +286,20 @@ def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Pat
 def test_a_text_that_unpacks_to_too_much_is_cut_or_left_out_in_words(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A block cannot unpack to more than a browser can show; what cannot be cut to size is counted."""
+    """A block cannot unpack to more than a browser can show; a text too large for it is counted."""
     source = written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000)), group("b"))
-    monkeypatch.setattr(pages, "MOST_TEXT", 50_000)
+    monkeypatch.setattr(embedded, "MOST_TEXT", 50_000)
     page, _, _ = report(source, target)
     assert page.data["left_out"]["cut"] == 1
     assert 10_000 < len(json.dumps(page.group(0))) < 50_000
-    monkeypatch.setattr(pages, "MOST_BLOCK", 100)
+    monkeypatch.setattr(embedded, "MOST_BLOCK", 100)
     page, said, _ = report(source, target)
     assert page.data["rows"]["text"] == [None, None]
     assert "2 groups of very many rollouts have no text here" in said.left_out
 
 
 def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path) -> None:
-    """The task is what the user said last before the agent's first turn, in one line, not too long."""
+    """The task is the user's last message before the agent's first, in one short line."""
     told: dict[str, Any] = {
         "Book a seat": "  Book\n a\tseat ",
         "x" * 160: "x" * 999,
@@ -316,12 +316,12 @@ def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path) -> None:
 
 
 def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target: Path) -> None:
-    """A key of thousands of characters is told apart by a digest, alike in rows, texts and figures."""
+    """A key of thousands of characters ends in a digest, the same in rows, texts and figures."""
     keys = ["a", *("k" * 2_000 + end for end in "12"), *("k" * 9_000 + end for end in "12")]
     failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
     lines = [
         group(key, failed | {"ruler": failed["ruler"] | {"kind": kind}}, status="failed", kind=kind)
-        for key, kind in zip(keys, KINDS, strict=False)
+        for key, kind in zip(keys, FAILURE_KINDS, strict=False)
     ]
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     rows = page.data["rows"]
@@ -349,7 +349,7 @@ def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, tar
 
 
 def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Path) -> None:
-    """Where scripts are off there is a table of the figures, with the file's name as text."""
+    """Without scripts there is a table of the figures, with the file's name as text."""
     own = {"cost_usd": 0.25, "latency_s": 2.0, "usage": {"prompt_tokens": 1_200}, "reliability": 0.8}
     asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **own)
     never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
@@ -363,7 +363,7 @@ def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Pat
         "groups 12: 9 scored, none tied, 2 failed, 1 not asked about",
         "failed 2 reply",
         "1 with text that addresses a judge (suspect)",
-        "cost $0.2500 ($0.2500 a group, told of 1 group), 1.2k prompt + 0 completion tokens",
+        "cost $0.2500 ($0.2500 a group, known for 1 group), 1.2k prompt + 0 completion tokens",
         "a group half within 2.0 s",
         "reliability 0.80 in the median of 1 group",
     ):
@@ -372,7 +372,7 @@ def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Pat
 
 
 def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> None:
-    """Ten times the groups take hardly more memory where the page holds as many as before."""
+    """Ten times the groups take hardly more memory if the page holds as many as before."""
 
     def peak(count: int) -> int:
         lines = (group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2)) for i in range(count))
@@ -388,7 +388,7 @@ def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> N
 
 
 def test_scripts_and_styles() -> None:
-    """Each of the page's own files has its turn, and no script can end its element."""
+    """Each of the page's own files is in it, and no script can end its element."""
     folder = files("ruler_cli.results.report") / "web"
     names = {path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))}
     assert names <= {*SCRIPTS, *STYLES}
@@ -396,7 +396,7 @@ def test_scripts_and_styles() -> None:
 
 
 def test_no_room_on_disk_is_a_sentence(ruler: Ruler, tmp_path: Path) -> None:
-    """Where a temporary file has no room one sentence says so, and nothing is left behind."""
+    """A full disk under a temporary file is one sentence, and no file is left behind."""
     dice = random.Random(1)
     lines = (group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n)) for n in range(100))
     written(tmp_path / "s.jsonl", *lines)

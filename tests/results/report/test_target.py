@@ -15,7 +15,7 @@ from tests.results.report.written import group, report, written
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes wrong at the end says so, leaves the old file and nothing else; else the new one is there."""
+    """An error at the end leaves the old file and nothing else; else the new one is there."""
     source, path = written(tmp_path / "in.jsonl", group("é")), tmp_path / "report.html"
     path.write_text("old")
 

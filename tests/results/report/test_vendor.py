@@ -19,7 +19,7 @@ LOCK: dict[str, Any] = json.loads((VENDOR / "package-lock.json").read_text(encod
 
 @pytest.mark.parametrize("name", sorted(MANIFEST["files"]))
 def test_files_are_those_of_the_manifest(name: str) -> None:
-    """What `make vendor` wrote has not been touched since."""
+    """Files that `make vendor` wrote are unchanged."""
     found = sha256((VENDOR / name).read_bytes()).hexdigest()
     assert f"sha256:{found}" == MANIFEST["files"][name], "run `make vendor`"
 

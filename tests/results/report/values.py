@@ -1,4 +1,4 @@
-"""Groups with marks: small builders, and random ones."""
+"""Scored groups: small builders, and random ones."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Usage
 
 NOON = 1_764_000_000.0
 """A time in 2025."""
 
 
-def rollout(score: float | None, label: float | None = None, **more: Any) -> MarkedRollout:
+def rollout(score: float | None, label: float | None = None, **more: Any) -> ScoredRollout:
     """A rollout with this score; without any it failed."""
-    told: dict[str, Any] = {"judged": score, "label": label, "size": 100} | more
-    return MarkedRollout((0,), "failed" if score is None else "scored", score, **told)
+    told: dict[str, Any] = {"judge_score": score, "label": label, "size": 100} | more
+    return ScoredRollout((0,), "failed" if score is None else "scored", score, **told)
 
 
-def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> MarkedGroup:
-    """A group with these scores; it failed where there are none."""
+def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> ScoredGroup:
+    """A group with these scores; it failed if there are none."""
     told = {"key": "g", "judge": "m"} | more
     each = told.pop("each", [{}] * len(scores))
     labels = labels or [None] * len(scores)
@@ -28,17 +28,17 @@ def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), *
     scored = any(s is not None for s in scores)
     if not scored:
         told = {"kind": "reply", "reason": "no"} | told
-    return MarkedGroup(rollouts=rollouts, status="scored" if scored else "failed", **told)
+    return ScoredGroup(rollouts=rollouts, status="scored" if scored else "failed", **told)
 
 
-def drawn(groups: int, seed: int = 6) -> Iterator[MarkedGroup]:
+def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
     """Random groups of every kind, the same for the same seed."""
     dice = random.Random(seed)
     for i in range(groups):
         size = dice.randint(1, 9)
         if dice.random() < 0.05:
-            yield MarkedGroup(
-                f"g{i}", tuple(MarkedRollout((j,), "unmarked") for j in range(size)), "unmarked"
+            yield ScoredGroup(
+                f"g{i}", tuple(ScoredRollout((j,), "unmarked") for j in range(size)), "unmarked"
             )
             continue
         lost = dice.random() < 0.1
@@ -51,9 +51,9 @@ def drawn(groups: int, seed: int = 6) -> Iterator[MarkedGroup]:
         each = [
             {
                 "size": int(dice.lognormvariate(7, 2)),
-                "slots": (slot / max(1, size - 1),),
+                "positions": (slot / max(1, size - 1),),
                 "suspect": dice.random() < 0.05,
-                "judged": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
+                "judge_score": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
                 "spread": dice.random() / 4,
             }
             for s, slot in zip(scores, shown, strict=True)
@@ -68,7 +68,7 @@ def drawn(groups: int, seed: int = 6) -> Iterator[MarkedGroup]:
             reason=f"tried {dice.randrange(9)} times" if failed else "",
             judge=dice.choice(["a", "b"]),
             passes=dice.choice([None, 1, 2]),
-            marked_tied=dice.choice([None, True, False, False]),
+            annotated_tied=dice.choice([None, True, False, False]),
             reliability=dice.choice([None, dice.random()]),
             usage=Usage(dice.randrange(999), dice.randrange(99), 0, dice.randrange(3)),
             cost=dice.choice([None, dice.random() / 100]),

@@ -1,4 +1,4 @@
-"""Scored files in a few words, and a page of them taken apart."""
+"""Small scored files, and the page of a report taken apart."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.cli.report_words import facts
+from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
-from ruler_cli.results.report.html import MOST_GROUPS, Written, write_html
+from ruler_cli.results.report.html import MOST_GROUPS, WrittenReport, write_html
 from ruler_cli.types import Problem
 
 MADE = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
@@ -52,7 +52,7 @@ def unpacked(block: str) -> Any:
 
 @dataclass
 class Page(HTMLParser):
-    """A page as a browser takes it apart: what is in each element with an id, and its scripts."""
+    """A page as a browser takes it apart: the content of each element with an id, and its scripts."""
 
     text: str
     policy: str = ""
@@ -105,7 +105,7 @@ class Page(HTMLParser):
         return unpacked(self.blocks["said"])
 
     def group(self, row: int) -> Any:
-        """The text of a row, None where it was left out."""
+        """The text of a row, None if it was left out."""
         place = self.data["rows"]["text"][row]
         if place is None:
             return None
@@ -137,8 +137,8 @@ def piped(content: bytes) -> Iterator[None]:
 
 def report(
     source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
-) -> tuple[Page, Written, list[Problem]]:
-    """The page of a scored file, what was said of it, and what could not be read."""
+) -> tuple[Page, WrittenReport, list[Problem]]:
+    """The page of a scored file, its description, and the records that could not be read."""
     problems: list[Problem] = []
     settings = InputSettings(str(source), **where)
     said = write_html(settings, str(target), on_problem=problems.append, facts=facts, most=most, made=MADE)

@@ -1,0 +1,259 @@
+"""The figures of a run → one page for a person: sentences, small plots, groups worth a look."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from rich.bar import Bar as Block
+from rich.console import Group as Below
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ruler_cli.cli import report_sentences as sentences
+from ruler_cli.cli.terminal import Terminal
+from ruler_cli.cli.units import short
+from ruler_cli.results.report.figures import ReportFigures
+from ruler_cli.results.report.highlights import Highlight
+from ruler_cli.results.scored_groups import ScoredGroup
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_Json = dict[str, Any]
+_BESIDE = 72
+"""Columns from which on two plots stand side by side."""
+_ROWS = 10
+_PLOTS = 4
+_REASONS = 3
+_SCORES = 8
+"""Scores of a group in a list; of more, the ends."""
+_LONGEST = 120
+"""Characters of a reason on the page."""
+_BAD, _MUTED, _TITLE = "red", "dim", "bold"
+_SIGNED, _COUNTED = 7, 6
+
+
+def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight], terminal: Terminal) -> None:
+    """Write the page to the terminal."""
+    figures = page["figures"]
+    terminal.show(_table(_head(page), terminal))
+    beside = 2 if terminal.width >= _BESIDE else 1
+    width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
+    blocks = list(islice(_plots(figures, width), _PLOTS))
+    for start in range(0, len(blocks), beside):
+        row = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(beside):
+            row.add_column(ratio=1)
+        row.add_row(*blocks[start : start + beside])
+        terminal.show("", row)
+    findings = _table(sentences.findings(figures), terminal)
+    if findings.row_count:
+        terminal.show("", findings)
+    if worst:
+        title = Text("worst groups (failed, suspect, then least reliable)", _TITLE)
+        terminal.show("", title, _groups(worst, terminal))
+    if disputed:
+        title = Text(f"most disputed groups ({_dispute(figures, disputed)})", _TITLE)
+        terminal.show("", title, _groups(disputed, terminal, apart=True))
+    if page["source"] != "-":  # stdin cannot be read again
+        key = next((one.group.key for one in (*disputed, *worst)), None)
+        commands = _next(page["source"], key, live=figures["groups"]["live"] > 0, terminal=terminal)
+        terminal.show("", Text("next", _TITLE), *map(Text, commands))
+
+
+def two_columns() -> Table:
+    """Make an empty table of names and sentences."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style=_MUTED, no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _table(rows: Iterable[tuple[str, str]], terminal: Terminal) -> Table:
+    table, styles = two_columns(), {"scored": _TITLE, "failed": _BAD}
+    for name, sentence in rows:
+        if sentence:
+            table.add_row(name, terminal.text(sentence, styles.get(name, "")))
+    return table
+
+
+def _head(page: _Json) -> Iterator[tuple[str, str]]:
+    figures = page["figures"]
+    yield "scored", page["source"]
+    yield "found", page["found"]
+    yield "judge", sentences.judges(figures)
+    for name, sentence in sentences.counts(figures):
+        yield name, sentence
+        if name == "failed":
+            yield from (("", _reason(one["groups"], one["reason"])) for one in figures["reasons"][:_REASONS])
+
+
+def _reason(groups: int, reason: str) -> str:
+    text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "…"
+    return f"{groups} x {text}" if groups > 1 else text
+
+
+def _plots(figures: ReportFigures, width: int) -> Iterator[RenderableType]:
+    """Yield the plots for which the file has figures, the most important first."""
+    mean, median = figures["scores"]["mean"], figures["spread"]["median"]
+    if mean is not None:
+        yield _histogram(f"rollouts by score, mean {mean:.2f}", figures["scores"]["bins"], width)
+    if median is not None:
+        yield _histogram(f"groups by spread (sd), median {median:.2f}", figures["spread"]["bins"], width)
+    cells, positions = figures["against_label"]["cells"], figures["slots"]["bins"]
+    if len({tuple(cell["label"]) for cell in cells}) > 1:
+        yield _labels(cells, width)
+    if positions:
+        yield _positions(positions, width)
+    if figures["reliability"]["groups"]:
+        yield _histogram("groups by reliability", figures["reliability"]["bins"], width)
+
+
+def _labels(cells: Sequence[_Json], width: int) -> RenderableType:
+    """Plot the mean label by score: a judge that agrees makes stairs."""
+    low, high = (sum(end(cell["label"] for cell in cells)) / 2 for end in (min, max))
+    rows = []
+    for score in sorted({tuple(cell["score"]) for cell in cells}):
+        column = [cell for cell in cells if tuple(cell["score"]) == score]
+        n = sum(cell["n"] for cell in column)
+        mean = sum(cell["n"] * sum(cell["label"]) / 2 for cell in column) / n
+        rows.append((_ends(*score), (high - low, 0, max(mean - low, 0)), f"{mean:.2f}", short(n)))
+    return _bars("mean original reward, by score", rows, max(4, width - 8 - 2 * _COUNTED - 3), "green")
+
+
+def _positions(bars: Sequence[_Json], width: int) -> RenderableType:
+    """Plot how far above its group a rollout scores, by its position in the prompt; bars around zero."""
+    most = max(*(abs(bar["mean"]) for bar in bars), 0.01)
+    names = [f"{(bar['from'] + bar['to']) / 2:.2f}" for bar in bars]
+    names[-1] = "last"
+    names[0] = "first"
+    rows = [
+        (name, (2 * most, most + min(m, 0), most + max(m, 0)), f"{m:+.3f}", short(bar["n"]))
+        for name, bar in zip(names, bars, strict=True)
+        for m in (bar["mean"],)
+    ]
+    size = max(4, (width - 8 - _SIGNED - _COUNTED - 3) // 2 * 2)
+    return _bars("score above its group, by position", rows, size, "magenta")
+
+
+def _histogram(title: str, bars: Sequence[_Json], width: int) -> RenderableType:
+    by = max(1, len(bars) // _ROWS)
+    parts = [bars[start : start + by] for start in range(0, len(bars), by)]
+    bins = [(part[0]["from"], part[-1]["to"], sum(bar["n"] for bar in part)) for part in parts]
+    while len(bins) > 1 and bins[-1][1] < 1 and not bins[-1][2]:
+        bins.pop()
+    most = max(1, *(n for _, _, n in bins))
+    rows = [(_ends(low, high), (most, 0, n), short(n)) for low, high, n in bins]
+    return _bars(title, rows, max(4, width - 10 - _COUNTED - 3), "cyan")
+
+
+def _bars(title: str, rows: Sequence[tuple[Any, ...]], width: int, colour: str) -> RenderableType:
+    """Draw a plot: in each row a name, a bar as (size, begin, end), and two numbers."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(style=_MUTED, no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True, style=_MUTED)
+    for name, bar, *numbers in rows:
+        table.add_row(name, Block(*bar, width=width, color=colour), *numbers)
+    return Below(Text(title, _TITLE, no_wrap=True, overflow="crop"), table)
+
+
+def _ends(low: float, high: float) -> str:
+    return "-".join(f"{end:.2f}".removesuffix("0") for end in (low, high))
+
+
+def _dispute(figures: ReportFigures, disputed: Sequence[Highlight]) -> str:
+    """Name the two sides of the disputes; the rule is `Shortlist`'s."""
+    if figures["against_label"]["pairs"]:
+        halves = any(one.group.disputes[0] % 1 for one in disputed)
+        return "scores against the original reward" + ", equal scores count half" * halves
+    panel = any(len(r.judges) > 1 for one in disputed for r in one.group.rollouts)
+    return "the judges of the panel furthest apart" if panel else "passes furthest apart"
+
+
+def _groups(highlights: Sequence[Highlight], terminal: Terminal, *, apart: bool = False) -> RenderableType:
+    """Make a table of groups; `apart`: of disputed ones."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
+    table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
+    table.add_column("against" if apart and highlights[0].because == "disagrees" else "why", no_wrap=True)
+    table.add_column("scores, best first", overflow="fold")
+    rewards = any(_rewards(one.group) for one in highlights)
+    table.add_column("their rewards" if rewards else "", overflow="fold")
+    for highlight in highlights:
+        group = highlight.group
+        key = Text(terminal.key(group.key), overflow="ellipsis")
+        unsure = apart and highlight.because == "unsure"
+        reason = f"apart by {highlight.degree:.2f}" if unsure else _reason_of(highlight)
+        scores = terminal.text(group.reason if group.failed else _scored(group))
+        if group.failed:
+            scores.no_wrap, scores.overflow = True, "ellipsis"
+            scores.truncate(_LONGEST, overflow="ellipsis")
+        why = Text(reason, _BAD if group.failed else "yellow")
+        table.add_row(key, why, scores, terminal.text(_rewards(group)))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _reason_of(highlight: Highlight) -> str:
+    group = highlight.group
+    against, pairs = group.disputes
+    reasons = {
+        "failed": f"failed: {group.kind}",
+        "disagrees": f"{against:g} of {pairs} pairs",
+        "suspect": "suspect",
+        "unsure": "noisy" if group.reliability is None else f"reliability {group.reliability:.2f}",
+        "tied": "tied",
+        "spread": "" if group.sd is None else f"sd {group.sd:.2f}",
+        "rest": "" if group.mean is None else f"mean {group.mean:.2f}",
+    }
+    return reasons[highlight.because]
+
+
+def _scored(group: ScoredGroup) -> str:
+    """List the scores of a group, the best first."""
+    return " ".join(_some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)]))
+
+
+def _rewards(group: ScoredGroup) -> str:
+    """List the labels of a group in the order of its scores; empty without any."""
+    rollouts = [r for r in group.rollouts if r.score is not None]
+    rollouts.sort(key=lambda r: -(r.score or 0))
+    labels = ["-" if r.label is None else f"{r.label:.3g}" for r in rollouts]
+    return " ".join(_some(labels)) if any(r.label is not None for r in rollouts) else ""
+
+
+def _some(numbers: list[str]) -> list[str]:
+    half = _SCORES // 2
+    return numbers if len(numbers) <= _SCORES else [*numbers[:half], "…", *numbers[-half:]]
+
+
+def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> Iterator[str]:
+    """Yield commands to type next, folded between words if they are too long for a line."""
+    source = _argument(source, terminal)
+    if key is not None:
+        name = _argument(key, terminal)
+        group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
+        yield from _folded(["ruler", "report", source, *group], terminal)
+    yield from _folded(["ruler", "report", source, "-o", "report.html"], terminal)
+    if live:
+        yield from _folded(["ruler", "select", source, "live.jsonl", "--where", "live"], terminal)
+
+
+def _argument(text: str, terminal: Terminal) -> str:
+    """Quote a word for a shell, with escapes for all that cannot be seen."""
+    visible = terminal.key(text)
+    return visible if visible.startswith("$'") else shlex.quote(text)
+
+
+def _folded(command: Sequence[str], terminal: Terminal) -> Iterator[str]:
+    line = " "
+    for i, word in enumerate(command):
+        if i and len(line) + len(word) + 3 > terminal.width:
+            yield f"{line} \\"
+            line = "   "
+        line += f" {word}"
+    yield line

@@ -1,0 +1,196 @@
+"""The figures of a run → sentences; empty if the file does not have the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ruler_cli.cli.units import count, seconds, short, usd
+from ruler_cli.results.report.figures import ReportFigures
+
+SURE = 2.0
+"""Standard errors from which on a difference is no chance."""
+FEW = 20
+"""Groups below which position bias or a slope is mostly chance."""
+LOW = 0.5
+"""Below it scores are more noise than signal."""
+_BIASED = 0.01
+"""A mean shift of scores that is worth an option."""
+_FLAGS = {
+    "degraded": "of which a pass brought no scores (degraded)",
+    "escalated": "scored by the stronger judge",
+    "windows": "shown in windows",
+    "shortened": "shortened to fit the judge",
+    "alone": "of one rollout",
+    "cached": "answered from the ledger",
+}
+_FAST = 0.05
+"""Seconds below which the latency is not that of a judge."""
+
+
+def counts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+    """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
+    yield "groups", _groups(figures)
+    yield "failed", ", ".join(f"{n} {kind}" for kind, n in figures["failed_by_kind"].items())
+    yield "rollouts", _rollouts(figures)
+    flags = (f"{count(n, 'group')} {_FLAGS[flag]}" for flag, n in figures["flags"].items() if flag in _FLAGS)
+    yield "of note", ", ".join(flags)
+    yield "cost", cost(figures)
+    yield "a group", _latency(figures)
+
+
+def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+    """Yield sentences about the judge, each with a name."""
+    for i, sentence in enumerate(agreement(figures)):
+        yield "" if i else "agreement", sentence
+    yield "position", position_bias(figures)
+    yield "length", length(figures)
+    yield "reliability", reliability(figures)
+
+
+def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+    """Yield all names and sentences, for a page whose charts cannot be drawn."""
+    yield from counts(figures)
+    mean, median = figures["scores"]["mean"], figures["spread"]["median"]
+    yield "mean score", "" if mean is None else number(mean)
+    yield "spread (sd), median", "" if median is None else number(median)
+    yield from findings(figures)
+
+
+def _groups(figures: ReportFigures) -> str:
+    n = figures["groups"]
+    tied = f" ({n['live']} live, {n['tied']} tied: nothing to learn from)" if n["tied"] else ", none tied"
+    parts = [f"{n['scored']} scored{tied}"]
+    parts += [f"{n['failed']} failed"] * bool(n["failed"])
+    parts += [f"{n['unmarked']} not asked about"] * bool(n["unmarked"])
+    return f"{n['all']}: {', '.join(parts)}"
+
+
+def _rollouts(figures: ReportFigures) -> str:
+    n = figures["rollouts"]
+    others = {
+        "not scored": n["failed"],
+        "without an annotation": n["all"] - n["scored"] - n["failed"],
+        "with an original reward": n["labelled"],
+        "with text that addresses a judge (suspect)": n["suspect"],
+    }
+    parts = [f"{n['scored']} scored", *(f"{number} {what}" for what, number in others.items() if number)]
+    return f"{n['all']}: {', '.join(parts)}"
+
+
+def judges(figures: ReportFigures) -> str:
+    """Name the judges, their passes, and the time."""
+    several, passes = len(figures["judges"]) > 1, figures["passes"]
+    names = [f"{name}{_of(n, several)}" for name, n in figures["judges"].items() if name]
+    times = [
+        f"{count(int(k), 'pass') if k.isdecimal() else f'{k} passes'}{_of(n, len(passes) > 1)}"
+        for k, n in passes.items()
+    ]
+    return "; ".join(filter(None, (", ".join(names), ", ".join(times), _when(figures))))
+
+
+def _of(groups: int, several: bool) -> str:
+    return f" ({count(groups, 'group')})" if several else ""
+
+
+def _when(figures: ReportFigures) -> str:
+    if figures["started_at"] is None or figures["ended_at"] is None:
+        return ""
+    first, last = (figures[name][:16].replace("T", " ") for name in ("started_at", "ended_at"))
+    if first == last:
+        return f"{first} UTC"
+    return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
+
+
+def cost(figures: ReportFigures) -> str:
+    """Name money and tokens."""
+    parts, usd_, groups, usage = [], figures["cost_usd"], figures["cost_groups"], figures["usage"]
+    if usd_ is not None:
+        all_ = figures["groups"]["scored"] + figures["groups"]["failed"]
+        some = "" if groups == all_ else f", known for {count(groups, 'group')}"
+        parts.append(usd(usd_) + (f" ({usd(usd_ / groups)} a group{some})" if usd_ else ""))
+    if usage["calls"]:
+        parts.append(count(usage["calls"], "call"))
+    if usage["prompt_tokens"] or usage["completion_tokens"]:
+        cached = f" ({short(usage['cached_tokens'])} of it cached)" if usage["cached_tokens"] else ""
+        prompt, completion = short(usage["prompt_tokens"]), short(usage["completion_tokens"])
+        parts.append(f"{prompt} prompt{cached} + {completion} completion tokens")
+    return ", ".join(parts)
+
+
+def _latency(figures: ReportFigures) -> str:
+    latency = figures["latency_s"]
+    if (latency["max"] or 0.0) < _FAST:
+        return ""
+    names = {"p50": "half within", "p90": "9 of 10 within", "max": "the slowest"}
+    return ", ".join(f"{name} {seconds(latency[key])}" for key, name in names.items())
+
+
+def agreement(figures: ReportFigures) -> Iterator[str]:
+    """Yield the agreement with the original reward, and the rollouts without it."""
+    against = figures["against_label"]
+    if against["agreement"] is None:
+        return
+    pairs = count(against["pairs"], "pair")
+    yield f"{against['agreement']:.0%} of {pairs} with unlike rewards are in order (chance: 50%)"
+    labels = sorted({tuple(cell["label"]) for cell in against["cells"]})
+    if len(labels) < 2:
+        return
+    for label, high in ((labels[0], True), (labels[-1], False)):
+        cells = [cell for cell in against["cells"] if tuple(cell["label"]) == label]
+        all_ = sum(cell["n"] for cell in cells)
+        wrong = sum(cell["n"] for cell in cells if (cell["score"][0] >= LOW) is high)
+        scores = f"score {LOW} or more" if high else f"score below {LOW}"
+        yield f"{wrong} of {count(all_, 'rollout')} with reward {_range(label)} {scores}"
+
+
+def position_bias(figures: ReportFigures) -> str:
+    """Describe how far the position of a rollout in the prompt moves its score."""
+    bars = figures["slots"]["bins"]
+    if not bars or figures["slots"]["groups"] < FEW:
+        return ""
+    first = bars[0]
+    sure = {
+        name: bar
+        for name, bar in (("first", first), ("last", bars[-1]))
+        if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
+    }
+    if not sure:
+        error = "" if first["error"] is None else f" ± {first['error']:.3f}"
+        return f"shown first or last makes no sure difference (first {first['mean']:+.3f}{error})"
+    parts = []
+    for name, bar in sure.items():
+        word = "more" if bar["mean"] > 0 else "less"
+        parts.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
+    return f"{' and '.join(parts)} than its group: --debias takes that out, more --passes average it"
+
+
+def length(figures: ReportFigures) -> str:
+    """Describe how much more longer rollouts score within their groups."""
+    trend = figures["lengths"]
+    if trend["groups"] < FEW:
+        return ""
+    slope = f"{trend['slope']:+.3f} ± {trend['error']:.3f}"
+    if abs(trend["slope"]) <= SURE * trend["error"]:
+        return f"makes no sure difference (twice as long {slope})"
+    word = "more" if trend["slope"] > 0 else "less"
+    return f"longer scores {word}: twice as long {slope}, correlation {trend['correlation']:+.2f} in a group"
+
+
+def reliability(figures: ReportFigures) -> str:
+    """Describe how much of the differences in a group is more than noise."""
+    values = figures["reliability"]
+    if values["median"] is None:
+        return ""
+    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
+    many = count(values["groups"], "group")
+    more = "; more --passes, or --adaptive, make it more" if values["median"] < LOW else ""
+    return f"{values['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
+
+
+def _range(ends: Sequence[float]) -> str:
+    return f"{ends[0]:g}" if ends[0] == ends[1] else f"{ends[0]:g} to {ends[1]:g}"
+
+
+def number(score: float | None) -> str:
+    """Write a score in two decimals."""
+    return "-" if score is None else f"{score:.2f}"

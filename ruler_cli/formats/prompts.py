@@ -1,0 +1,172 @@
+"""The prompt of a record with fields for prompt and answer, and the prompt's hash as a group key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import Messages, first_agent_turn, has_content, task_messages
+from ruler_cli.formats.turns import dialogue_prompt, is_message_list, json_messages, prompt_turns
+from ruler_cli.reading.parse import dump
+from ruler_cli.types import Rollout
+
+PROMPTS = (
+    *("prompt", "instruction", "query", "question", "problem", "input"),
+    *("user_input", "user_prompt", "user_query", "user_message"),
+)
+"""Fields with the prompt, best first."""
+INSTRUCTION_INPUTS = ("input", "context")
+"""Fields with the input of an Alpaca `instruction`, shown below it after a blank line (`context`: Dolly)."""
+_WITH_CONTEXT = ("instruction", "query", "question", "user_input", "user_query")
+"""Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
+RETRIEVED = ("context", "contexts", "retrieved_contexts", "retrieval_context", "documents")
+"""Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
+
+They are shown, but are no part of the key: another system retrieves other texts for the same question.
+"""
+SYSTEM = ("system", "system_prompt")
+HISTORIES = ("history", "chat_history")
+_SYSTEM_ROLES = ("system", "developer")
+
+
+def prompt_field(record: Mapping[str, Any]) -> str | None:
+    """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
+    present = [name for name in PROMPTS if is_prompt(record.get(name))]
+    return next((name for name in present if record[name]), present[0] if present else None)
+
+
+def is_prompt(value: Any) -> bool:
+    """Tell if a value may be a prompt: a text or messages."""
+    return isinstance(value, str) or is_message_list(value)
+
+
+def task_turns(record: Mapping[str, Any], name: str) -> Messages:
+    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself."""
+    value = record.get(name)
+    if name in _WITH_CONTEXT and isinstance(value, str):
+        names = INSTRUCTION_INPUTS if name == "instruction" else INSTRUCTION_INPUTS[1:]
+        context = next((record[b] for b in names if isinstance(record.get(b), str) and record[b].strip()), "")
+        value = "\n\n".join(part for part in (value, "" if context in value else context) if part)
+    return with_system(record, [*_earlier(record), *_prompt_turns(value, name)])
+
+
+def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
+    """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
+    prompt = next((record[name] for name in SYSTEM if record.get(name)), None)
+    parts = [{"text": prompt}] if isinstance(prompt, str) else prompt
+    if not isinstance(parts, list) or not all(isinstance(part, dict) and "text" in part for part in parts):
+        return messages
+    system = {"role": "system", "content": prompt}
+    if not has_content(system) or any(message.get("role") in _SYSTEM_ROLES for message in messages[:1]):
+        return messages
+    return [system, *messages]
+
+
+def retrieved_turn(record: Mapping[str, Any]) -> Messages:
+    """Return the texts retrieved to answer the question, as a list of one turn or of none."""
+    texts = next((record[name] for name in RETRIEVED if isinstance(record.get(name), list)), None)
+    return [{"role": "context", "content": texts}] if texts else []
+
+
+def _prompt_turns(value: Any, where: str) -> Messages:
+    """Return the turns of a prompt, also of one that is a dialogue in one text."""
+    turns = dialogue_prompt(value) if isinstance(value, str) else None
+    return prompt_turns(value, where) if turns is None else turns
+
+
+def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
+    """Put the task, the value at `path`, before a rollout's conversation and behind its system prompt.
+
+    A conversation that begins with the task stays as it is. The rollout gets an error if the task is empty.
+    """
+    if rollout.error is not None:
+        return rollout
+    try:
+        turns = _prompt_turns(value, path)
+    except UnreadableError as error:
+        return replace(rollout, error=str(error))
+    if not any(map(has_content, turns)):
+        return replace(rollout, error=f"has no prompt at `{path}`")
+    messages = rollout.messages
+    start = next((i for i, m in enumerate(messages) if m.get("role") not in _SYSTEM_ROLES), len(messages))
+    if turns[0].get("role") in _SYSTEM_ROLES:
+        start = 0
+    if _begins(messages[start:], turns) or _begins(messages, turns):
+        return rollout
+    prompt_length = rollout.prompt_length
+    if prompt_length is not None:
+        prompt_length += len(turns)
+    elif first_agent_turn(turns) < len(turns):
+        prompt_length = start + len(turns) + first_agent_turn(messages[start:])
+    messages = [*messages[:start], *turns, *messages[start:]]
+    return replace(rollout, messages=messages, prompt_length=prompt_length)
+
+
+def _begins(messages: Messages, turns: Messages) -> bool:
+    """Tell if a conversation begins with these turns, or has their one text before the agent's first turn."""
+    if len(turns) == 1:
+        text = turns[0].get("content")
+        before = messages[: first_agent_turn(messages)]
+        return any(text == m.get("content") or _contains(m.get("content"), text) for m in before)
+    first = [(m.get("role"), m.get("content")) for m in messages[: len(turns)]]
+    return first == [(turn.get("role"), turn.get("content")) for turn in turns]
+
+
+def _contains(content: Any, text: Any) -> bool:
+    """Tell if a message's content, or a part of it, contains a text."""
+    if isinstance(content, list):
+        return any(_contains(part.get("text"), text) for part in content if isinstance(part, dict))
+    return isinstance(content, str) and isinstance(text, str) and text.strip() in content
+
+
+def _earlier(record: Mapping[str, Any]) -> Messages:
+    """Return the turns before the prompt, from messages or pairs of a question and its answer."""
+    name = next((name for name in HISTORIES if record.get(name)), None)
+    value = None if name is None else record[name]
+    if isinstance(value, str):
+        return prompt_turns(value, "history") if json_messages(value) else []
+    if name is None or not isinstance(value, list) or not all(map(_pair, value)):
+        return prompt_turns(value, name or "")
+    return [
+        {"role": role, "content": content}
+        for pair in value
+        for role, content in zip(("user", "assistant"), _pair(pair) or (), strict=False)
+        if content is not None
+    ]
+
+
+def _pair(value: Any) -> list[Any] | None:
+    """Return a question and its answer, from a list or promptflow's `inputs` and `outputs`; else None."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict) and value.keys() == {"inputs", "outputs"}:
+        sides = [list(side.values()) if isinstance(side, dict) else [] for side in value.values()]
+        return [side[0] for side in sides] if all(len(side) == 1 for side in sides) else None
+    return None
+
+
+_NOT_IN_KEY = {"role", "content", "type", "id"}
+
+
+def prompt_key(rollout: Rollout, step: Any) -> str:
+    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
+    task = task_messages(rollout)
+    if not any(map(has_content, task)):
+        raise UnreadableError(
+            "has no text before the agent's first turn, so that nothing tells which task it is of; name the "
+            "group key with --group-by PATH, or the task's text with --prompt PATH"
+        )
+    prompt = [[message.get("role"), message.get("content"), *_other_fields(message)] for message in task]
+    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
+
+
+def _other_fields(message: Mapping[str, Any]) -> list[Any]:
+    """Return the other fields of a message without content, or with calls, which alone tell two apart."""
+    if message.get("content") is not None and not message.get("tool_calls"):
+        return []
+    excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
+    fields = {name: value for name, value in message.items() if name not in excluded and value}
+    return [fields] if fields else []

@@ -1,0 +1,259 @@
+"""Calls of the chat completions protocol: the body, the format and the tokens of the answer, the fallbacks.
+
+`ChatJudge` is the base of the judges that are asked by this protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import orjson
+
+from ruler_cli.answer import EXPLANATION, keyed, list_schema
+from ruler_cli.config import JudgeSettings
+from ruler_cli.judges.pricing import ModelInfo, model_info
+from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
+from ruler_cli.types import CallError, Judge, Reply, Request
+
+Form = Literal["keyed", "sized", "list", "json", "text"]
+_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
+_OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
+_SIZED = ("openai", "azure", "gemini", "vertex_ai")
+"""Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
+_LISTS: tuple[Form, ...] = ("list", "json", "text")
+_NAMES = ("max_completion_tokens", "max_tokens")
+_ANSWER, _PER_ROLLOUT = 256, 320
+"""Tokens of an answer, and of each rollout in it: the longest explanation, with a token for each letter."""
+_THINKING = {
+    "none": 0,
+    "disable": 0,
+    "minimal": 4096,
+    "low": 4096,
+    "medium": 8192,
+    "high": 32_768,
+    "xhigh": 65_536,
+}
+"""Tokens for thinking, by the effort that the parameters ask for."""
+_MEDIUM, _MOST_THINKING = 8192, 65_536
+_LIMIT = re.compile(r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The format and the length of the answers that one endpoint and model is asked for.
+
+    `forms` are those not refused so far; the first is asked for. `limit` names the parameter that bounds
+    an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
+    answer; `max_output` are the tokens that the model can write. `fixed`: the user's own `response_format`
+    is sent.
+    """
+
+    forms: tuple[Form, ...] = _LISTS
+    limit: str = "max_tokens"
+    thinking: int = 0
+    max_output: int | None = None
+    fixed: bool = False
+
+    def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
+        """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
+        own = stated_limit(params)
+        if own is None and limit_name(params):
+            return None  # the user's value is sent as it is, even `null`
+        usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thinking if self.limit else None
+        tokens = max(filter(None, (request.max_output_tokens, usual)), default=None)
+        if request.max_output_tokens and request.fitted:
+            tokens = request.max_output_tokens
+        if own is not None:
+            return own if request.max_output_tokens is None or tokens is None else min(tokens, own)
+        if not self.limit or tokens is None:
+            return None
+        return tokens if self.max_output is None else min(tokens, self.max_output)
+
+    def after_refusal(self, sent: AnswerFormat, status: int, message: str) -> AnswerFormat | None:
+        """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
+        if refuses_format(status, message):
+            if sent.fixed or len(sent.forms) == 1:
+                return None
+            return self if self.forms != sent.forms else replace(self, forms=self.forms[1:])
+        if status not in (400, 422) or not sent.limit or not (named := _LIMIT.findall(message)):
+            return None
+        if self.limit != sent.limit:
+            return self
+        other = next((name for name in _NAMES if name != sent.limit and name in named), "")
+        return replace(self, limit=other if sent.limit == _NAMES[1] else "")
+
+    def after_reply(self, reply: Reply) -> AnswerFormat:
+        """The format with more tokens for thinking, if thoughts cut the answer off."""
+        if not (reply.truncated and reply.thought):
+            return self
+        thinking = min(_MOST_THINKING, max(_MEDIUM, 2 * reply.usage.completion))
+        return self if thinking <= self.thinking else replace(self, thinking=thinking)
+
+
+@dataclass(slots=True)
+class ChatJudge(Judge):
+    """A judge behind chat completions; `answer_format` changes with its refusals and replies."""
+
+    name: str = field()  # a dataclass takes the property of the base for a default
+    model: str
+    base: str | None
+    key: str | None = field(repr=False)
+    timeout: float
+    params: Mapping[str, Any]
+    answer_format: AnswerFormat
+    secret: str | None = field(init=False, repr=False)
+    """The key that is removed from every message and reply."""
+
+    def __post_init__(self) -> None:
+        self.secret = self.key
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """Post once, and once more for each form or limit of the answer that is refused.
+
+        One deadline holds for all of it, from the connection to the last byte.
+        """
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self._ask(request)
+        except TimeoutError:
+            return CallError("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+
+    async def _ask(self, request: Request) -> Reply | CallError:
+        for http_requests in itertools.count(1):
+            sent = self.answer_format
+            answer = await self._post(request, sent)
+            if isinstance(answer, ErrorResponse):
+                status, codes, message, headers, format_message = answer
+                error = classify(status, codes, message, headers, self.secret)
+                other = self.answer_format.after_refusal(sent, status or 400, format_message or message)
+                if error.context is None and other:
+                    self.answer_format = other
+                    continue
+                answer = error
+            elif isinstance(answer, Reply):
+                self.answer_format = self.answer_format.after_reply(answer)
+            return replace(answer, http_requests=http_requests) if http_requests > 1 else answer
+        raise AssertionError("a count without end")
+
+    @abstractmethod
+    async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
+        """Send one request; an ErrorResponse may refuse the form or the limit that it asks for."""
+
+
+def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
+    """The format to try first; `base` is the address of a direct endpoint, None if litellm is used.
+
+    An endpoint of one's own gets a schema with the group's ids. A provider compiles and stores each new
+    schema, so it gets one for each size of a group, or one for all if it has no sizes.
+    """
+    provider, forms = judge.model.partition("/")[0], _LISTS
+    host = (urlsplit(base).hostname or "") if base else ""
+    openai = host == "openai.com" or host.endswith(".openai.com")
+    if host and not openai and (provider in _OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))):
+        forms = ("keyed", *_LISTS)
+    elif openai or (not host and provider in _SIZED and "claude" not in judge.model):
+        forms = ("sized", *_LISTS)
+    fixed = "response_format" in judge.params
+    listed = judge.api_base is None or base is None  # else another model may have that name
+    model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
+    return AnswerFormat(
+        _LISTS if fixed else forms,
+        _NAMES[0] if openai else _NAMES[1],
+        _thinking(judge.params, thinks=model.reasoning is True),
+        model.max_output if listed else None,
+        fixed,
+    )
+
+
+def chat_body(model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat) -> bytes:
+    """The JSON body of a call; the user's parameters replace all others."""
+    body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
+    if (form := response_format(how.forms[0], request.labels)) is not None:
+        body["response_format"] = form
+    body |= params
+    if (tokens := how.max_tokens(request, params)) is not None:
+        body[limit_name(params) or how.limit or _NAMES[1]] = tokens
+    return orjson.dumps(body)
+
+
+def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:
+    """The system message, which describes the form of the answer, and the user message."""
+    system = keyed(request.system) if how.forms[0] == "keyed" else request.system
+    return [{"role": "system", "content": system}, {"role": "user", "content": request.user}]
+
+
+def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | None:
+    """The parameter that enforces a form; None for text, which only the prompt describes."""
+    if form == "text":
+        return None
+    if form == "json":
+        return {"type": "json_object"}
+    schema = _keyed_schema(labels) if form == "keyed" else list_schema(len(labels) if form == "sized" else 0)
+    return {"type": "json_schema", "json_schema": {"name": "scores", "strict": True, "schema": schema}}
+
+
+_SCORE = {"type": "number", "enum": [number / 100 for number in range(101)]}
+"""A list of values: engines enforce one, but not the bounds of a number."""
+_ENTRY = {
+    "type": "object",
+    "properties": {"explanation": {"type": "string", "maxLength": EXPLANATION}, "score": _SCORE},
+    "required": ["explanation", "score"],
+    "additionalProperties": False,
+}
+
+
+def _keyed_schema(labels: tuple[str, ...]) -> dict[str, Any]:
+    """The schema with an entry for each id, in their order: an answer cannot omit or add one."""
+    scores = {
+        "type": "object",
+        "properties": {label: {"$ref": "#/$defs/entry"} for label in labels},
+        "required": list(labels),
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {"scores": scores},
+        "required": ["scores"],
+        "additionalProperties": False,
+        "$defs": {"entry": _ENTRY},
+    }
+
+
+def limit_name(params: Mapping[str, Any]) -> str | None:
+    """The parameter with which the user bounds an answer, if any."""
+    return next((name for name in _NAMES if name in params), None)
+
+
+def stated_limit(params: Mapping[str, Any]) -> int | None:
+    """The completion tokens that the user's own parameters allow; None if they do not bound them."""
+    values = (params.get(name) for name in _NAMES)
+    return next((n for n in values if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
+
+
+def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
+    """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
+    thinking, effort = params.get("thinking"), params.get("reasoning_effort")
+    if isinstance(thinking, Mapping):
+        budget = thinking.get("budget_tokens")
+        return 0 if thinking.get("type") == "disabled" else budget if isinstance(budget, int) else _MEDIUM
+    if effort is None and isinstance(reasoning := params.get("reasoning"), Mapping):
+        effort = reasoning.get("effort")
+    if effort is not None:
+        return _THINKING.get(str(effort), _MOST_THINKING)
+    return _MEDIUM if thinks else 0
+
+
+def _is_own(host: str) -> bool:
+    """Tell if a host is a machine of one's own: loopback, a private network, a bare name."""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return "." not in host or host.endswith(_OWN_HOSTS)

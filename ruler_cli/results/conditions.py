@@ -1,0 +1,94 @@
+"""`--where NAME` and `--where NAME=LOW..HIGH` → conditions on groups and rollouts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ruler_cli.errors import UsageError
+from ruler_cli.formats.interface import printable
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.suggestions import nearest
+
+_STATES: dict[str, Callable[[ScoredGroup], bool]] = {
+    "live": lambda group: group.live,
+    "tied": lambda group: group.tied,
+    "failed": lambda group: group.failed,
+    "scored": lambda group: group.status == "scored",
+    "disagreement": lambda group: group.pairs.lost > 0,
+}
+FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
+    "reliability": lambda group: group.reliability,
+    "disagreement": lambda group: group.disagreement,
+}
+"""The figures of a group that a range can name; each lies from 0 to 1, and a group may have none."""
+_RANGED = (*FIGURES, "score")
+NAMES = tuple(dict.fromkeys(("live", "tied", "failed", "scored", *_RANGED)))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A state of a group; with `ends`, a closed range of a figure of a group or of a rollout's score."""
+
+    name: str
+    ends: tuple[float, float] | None = None
+
+    @property
+    def about_rollouts(self) -> bool:
+        """Tell if it selects rollouts of a group, and not groups."""
+        return self.name == "score"
+
+    def holds(self, group: ScoredGroup) -> bool:
+        """Tell if it holds for a group; a group without the figure is in no range."""
+        if self.ends is None:
+            return _STATES[self.name](group)
+        return self.about_rollouts or self._contains(FIGURES[self.name](group))
+
+    def holds_for_rollout(self, rollout: ScoredRollout) -> bool:
+        """Tell if it holds for a rollout; a condition on groups holds for all of theirs."""
+        return not self.about_rollouts or self._contains(rollout.score)
+
+    def _contains(self, value: float | None) -> bool:
+        low, high = self.ends or (math.inf, -math.inf)
+        return value is not None and low <= value <= high
+
+
+def parse_condition(text: str) -> Condition:
+    """Read the value of `--where`; UsageError with the way out."""
+    name, equals, ends = text.partition("=")
+    if name not in NAMES:
+        raise UsageError(f"--where {printable(text)}: is no condition; {_unknown(text)}")
+    if name in _STATES and not equals:
+        return Condition(name)
+    if name not in _RANGED:
+        raise UsageError(f"--where {printable(text)}: `{name}` takes no range; write --where {name}")
+    first, dots, last = ends.partition("..")
+    try:
+        low, high = float(first.strip() or "-inf"), float(last.strip() or "inf")
+    except ValueError:
+        low = high = math.nan
+    if not dots or math.isnan(low + high):
+        raise UsageError(f"--where {printable(text)}: {_range_help(name)}")
+    if low > high:
+        raise UsageError(f"--where {printable(text)}: the lower end stands first; {_range_help(name)}")
+    if name in FIGURES and (low > 1 or high < 0):
+        raise UsageError(f"--where {printable(text)}: {name} lies from 0 to 1; {_range_help(name)}")
+    return Condition(name, (low, high))
+
+
+def _unknown(text: str) -> str:
+    """End the sentence about an unknown condition with the nearest one, or with the form of a range."""
+    name = re.split(r"[\s=<>:]", text.strip().casefold())[0]
+    near = nearest(name, NAMES)
+    if near in _RANGED and name != text.strip().casefold():
+        return _range_help(near)
+    every = f"the conditions are {', '.join(NAMES)}"
+    return f"did you mean `{near}`? ({every})" if near else every
+
+
+def _range_help(name: str) -> str:
+    """Describe the form of a range of a figure."""
+    more, less = f"{name}=0.7.. for 0.7 and more", f"{name}=..0.7 for 0.7 and less"
+    return f"write a range, e.g. {more}, {less}, or {name}=0.3..0.7"

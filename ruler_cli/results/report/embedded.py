@@ -1,0 +1,249 @@
+"""Groups → the data that a page for a browser embeds: rows of a table, explanations, texts.
+
+Each block of data is gzip in base64, so that no foreign character stands in the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import chain
+from typing import Any
+
+import orjson
+
+from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.prompting.render import readable_text
+from ruler_cli.reading.scratch import Scratch
+from ruler_cli.results.report.figures import curve_positions
+from ruler_cli.results.report.group_text import GroupText, page_key, rollout_json, shorter, shorter_line
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.types import Group
+
+MOST_TEXTS = 32 << 20
+"""Bytes of all groups' texts in the file."""
+MOST_TEXT = 16 << 20
+"""Bytes of JSON of one group's text; a browser cannot show more."""
+MOST_BLOCK = 2 << 20
+"""Bytes that the text of one group takes in the file."""
+_MOST_LINE, _LEAST_LINE = 1 << 20, 1 << 7
+"""The most and the least characters of a line in a text that is too large."""
+COLUMNS = (
+    *("key", "task", "status", "kind", "reason", "judge", "passes"),
+    *("scores", "labels", "bytes", "places", "slots", "spreads"),
+    *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
+    *("cost", "tokens", "latency", "at", "ordinal", "flags"),
+)
+"""The values of a row, in this order."""
+_TASK, NAME, _EXPLANATION = 160, 500, 4_000
+"""Characters of a task, of a reason or a judge's name, and of an explanation in the table."""
+_LEVEL = 6
+"""Level 9 takes a fifth longer and saves a thousandth; 3 is twice as fast and a tenth larger."""
+_GZIP = zlib.MAX_WBITS | 16
+
+
+def as_json(value: Any) -> bytes:
+    """Write JSON that every reader takes: lone surrogates become U+FFFD, NaN and Infinity null.
+
+    Integers beyond 64 bits, up to the largest double, are rounded.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # a lone surrogate, a huge integer
+        return orjson.dumps(readable(value))
+
+
+def readable(value: Any) -> Any:
+    """Replace lone surrogates, and integers beyond 64 bits, which not every JSON reader takes."""
+    if isinstance(value, str):
+        return readable_text(value)
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else float(value)  # as JavaScript reads it anyway
+    if isinstance(value, dict):
+        return {readable_text(name): readable(item) for name, item in value.items()}
+    return [readable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def packed(pieces: Iterable[bytes]) -> bytes:
+    """Pack pieces of bytes into one block; the same bytes give the same block."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    done = [packer.compress(piece) for piece in pieces]
+    return base64.b64encode(b"".join((*done, packer.flush())))
+
+
+class EmbeddedGroups:
+    """The groups of a page: on disk, as they come, until those of the page are chosen.
+
+    Texts are those of the most telling groups, until the next does not fit into MOST_TEXTS.
+    """
+
+    def __init__(self, stack: ExitStack) -> None:
+        """The temporary file is removed when `stack` ends."""
+        self._spool = stack.enter_context(Scratch())
+        self._put: dict[int, tuple[int, int, int]] = {}  # by ordinal: begin, size of the row, of the text
+        self._chosen: list[tuple[int, int, str]] = []  # in input order: ordinal, rank, reason
+        self._texts: dict[int, tuple[int, int]] = {}  # by ordinal: begin and size of a block
+
+    def put(self, ordinal: int, group: Group, scored_group: ScoredGroup) -> None:
+        """Add the `ordinal`th group of the file: its row, a value a line, its explanations, its text."""
+        explanations = [shorter(r.explanation, _EXPLANATION) or None for r in scored_group.rollouts]
+        row = b"\n".join(map(as_json, [*_row(ordinal, group, scored_group), explanations]))
+        text = as_json(_text(GroupText.of(group, scored_group), scored_group))
+        self._put[ordinal] = (self._spool.write(row), len(row), len(text))
+        self._spool.write(text)
+
+    def finish(self, chosen: Mapping[int, str]) -> dict[str, int]:
+        """Choose groups by their ordinals, the most telling first, each with its reason.
+
+        Return the numbers of `rows` and `texts`, of texts that are `cut`, and of those too `huge` to be here.
+        """
+        left, counts = MOST_TEXTS, {"rows": len(chosen), "texts": 0, "cut": 0, "huge": 0}
+        ranked = enumerate(chosen.items())
+        self._chosen = sorted((ordinal, rank, because) for rank, (ordinal, because) in ranked)
+        for ordinal in chosen:
+            at, row, size = self._put[ordinal]
+            block, cut = text_block(self._spool.read(size, at + row))
+            left -= len(block) + bool(block)
+            if left < 0:
+                break
+            if block:
+                self._texts[ordinal] = (self._spool.write(block), len(block))
+            counts["texts" if block else "huge"] += 1
+            counts["cut"] += cut and bool(block)
+        return counts
+
+    def _rows(self) -> Iterator[list[bytes]]:
+        for ordinal, _, _ in self._chosen:
+            at, size, _ = self._put[ordinal]
+            yield self._spool.read(size, at).split(b"\n")
+
+    def data(self, head: dict[str, Any]) -> bytes:
+        """Pack the page's data: `head` and the rows, column by column, in input order."""
+        columns = dict(zip(COLUMNS, map(b",".join, zip(*self._rows(), strict=True)), strict=False))
+        more = {
+            "telling": [rank for _, rank, _ in self._chosen],
+            "because": [because for _, _, because in self._chosen],
+            "text": list(self._text_spans()),
+        }
+        columns |= {name: as_json(values)[1:-1] for name, values in more.items()}
+        rows = b",".join(b'"%s":[%s]' % (name.encode(), values) for name, values in columns.items())
+        return packed((as_json(head)[:-1], b',"rows":{', rows, b"}}"))
+
+    def _text_spans(self) -> Iterator[tuple[int, int] | None]:
+        """Yield begin and size of each row's text among the blocks, which are a line each."""
+        at = 0
+        for ordinal, _, _ in self._chosen:
+            _, size = self._texts.get(ordinal, (0, 0))
+            yield (at, size) if size else None
+            at += size + bool(size)
+
+    def explanations(self) -> bytes:
+        """Pack the explanations of all rows."""
+        pieces = (b"," * (n > 0) + row[-1] for n, row in enumerate(self._rows()))
+        return packed(chain((b"[",), pieces, (b"]",)))
+
+    def texts(self) -> Iterator[str]:
+        """Return the blocks of texts, in the order of their rows."""
+        spans = (self._texts[ordinal] for ordinal, _, _ in self._chosen if ordinal in self._texts)
+        return (self._spool.read(size, at).decode("ascii") for at, size in spans)
+
+
+def text_block(text: bytes) -> tuple[bytes, bool]:
+    """Pack a text, empty if even its shortest form is too large; true if lines had to be cut."""
+    most, shortened = 4 * _MOST_LINE, text
+    while most >= _LEAST_LINE:
+        block = packed([shortened]) if len(shortened) <= MOST_TEXT else b""
+        if 0 < len(block) <= MOST_BLOCK:
+            return block, shortened is not text
+        most //= 4
+        shortened = as_json(_shortened(orjson.loads(text), most))
+    return b"", True
+
+
+def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
+    """Cut lines, explanations and reasons to `most` characters."""
+
+    def shorter_lines(lines: list[str]) -> list[str]:
+        return [shorter_line(line, most) for line in lines]
+
+    for rollout in text["rollouts"]:
+        rollout |= {name: shorter(rollout[name], most) for name in ("explanation", "reason")}
+    return text | {
+        "context": shorter_lines(text["context"]),
+        "tools": "\n".join(shorter_lines(text["tools"].split("\n"))),
+        "rubric": shorter(text["rubric"], most),
+        "strings": shorter_lines(text["strings"]),
+        "cut": True,
+    }
+
+
+def _text(text: GroupText, group: ScoredGroup) -> dict[str, Any]:
+    """Return the text and the annotations as JSON; each different line stands once, in `strings`."""
+    strings: dict[str, int] = {}
+    rollouts = [
+        rollout_json(rollout) | {"lines": [strings.setdefault(line, len(strings)) for line in lines]}
+        for rollout, lines in zip(group.rollouts, text.rollouts, strict=True)
+    ]
+    return {
+        "key": page_key(group.key),
+        "context": text.context,
+        "tools": text.tools,
+        "rubric": text.rubric,
+        "strings": list(strings),
+        "rollouts": rollouts,
+        "identical": text.identical,
+        "cut": False,
+    }
+
+
+def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> list[Any]:
+    """Return the group's values of COLUMNS."""
+    rollouts = scored_group.rollouts
+    return [
+        *(page_key(scored_group.key), _task(group), scored_group.status, scored_group.kind),
+        *(shorter(scored_group.reason, NAME), shorter(scored_group.judge, NAME), scored_group.passes),
+        [r.score for r in rollouts],
+        [r.label for r in rollouts],
+        [r.size for r in rollouts],
+        [_decimals(r.mean_position) for r in rollouts],
+        curve_positions(scored_group),
+        [r.spread for r in rollouts],
+        *(
+            _decimals(scored_group.mean),
+            _decimals(scored_group.sd),
+            scored_group.reliability,
+            scored_group.weight,
+        ),
+        *(scored_group.tied, scored_group.live, scored_group.disagreement),
+        *(
+            scored_group.cost,
+            scored_group.usage.prompt + scored_group.usage.completion,
+            scored_group.latency,
+            scored_group.judged_at,
+        ),
+        *(ordinal, scored_group.flags),
+    ]
+
+
+def _task(group: Group) -> str:
+    """Return the beginning of the user's last message before the agent's first; empty without one."""
+    for rollout in group.rollouts:
+        before = rollout.messages[: first_agent_turn(rollout.messages)] if rollout.error is None else []
+        for message in reversed(before):
+            if message.get("role") == "user":
+                return " ".join(_plain_text(message.get("content"))[: 8 * _TASK].split())[:_TASK]
+    return ""
+
+
+def _plain_text(content: Any) -> str:
+    if isinstance(content, list):
+        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
+        return " ".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _decimals(value: float | None) -> float | None:
+    """Round a figure: the noise of the last digits does not compress."""
+    return None if value is None else round(value, 9)

@@ -1,0 +1,149 @@
+"""One group → the lines that its judge read, and the JSON of `ruler report --group KEY --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from ruler_cli.config import AskSettings
+from ruler_cli.prompting.layout import LayoutBuilder
+from ruler_cli.prompting.render import readable_text
+from ruler_cli.reading.index import digest
+from ruler_cli.results.report.figures import iso, usage_json
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.types import Group
+
+_ASK = AskSettings()
+_KEY = 300
+"""Characters of a key in a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupText:
+    """The whole text of a group, in the lines that a judge reads (see `prompting.render`).
+
+    `context` is common to all rollouts, `tools` one tool a line, `rubric` the group's own, else empty.
+    `rollouts` are those of the scored group, without the context; one that cannot be read has no lines.
+    `identical[i]` is the first rollout with the text of rollout i: i itself if it is the first.
+    """
+
+    context: tuple[str, ...]
+    tools: str
+    rubric: str
+    rollouts: tuple[tuple[str, ...], ...]
+    identical: tuple[int, ...]
+
+    @classmethod
+    def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
+        """Render the text that the judge saw, if nothing was shortened for its context."""
+        layout = LayoutBuilder.of(group, _ASK).layout
+        distinct = [tuple(text.split("\n")) if text else () for text in layout.distinct]
+        rollouts: list[tuple[str, ...]] = []
+        identical: list[int] = []
+        first: dict[int, int] = {}
+        for number, rollout in enumerate(scored_group.rollouts):
+            owners = (layout.owner[index] for index in rollout.indices)
+            owner = next((one for one in owners if one is not None), None)
+            rollouts.append(() if owner is None else distinct[owner])
+            identical.append(number if owner is None else first.setdefault(owner, number))
+        return cls(
+            context=tuple(layout.context.split("\n")) if layout.context else (),
+            tools=layout.tools,
+            rubric=readable_text(group.rubric or ""),
+            rollouts=tuple(rollouts),
+            identical=tuple(identical),
+        )
+
+
+def common_lines(one: Sequence[str], other: Sequence[str]) -> int:
+    """Count the first lines that two rollouts have in common."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def page_key(key: str) -> str:
+    """Shorten a very long key to its beginning and a digest, for the page and its links.
+
+    The figures have the first 4,000 characters of a key only, and the result must be the same.
+    """
+    return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key[:4_000]).hex()[:12]}"
+
+
+def shorter(text: str, most: int) -> str:
+    """Cut the middle out of a text of more than `most` characters, and say how many are gone."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    gone = len(text) - 2 * half
+    return f"{text[:half]}[… {gone:,} characters left out of this report …]{text[len(text) - half :]}"
+
+
+def shorter_line(line: str, most: int) -> str:
+    """Shorten a line; `head: JSON` stays in that form, and JSON that is cut becomes a string."""
+    head, colon, rest = line.partition(": ")
+    if len(line) <= most or not colon or len(head) > most:
+        return shorter(line, most)
+    try:
+        value = orjson.loads(rest)
+    except ValueError:
+        value = rest
+    return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, most)).decode()}"
+
+
+def group_json(g: ScoredGroup, text: GroupText) -> dict[str, Any]:
+    """Return one group as JSON, its rollouts in input order, with the lines that the judge read of them.
+
+    `same_as` is the index of the first rollout with the same lines.
+    """
+    rows = zip(g.rollouts, text.rollouts, text.identical, strict=True)
+    rollouts = [rollout_json(r) | {"lines": list(lines), "same_as": same_as} for r, lines, same_as in rows]
+    return summary(g) | {"rollouts": rollouts, "context": list(text.context), "tools": text.tools}
+
+
+def summary(g: ScoredGroup) -> dict[str, Any]:
+    """Return one group as JSON, without the annotations and texts of its rollouts."""
+    return {
+        "key": g.key,
+        "status": g.status,
+        "kind": g.kind,
+        "reason": g.reason,
+        "judge": g.judge,
+        "passes": g.passes,
+        "scores": [r.score for r in g.rollouts],
+        "labels": [r.label for r in g.rollouts],
+        "mean": g.mean,
+        "sd": g.sd,
+        "tied": g.tied,
+        "live": g.live,
+        "reliability": g.reliability,
+        "weight": g.weight,
+        "disagreement": g.disagreement,
+        "pairs": g.disputes[1],
+        "usage": usage_json(g.usage),
+        "cost_usd": g.cost,
+        "latency_s": g.latency,
+        "judged_at": iso(g.judged_at),
+        "flags": list(g.flags),
+    }
+
+
+def rollout_json(r: ScoredRollout) -> dict[str, Any]:
+    """Return the annotation of one rollout as JSON."""
+    return {
+        "status": r.status,
+        "score": r.score,
+        "judged": r.judge_score,
+        "label": r.label,
+        "explanation": r.explanation,
+        "spread": r.spread,
+        "slots": list(r.positions),
+        "pass_scores": list(r.pass_scores),
+        "judges": dict(r.judges),
+        "suspect": r.suspect,
+        "bytes": r.size,
+        "kind": r.kind,
+        "reason": r.reason,
+    }

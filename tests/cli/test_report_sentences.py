@@ -1,0 +1,89 @@
+"""The figures of a run in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ruler_cli.cli import report_sentences as sentences
+from ruler_cli.results.report.figures import FiguresBuilder
+
+O: dict[str, Any] = {**FiguresBuilder().figures()}  # noqa: E741 - figures are o throughout
+O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}
+
+
+def slots(first: float, last: float, error: float | None = 0.01, groups: int = 40) -> str:
+    """The sentence on a run whose rollouts shown first and last are this far above their groups."""
+    bars = [{"mean": mean, "error": error, "n": 40} for mean in (first, 0.0, 0.0, last)]
+    return sentences.position_bias(O | {"slots": {"bins": bars, "groups": groups}})
+
+
+def test_slots() -> None:
+    """A position is called an advantage if its mean is beyond two standard errors, with the way out."""
+    assert slots(0.04, 0.0).startswith("shown first scores 0.040 ± 0.010 more than its group: --debias")
+    assert slots(0.0, -0.05).startswith("shown last scores 0.050 ± 0.010 less than its group: --debias")
+    assert "first scores 0.040 ± 0.010 more and shown last scores 0.050 ± 0.010 less" in slots(0.04, -0.05)
+    assert slots(0.015, -0.015).endswith("no sure difference (first +0.015 ± 0.010)")
+    assert slots(0.4, -0.4, None).endswith("no sure difference (first +0.400)")
+    assert slots(0.4, -0.4, groups=sentences.FEW - 1) == sentences.position_bias(O) == ""
+
+
+def length(slope: float, groups: int = 40) -> str:
+    """The sentence on a run with this trend."""
+    trend = {"slope": slope, "error": 0.01, "correlation": 0.3, "groups": groups}
+    return sentences.length(O | {"lengths": trend})
+
+
+def test_length() -> None:
+    """A trend is named if it is beyond two standard errors of enough groups."""
+    assert length(0.05) == ("longer scores more: twice as long +0.050 ± 0.010, correlation +0.30 in a group")
+    assert length(-0.05).startswith("longer scores less")
+    assert length(0.015) == "makes no sure difference (twice as long +0.015 ± 0.010)"
+    assert length(0.05, 3) == sentences.length(O) == ""
+
+
+def test_reliability() -> None:
+    """More passes are advised if most of the differences between rollouts are noise."""
+    bars = [{"from": n / 10, "to": (n + 1) / 10, "n": n} for n in range(10)]
+    found = {"bins": bars, "groups": 45, "median": 0.7}
+    assert (
+        sentences.reliability(O | {"reliability": found})
+        == "0.70 in the median of 45 groups, below 0.5 in 10"
+    )
+    assert "--passes" in sentences.reliability(O | {"reliability": found | {"median": 0.3}})
+    assert sentences.reliability(O) == ""
+
+
+def test_agreement() -> None:
+    """The share of pairs in order, then how many of the lowest and of the highest label are misplaced."""
+    counted = (((0.2, 0.3), 0, 7), ((0.8, 0.9), 0, 6), ((0.4, 0.5), 1, 2))
+    cells = [{"score": score, "label": [label, label], "n": n} for score, label, n in counted]
+    found = {"cells": cells, "pairs": 10, "against": 2.5, "agreement": 0.75}
+    assert list(sentences.agreement(O | {"against_label": found})) == [
+        "75% of 10 pairs with unlike rewards are in order (chance: 50%)",
+        "6 of 13 rollouts with reward 0 score 0.5 or more",
+        "2 of 2 rollouts with reward 1 score below 0.5",
+    ]
+    assert list(sentences.agreement(O)) == []
+
+
+def test_judges_and_time() -> None:
+    """Two moments of one day name it once; without them there is no sentence."""
+    told = O | {"judges": {"m": 40}, "passes": {"other": 2, "1": 28, "4": 10}}
+    assert sentences.judges(told) == "m; other passes (2 groups), 1 pass (28 groups), 4 passes (10 groups)"
+    begin, day = {"started_at": "2026-11-21T00:00:05Z"}, "2026-11-21 00:00"
+    assert sentences.judges(O | begin | {"ended_at": "2026-11-21T01:00:05Z"}) == f"{day} to 01:00 UTC"
+    assert (
+        sentences.judges(O | begin | {"ended_at": "2026-11-22T01:00:00Z"}) == f"{day} to 2026-11-22 01:00 UTC"
+    )
+    assert sentences.judges(O) == ""
+
+
+def test_cost() -> None:
+    """Money says of how many groups it is known; tokens and cached ones stand beside it."""
+    usage = {"prompt_tokens": 1_250_000, "completion_tokens": 9_000, "cached_tokens": 1000, "calls": 80}
+    assert sentences.cost(O | {"cost_usd": 20.0, "cost_groups": 10, "usage": usage}) == (
+        "$20.00 ($2.00 a group, known for 10 groups), 80 calls, "
+        "1.25M prompt (1k of it cached) + 9k completion tokens"
+    )
+    assert sentences.cost(O | {"cost_usd": 0.0, "cost_groups": 40}) == "$0"
+    assert sentences.cost(O) == ""

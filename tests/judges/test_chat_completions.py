@@ -1,0 +1,238 @@
+"""The body of a chat completions call: a live run sends the bytes that a request file holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from ruler_cli.answer import EXPLANATION
+from ruler_cli.batch.request_files import request_line
+from ruler_cli.config import JudgeSettings
+from ruler_cli.judges.chat_completions import AnswerFormat, Form, chat_body, first_format, response_format
+from ruler_cli.judges.resolve import OPENAI, resolve
+from ruler_cli.prompting import templates
+from ruler_cli.types import Reply, Request, Usage
+from tests.judge_server import JudgeServer
+from tests.judges.raw_server import answer, serving
+from tests.values import opened
+
+pytestmark = pytest.mark.anyio
+ASKED = Request("Grade.", 'é "\u2028\\ </trajectory>\n', ("abcd",))
+COMPLETION = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
+
+
+MODELS = ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B", "mine", "meta-llama/Llama-3"]
+PARAMS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.2, "seed": 7},
+    {"max_tokens": 50},
+    {"response_format": {"type": "text"}},
+]
+
+
+async def test_first_body_of_a_live_run(subtests: pytest.Subtests) -> None:
+    """The body in a row is byte for byte the first POST of a live run to the same endpoint."""
+    for model in MODELS:
+        for params in PARAMS:
+            for max_tokens in [None, 77]:
+                with subtests.test(max_tokens=max_tokens, params=params, model=model):
+                    request = Request(ASKED.system, ASKED.user, ASKED.labels, max_tokens)
+                    async with serving(answer(200, COMPLETION)) as server:
+                        settings = JudgeSettings(model, server.base, params=params)
+                        async with opened(resolve(settings)) as judge:
+                            await judge.ask(request)
+                        (sent,) = server.requests
+                    key = bytes(range(16))
+                    for target in ("openai", "vllm"):
+                        line = request_line(target, settings)(key, request)
+                        head = (
+                            b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":'
+                            % key.hex().encode()
+                        )
+                        assert line == head + sent + b"}\n"
+
+
+async def test_body_at_the_judge_server(server: JudgeServer) -> None:
+    """The judge server has read the same request from a live run."""
+    asked = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
+    settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
+    async with opened(resolve(settings)) as judge:
+        await judge.ask(asked)
+    row = orjson.loads(request_line("openai", settings)(b"k" * 16, asked))
+    assert server.requests() == [row["body"]]
+
+
+def body(params: dict[str, Any], how: AnswerFormat, request: Request = ASKED) -> dict[str, Any]:
+    """The body of a call, read again."""
+    value = orjson.loads(chat_body("m", params, request, how))
+    assert isinstance(value, dict)
+    return value
+
+
+def test_forms() -> None:
+    """Each fallback of the answer's form changes the parameter and the prompt's sentence on it."""
+    system = templates.system("Grade.", alone=False)
+    request = Request(system, "?", ("abcd", "bcdf"))
+    forms: tuple[Form, ...] = ("keyed", "sized", "list", "json", "text")
+    for form in forms:
+        sent = body({}, AnswerFormat((form,)), request)
+        assert sent.pop("response_format", None) == response_format(form, request.labels)
+        assert set(sent) == {"model", "messages", "max_tokens"}
+        message = sent["messages"][0]["content"]
+        assert ('{"ID": {' in message, '"trajectory_id": ' in message) == (form == "keyed", form != "keyed")
+        stated = body({"response_format": 1}, AnswerFormat((form,)))
+        assert stated["response_format"] == 1
+
+
+def test_a_keyed_schema() -> None:
+    """It holds an answer to one entry for each id, in their order, with a bounded text and a score to 1."""
+    form = response_format("keyed", ("zzz", "aaa"))
+    assert form is not None
+    schema = form["json_schema"]["schema"]
+    scores = schema["properties"]["scores"]
+    assert list(scores["properties"]) == scores["required"] == ["zzz", "aaa"]
+    assert scores["additionalProperties"] is False
+    entry = schema["$defs"]["entry"]
+    assert entry["properties"]["explanation"]["maxLength"] == EXPLANATION
+    allowed = entry["properties"]["score"]["enum"]
+    assert (min(allowed), max(allowed), len(allowed)) == (0, 1, 101)
+
+
+def test_a_sized_schema() -> None:
+    """It is one schema for each number of rollouts, and names no id."""
+    two, same = (response_format("sized", labels) for labels in (("a", "b"), ("c", "d")))
+    assert two == same
+    assert two is not None
+    scores = two["json_schema"]["schema"]["properties"]["scores"]
+    assert (scores["minItems"], scores["maxItems"]) == (2, 2)
+
+
+THE_FIRST_FORM = [
+    ("openai/gpt-4o", OPENAI, "sized", "max_completion_tokens"),
+    ("azure/mine", None, "sized", "max_tokens"),
+    ("gemini/gemini-2.5-pro", None, "sized", "max_tokens"),
+    ("vertex_ai/claude-sonnet-4", None, "list", "max_tokens"),
+    ("anthropic/claude-sonnet-4", None, "list", "max_tokens"),
+    ("mistral/mistral-large", None, "list", "max_tokens"),
+    ("hosted_vllm/mine", "https://abc.example.com/v1", "keyed", "max_tokens"),
+    ("openai/mine", "http://localhost:8000/v1", "keyed", "max_tokens"),
+    ("openai/mine", "http://10.0.0.7:8000/v1", "keyed", "max_tokens"),
+    ("openai/mine", "http://gpu-7:8000/v1", "keyed", "max_tokens"),
+    ("mine", "http://vllm.models.svc.cluster.local/v1", "keyed", "max_tokens"),
+    ("Qwen/Qwen3-8B", "http://[::1]:8000/v1", "keyed", "max_tokens"),
+    ("openai/mine", "https://openrouter.ai/api/v1", "list", "max_tokens"),
+    ("openai/mine", "https://eu.api.openai.com/v1", "sized", "max_completion_tokens"),
+    ("openai/mine", "https://notopenai.com/v1", "list", "max_tokens"),
+    ("litellm_proxy/mine", "http://localhost:4000", "list", "max_tokens"),
+]
+
+
+def test_the_first_form(subtests: pytest.Subtests) -> None:
+    """An engine of one's own is asked by ids, a provider by the size of the group, or by a list of any."""
+    for model, base, form, limit in THE_FIRST_FORM:
+        with subtests.test(model=model, base=base, form=form, limit=limit):
+            stated = None if base in (None, OPENAI) else base
+            how = first_format(JudgeSettings(model, stated), base)
+            assert (how.forms[0], how.limit) == (form, limit)
+            own = first_format(
+                JudgeSettings(model, stated, params={"response_format": {"type": "text"}}), base
+            )
+            assert (own.forms[0], own.fixed) == ("list", True)
+
+
+BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (OPENAI, {}, {"max_completion_tokens": 99}),
+    ("http://localhost:8000/v1", {}, {"max_tokens": 99}),
+    (OPENAI, {"max_tokens": 300}, {"max_tokens": 99}),
+    ("http://localhost:8000/v1", {"max_completion_tokens": 300}, {"max_completion_tokens": 99}),
+    *((OPENAI, {"max_tokens": value}, {"max_tokens": value}) for value in (None, "many", 0.5)),
+]
+
+
+def test_max_tokens() -> None:
+    """A bound has the name that the endpoint knows, or the user's; one that is no number goes as it is."""
+    for base, params, bound in BOUNDS:
+        how = first_format(JudgeSettings("openai/gpt-4o", params=params), base)
+        sent = body(params, how, Request("", "", (), 99, fitted=True))
+        assert {key: value for key, value in sent.items() if key.startswith("max_")} == bound
+
+
+def test_a_limit_for_the_rollouts() -> None:
+    """More rollouts get more tokens, a judge that thinks gets more; the user's number is never passed."""
+    few, many = (Request("", "", ("a",) * number) for number in (2, 20))
+    plain = first_format(JudgeSettings("openai/gpt-4o"), OPENAI)
+    thinking = first_format(JudgeSettings("openai/o3"), OPENAI)
+    assert (
+        0
+        < (plain.max_tokens(few, {}) or 0)
+        < (plain.max_tokens(many, {}) or 0)
+        < (thinking.max_tokens(many, {}) or 0)
+    )
+    efforts = [
+        first_format(JudgeSettings("m", params={"reasoning_effort": e}), None) for e in ("low", "high")
+    ]
+    assert (efforts[0].max_tokens(few, {}) or 0) < (efforts[1].max_tokens(few, {}) or 0)
+    for how in (plain, thinking):
+        assert how.max_tokens(few, {"max_tokens": 77}) == 77
+        again = Request("", "", ("a",), 10_000)
+        assert how.max_tokens(again, {"max_tokens": 77}) == 77
+        assert (how.max_tokens(again, {}) or 0) >= 10_000
+
+
+def test_a_model_that_writes_little() -> None:
+    """No answer is asked to be longer than the model can write."""
+    how = AnswerFormat(max_output=500)
+    assert how.max_tokens(Request("", "", ("a",) * 20), {}) == 500
+    assert how.max_tokens(Request("", "", ("a",), 9000), {}) == 500
+
+
+def test_thought_is_learnt() -> None:
+    """An answer that thought cut off gives the next ones more room, and no other does."""
+    how = AnswerFormat()
+    cut = Reply("", Usage(1, 448), truncated=True, thought=True)
+    more = how.after_reply(cut)
+    assert (more.max_tokens(ASKED, {}) or 0) > 2 * (how.max_tokens(ASKED, {}) or 0)
+    most = more
+    for _ in range(9):
+        most = most.after_reply(replace(cut, usage=Usage(1, most.max_tokens(ASKED, {}) or 0)))
+    assert (more.max_tokens(ASKED, {}) or 0) < (most.max_tokens(ASKED, {}) or 0) < 100_000
+    assert how.after_reply(replace(cut, thought=False)) == how
+    assert how.after_reply(replace(cut, truncated=False)) == how
+
+
+REFUSALS = [
+    (400, "Unsupported parameter: 'max_tokens' is not supported with this model. "
+     "Use 'max_completion_tokens' instead.", "max_completion_tokens"),
+    (400, "max_tokens is too large: 448. This model supports at most 100 completion tokens.", ""),
+    (422, "extra fields not permitted: max_tokens", ""),
+]  # fmt: skip
+
+
+def test_a_refused_limit() -> None:
+    """An endpoint with another name for the limit gets that name; one that has none gets no limit."""
+    for status, message, limit in REFUSALS:
+        how = AnswerFormat()
+        after = how.after_refusal(how, status, message)
+        assert after is not None
+        assert (after.limit, after.forms) == (limit, how.forms)
+        assert after.after_refusal(how, status, message) == after  # another call had the older one
+        last = after.after_refusal(after, status, "max_completion_tokens is not known here")
+        assert last is None if not limit else last is not None and last.limit == ""
+
+
+def test_steps_down() -> None:
+    """Calls that were refused the same form take one step together, and the last form is refused for good."""
+    how = AnswerFormat(("keyed", "list", "json", "text"))
+    message = "'response_format' of type 'json_schema' is not supported."
+    seen = []
+    step: AnswerFormat | None = how
+    while step is not None:
+        seen.append(step.forms[0])
+        sent, step = step, step.after_refusal(step, 400, message)
+        if step is not None:
+            assert step.after_refusal(sent, 400, message) == step
+    assert seen == ["keyed", "list", "json", "text"]
+    assert how.after_refusal(how, 400, "Your key is wrong.") is None

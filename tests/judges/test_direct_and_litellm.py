@@ -1,0 +1,292 @@
+"""A judge asked directly and through litellm: one deadline, one request, one meaning, no key in messages."""
+
+from __future__ import annotations
+
+import gc
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import anyio
+import orjson
+import pytest
+
+from ruler_cli.answer import reply_of, usage_of
+from ruler_cli.config import JudgeSettings
+from ruler_cli.errors import UsageError
+from ruler_cli.judges.chat_completions import AnswerFormat
+from ruler_cli.judges.openai_http import HttpJudge
+from ruler_cli.judges.resolve import resolve
+from ruler_cli.types import CallError, Reply, Request, Usage
+from tests.judge_server import JudgeServer
+from tests.judges.raw_server import answer, serving
+from tests.values import opened
+
+# litellm and its clients warn of their own affairs at import and at exit
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
+KEY = "my-own-key-0123456789"
+PROMPT = '<trajectory id="abcd">\nassistant: "truth=0.4"\n</trajectory>\ntrajectory_ids to score: ["abcd"]'
+ASKED = Request("Grade.", PROMPT, ("abcd",))
+GOOD = answer(200, b'{"choices":[{"index":0,"message":{"role":"assistant","content":"fine"}}]}')
+Route = Literal["http", "litellm"]
+BOTH: tuple[Route, ...] = ("http", "litellm")
+PATHS: tuple[tuple[str, Route], ...] = (
+    ("openai/m", "http"),
+    ("openai/m", "litellm"),
+    ("anthropic/m", "litellm"),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_leftovers() -> Iterator[None]:
+    """Have leftovers of an aborted litellm call warn here, and not in a later test."""
+    yield
+    gc.collect()
+
+
+async def ask(
+    model: str, via: Route, base: str | None, request: Request = ASKED, **settings: Any
+) -> Reply | CallError:
+    """One call; a test that would hang fails."""
+    settings = {"api_key": KEY, "timeout": 20.0, **settings}
+    async with opened(resolve(JudgeSettings(model, base, via=via, **settings))) as judge:
+        with anyio.fail_after(60):
+            return await judge.ask(request)
+
+
+def error(status: int, message: str, headers: str = "", **more: Any) -> bytes:
+    """An error answer."""
+    return answer(status, json.dumps({"error": {"message": message, **more}}).encode(), headers)
+
+
+async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """An answer becomes its text and the tokens that the judge counted; no other host's key is sent."""
+    for via in BOTH:
+        with subtests.test(via=via):
+            server.reset()
+            reply = await ask("openai/good", via, server.base, api_key=None)
+            assert isinstance(reply, Reply)
+            assert "0.4" in reply.text
+            assert (reply.usage.calls, reply.http_requests) == (1, 1)
+            assert min(reply.usage.prompt, reply.usage.completion) > 0
+            assert server.stats()["keys"] == ([] if via == "http" else ["Bearer none"])
+
+
+ERROR_SCOPES = {
+    "401": "run", "404": "run", "quota": "run", "400": "group", "429": "call", "500": "call", "529": "call",
+    "drop": "call", "hang": "call", "drip": "call",
+}  # fmt: skip
+
+
+async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """Each failure of the outside world is one request and one CallError of one scope, on both routes."""
+    for cue, scope in ERROR_SCOPES.items():
+        for via in BOTH:
+            with subtests.test(cue=cue, via=via):
+                server.reset()
+                call_error = await ask(
+                    f"openai/{cue}", via, server.base, timeout=0.4 if cue[0] in "dh" else 9.0
+                )
+                assert isinstance(call_error, CallError)
+                assert call_error.scope == scope, call_error.reason
+                assert server.stats()["requests"] == 1
+
+
+async def test_deadline() -> None:
+    """A server that drips its headers or its body, or never greets, is left at the deadline."""
+    call_errors: list[Reply | CallError] = []
+    head, end, body = GOOD.partition(b"\r\n\r\n")
+
+    async def late(model: str, via: Route, base: str) -> None:
+        call_errors.append(await ask(model, via, base, timeout=0.6))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with (
+            serving(GOOD, pause=0.05) as headers,
+            serving(body, pause=0.05, whole=head + end) as bodies,
+            anyio.create_task_group() as group,
+        ):
+            for model, via in PATHS:
+                for base in (
+                    headers.base,
+                    bodies.base,
+                    f"https://127.0.0.1:{silent.getsockname()[1]}/v1",
+                ):
+                    group.start_soon(late, model, via, base)
+    assert call_errors == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
+
+
+async def test_one_deadline_for_all_steps(subtests: pytest.Subtests) -> None:
+    """Each step down of the answer's form uses the time that is left, not time of its own."""
+    refused = error(400, "'response_format' is not supported", type="invalid_request_error")
+    for via in BOTH:
+        with subtests.test(via=via):
+            async with serving(refused, wait=0.9) as server:
+                call_error = await ask("openai/m", via, server.base, timeout=1.5)
+                assert len(server.requests) == 2  # the second was cut short
+            assert isinstance(call_error, CallError)
+            assert call_error.reason == "the judge did not answer within 1.5 s"
+
+
+MEANINGS = [
+    (500, {"type": "api_error"}, "call", False),
+    (429, {"type": "rate_limit_error"}, "call", True),
+    (529, {"type": "overloaded_error"}, "call", True),
+    (401, {"type": "authentication_error"}, "run", False),
+    (413, {"type": "request_too_large"}, "group", False),
+    (402, {"type": "billing_error"}, "run", False),
+    (429, {"code": "insufficient_quota"}, "run", False),
+]
+
+
+async def test_meanings(subtests: pytest.Subtests) -> None:
+    """A failed call is one request, and means the same on all paths, by its status and its code."""
+    for status, signs, scope, rate in MEANINGS:
+        for model, via in PATHS:
+            with subtests.test(status=status, signs=signs, model=model, via=via):
+                async with serving(error(status, f"no, {KEY}", "Retry-After: 7\r\n", **signs)) as server:
+                    call_error = await ask(model, via, server.base)
+                    assert len(server.requests) == 1
+                assert isinstance(call_error, CallError)
+                assert (call_error.scope, call_error.rate) == (scope, rate), call_error.reason
+                assert call_error.retry_after == (7 if scope == "call" else None)
+                assert call_error.reason.startswith(f"the judge answered {status}: no, [key]")
+
+
+async def test_sent_or_not(subtests: pytest.Subtests) -> None:
+    """A call that was sent may be billed, even if a gateway reports a refused connection."""
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        closed = f"http://127.0.0.1:{gone.getsockname()[1]}/v1"
+    for model, via in PATHS:
+        with subtests.test(model=model, via=via):
+            async with serving(error(503, "upstream connection refused")) as server:
+                call_error = await ask(model, via, server.base)
+                assert isinstance(call_error, CallError)
+                assert (call_error.sent, "answered 503" in call_error.reason) == (True, True)
+            async with serving(b"") as server:
+                call_error = await ask(model, via, server.base)
+                assert isinstance(call_error, CallError)
+                assert (call_error.scope, call_error.sent, len(server.requests)) == ("call", True, 1)
+            call_error = await ask(model, via, closed)
+            assert isinstance(call_error, CallError)
+            assert (call_error.scope, call_error.sent, call_error.billed) == ("call", False, False)
+            assert "cannot be reached" in call_error.reason
+            assert KEY not in repr(resolve(JudgeSettings(model, closed, via=via, api_key=KEY)).judge)
+
+
+async def test_error_that_comes_as_200() -> None:
+    """An error in a good answer's clothes is read as the error it is."""
+    async with serving(error(200, "Rate limit exceeded", "Retry-After: 3\r\n", code=429)) as server:
+        call_error = await ask("openai/m", "http", server.base)
+    assert isinstance(call_error, CallError)
+    assert (call_error.scope, call_error.rate, call_error.retry_after) == ("call", True, 3)
+
+
+async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that litellm finds itself is cut out, and a time that the user gives it ends the call."""
+    async with serving(GOOD, wait=20) as server:
+        call_error = await ask("openai/m", "litellm", server.base, params={"timeout": 0.3})
+    assert isinstance(call_error, CallError)
+    assert (call_error.scope, call_error.sent, "in time" in call_error.reason) == ("call", True, True)
+    async with serving(error(401, f"bad {KEY}", type="authentication_error")) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        monkeypatch.setenv("ANTHROPIC_API_BASE", server.base.removesuffix("/v1"))
+        call_error = await ask("anthropic/m", "litellm", None, api_key=None)
+    assert isinstance(call_error, CallError)
+    assert (KEY in call_error.reason, "[key]" in call_error.reason) == (False, True)
+    reply = await ask("anthropic/claude-sonnet-4-5", "litellm", None, params={"mock_response": "fine"})
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.usage.calls) == ("fine", 1)
+
+
+async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """A refused form or limit is replaced by another, but never one that the user gave."""
+    for via in BOTH:
+        with subtests.test(via=via):
+            server.reset()
+            reply = await ask("openai/format-refused", via, server.base)
+            assert isinstance(reply, Reply)
+            forms = server.stats()["by_format"]
+            assert (forms["json_schema"], forms["json_object"], forms["none"]) == (2, 1, 1)
+            assert reply.http_requests == 4
+            reply = await ask("openai/limit-refused", via, server.base)
+            assert isinstance(reply, Reply)
+            assert "max_completion_tokens" in server.requests()[-1]
+            server.reset()
+            own = {"response_format": {"type": "json_object"}}
+            assert isinstance(await ask("openai/format-refused", via, server.base, params=own), CallError)
+            assert server.stats()["requests"] == 1
+
+
+async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """A refusal, a filter and a cut differ from an answer, and the limit of the answer is sent."""
+    request = Request(ASKED.system, ASKED.user, ASKED.labels, max_output_tokens=50, fitted=True)
+    for via in BOTH:
+        with subtests.test(via=via):
+            server.reset()
+            replies = [
+                await ask(f"openai/{cue}", via, server.base) for cue in ("refusal", "filter", "cutoff")
+            ]
+            ends = [(bool(r.refusal), r.truncated) for r in replies if isinstance(r, Reply)]
+            assert ends == [(True, False), (True, False), (False, True)]
+            server.reset()
+            for params in ({}, {"max_tokens": 9}, {"max_completion_tokens": 99}):
+                await ask("openai/good", via, server.base, request, params=params)
+            sent = [{k: v for k, v in body.items() if k.startswith("max_")} for body in server.requests()]
+            assert sent == [{"max_tokens": 50}, {"max_tokens": 9}, {"max_completion_tokens": 50}]
+
+
+UNKNOWN = [
+    ("offlin", "did you mean `offline`.*provider/name"),
+    ("opnai/o3", "did you mean `openai/o3`"),
+    ("gpt4o", "did you mean `gpt-4o`"),
+    ("qqqqqqqq/x", "known by that name; write it as provider/name"),
+    ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+]
+
+
+async def test_unknown_provider(subtests: pytest.Subtests) -> None:
+    """A name without a provider, or without its key, is reported before a call, with a suggestion."""
+    for name, message in UNKNOWN:
+        with subtests.test(name=name), pytest.raises(UsageError, match=message):
+            await ask(name, "litellm", None, api_key=None)
+
+
+async def test_not_open() -> None:
+    """A judge that was not opened is a mistake of the caller."""
+    with pytest.raises(RuntimeError):
+        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()).ask(ASKED)
+
+
+def test_usage() -> None:
+    """Cached prompt tokens are read from the usage details; nonsense counts as nothing."""
+    value = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    assert usage_of(value) == Usage(10, 2, 4, 1)
+    assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(0, 0, 0, 1)
+    assert usage_of({"prompt_tokens": 2**63}) == usage_of(None) == Usage(0, 0, 0, 1)
+
+
+def test_read_again() -> None:
+    """The stored body of a reply reads as the reply; any other body is a CallError that holds it."""
+    reply = reply_of(b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}')
+    assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
+    assert isinstance(reply, Reply)
+    assert reply_of(reply.body) == reply
+    call_error = reply_of(b"<html>")
+    assert isinstance(call_error, CallError)
+    assert (call_error.scope, call_error.body) == ("call", b"<html>")
+
+
+def test_echoed_key() -> None:
+    """A key is removed from an answer, but not a placeholder for a key, which may be any word."""
+    reply = reply_of(
+        b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}]}', "sk-key-echo"
+    )
+    assert isinstance(reply, Reply)
+    assert (reply.text, b"sk-key-echo" in reply.body) == ("[key]", False)
+    text = '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
+    for key in ("x", "1", "none", "scores"):
+        reply = reply_of(orjson.dumps({"choices": [{"message": {"content": text}}]}), key)
+        assert isinstance(reply, Reply)
+        assert reply.text == text

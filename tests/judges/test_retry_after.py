@@ -1,0 +1,158 @@
+"""Every spelling of the seconds to wait."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ruler_cli.judges.provider_errors import classify
+from ruler_cli.judges.retry_after import delay_in, retry_after
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+SOON = NOW + timedelta(seconds=90)
+NAMES = (
+    "Retry-After", "retry-after-ms", "x-ratelimit-reset", "x-ratelimit-reset-requests",
+    "x-ratelimit-remaining-requests", "anthropic-ratelimit-tokens-reset", "ratelimit-reset",
+    "anthropic-ratelimit-tokens-remaining",
+)  # fmt: skip
+
+
+SPELLINGS = [
+        ("7", 7.0), ("0", 0.0), ("0.5", 0.5), (".5", 0.5), ("7.", 7.0), (" 7 ", 7.0),
+        ("1m30s", 90.0), ("500ms", 0.5), ("6m0s", 360.0), ("1h", 3600.0), ("2d3h", 183600.0),
+        ("2m59.56s", 179.56), ("1h 5m", 3900.0), ("30 seconds", 30.0), ("2 minutes", 120.0),
+        ("Sun, 01 Mar 2026 12:01:30 GMT", 90.0),  # RFC 1123
+        ("Sunday, 01-Mar-26 12:01:30 GMT", 90.0),  # RFC 850
+        ("Sun Mar  1 12:01:30 2026", 90.0),  # asctime
+        ("2026-03-01T12:01:30Z", 90.0), ("2026-03-01T13:01:30.5+01:00", 90.5), ("2026-03-01T12:01:30", 90.0),
+        (str(int(SOON.timestamp())), 90.0), (str(int(SOON.timestamp() * 1000)), 90.0),
+        ("Sun, 01 Mar 2020 12:01:30 GMT", 0.0), ("2020-03-01T12:01:30Z", 0.0), ("1500000000", 0.0),
+        ("soon", None), ("", None), ("-3", None), ("inf", None), ("nan", None), ("1e9", None), ("1_0", None),
+        ("9" * 400, None), ("5 models", None), ("٣", None),
+    ]  # fmt: skip
+
+
+def test_spellings(subtests: pytest.Subtests) -> None:
+    """Spans, dates and times are read alike wherever they stand, and nonsense is nothing."""
+    for value, seconds in SPELLINGS:
+        with subtests.test(value=value, seconds=seconds):
+            asked, reset = (
+                retry_after({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
+            )
+            assert asked == (None if seconds is None else pytest.approx(seconds))
+            assert reset == (asked or None)  # a reset that is over tells nothing
+
+
+WHICH_WINS = [
+        ({}, None),
+        # the call's own wait first, the finer unit before the coarser
+        ({"retry-after-ms": "250", "Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 0.25),
+        ({"retry-after-ms": "x", "Retry-After": "1"}, 1.0),
+        ({"Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 1.0),
+        ({"Retry-After": "soon", "x-ratelimit-reset-requests": "9s"}, 9.0),
+        ({"llm_provider-retry-after": "4"}, 4.0),
+        # a litellm proxy's minute, of a rate and of calls in flight, of which one may end at once
+        ({"retry-after": "60", "rate_limit_type": "requests"}, 60.0),
+        ({"retry-after": "60", "rate_limit_type": "max_parallel_requests"}, None),
+        # then what is used up, the latest of it
+        (
+            {
+                "x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-requests": "9",
+                "x-ratelimit-reset-tokens": "1m30s", "x-ratelimit-remaining-tokens": "0",
+            },
+            90.0,
+        ),
+        (
+            {
+                "anthropic-ratelimit-requests-reset": "2026-03-01T12:00:05Z",
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": "2026-03-01T12:00:08Z",
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+            },
+            8.0,
+        ),
+        # nothing is used up: no limit of these was passed
+        ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-requests": "9"}, None),
+        # nothing tells what is: the earliest to come
+        ({"x-ratelimit-reset-requests": "0s", "x-ratelimit-reset-tokens": "9s", "ratelimit-reset": "20"}, 9),
+        ({"x-ratelimit-reset-requests": "3s", "x-ratelimit-remaining-requests": "many"}, 3.0),
+    ]  # fmt: skip
+
+
+def test_which_wins(subtests: pytest.Subtests) -> None:
+    """The call's own wait goes before resets, and the reset of an exhausted limit before the others."""
+    for headers, seconds in WHICH_WINS:
+        with subtests.test(headers=headers, seconds=seconds):
+            assert retry_after(headers, "", True, NOW) == seconds
+
+
+NAMED = [
+    ("Please try again in 1.2s. Visit https://x", 1.2),
+    ("Please try again in 20ms.", 0.02),
+    ("Please try again in 6m0s.", 360.0),
+    ("Please try again in 9m38.016s. Need more?", 578.016),
+    ("Please retry after 26 seconds.", 26.0),
+    ("Please retry in 20.04466179s.", 20.04466179),
+    ("Rate limit is exceeded. Try again in 30 seconds.", 30.0),
+    ('{"@type": "RetryInfo", "retryDelay": "34s"}', 34.0),
+    ("retryDelay: 34s", 34.0),
+    ("please wait 5 minutes", 300.0),
+    ("try again in a while, wait for 3s", 3.0),
+    ("try again in 5 models", None),
+    ("limit 20s", None),
+    ("x" * 5000 + "try again in 1s", None),
+]
+
+
+def test_named(subtests: pytest.Subtests) -> None:
+    """A delay that a message names is read in every unit."""
+    for message, seconds in NAMED:
+        with subtests.test(message=message, seconds=seconds):
+            result = delay_in(message)
+            assert result == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_order_with_a_message() -> None:
+    """The header goes first, then the message, then a reset if a limit was exceeded."""
+    reset = {"x-ratelimit-reset-tokens": "9s"}
+    assert retry_after({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
+    assert retry_after(reset, "try again in 4s", True, NOW) == 4
+    assert retry_after(reset, "no", True, NOW) == 9
+    assert retry_after(reset, "no", False, NOW) is None  # on every answer of some providers
+    assert classify(429, "", "Please try again in 6m0s.", {}).retry_after == 360
+    assert classify(401, "", "no", {"Retry-After": "7"}).retry_after is None
+
+
+def test_calls_in_flight() -> None:
+    """If an older litellm proxy has too many calls in flight, the minute that it names is ignored."""
+    for now, most, seconds in ((2, 2, None), (0, 2**63 - 1, 45.5)):
+        told = f"current rpm: 6, current max_parallel_requests: {now}, max_parallel_requests: {most}"
+        assert retry_after({"retry-after": "45.5"}, told, True, NOW) == seconds
+
+
+ODD = st.one_of(
+    st.text(max_size=120),
+    st.from_regex(r"[0-9.]{1,40}(ms|s|m|h|d| days)?", fullmatch=True),
+    st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{1,9}( GMT| [+-][0-9]{1,6})?"),
+    st.from_regex(r"[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9:.]{2,12}(Z|[+-][0-9]{2}:[0-9]{2})?", fullmatch=True),
+    st.datetimes().map(format_datetime),
+    st.floats().map(str),
+    st.integers().map(str),
+)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), ODD), st.datetimes(timezones=st.just(UTC)), ODD)
+@example({"Retry-After": "Mon, 01 Jan 0001 00:00:00 +9999"}, NOW, "")
+@example({"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s")
+def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
+    """No header and no message raises, and the result is None or finite and not negative."""
+    for result in (
+        retry_after(headers, "", True, now),
+        retry_after(headers, f"try again in {text}", True, now),
+    ):
+        assert result is None or (math.isfinite(result) and result >= 0)

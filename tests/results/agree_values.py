@@ -1,0 +1,47 @@
+"""Scored groups as hypothesis strategies and small builders."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from hypothesis import strategies as st
+
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+
+grades = st.integers(0, 4).map(lambda n: n / 4)
+"""Few different numbers, so that ties are common."""
+rows = st.lists(st.tuples(grades, grades), min_size=1, max_size=9)
+"""(score, label) of the rollouts of a group."""
+
+
+def scored(
+    scores: Sequence[float | None],
+    labels: Sequence[float | None],
+    *,
+    key: str = "g",
+    cost: float | None = None,
+    judges: Mapping[str, Sequence[float]] | None = None,
+) -> ScoredGroup:
+    """A group with these scores and labels, and those of a panel."""
+    panel = [{name: own[i] for name, own in (judges or {}).items()} for i in range(len(scores))]
+    each = zip(scores, labels, panel, strict=True)
+    rollouts = tuple(item(score, label, judges=own) for score, label, own in each)
+    return ScoredGroup(key, rollouts, "scored", cost=cost)
+
+
+def item(score: float | None, label: float | None, *slots: float, **more: object) -> ScoredRollout:
+    """A rollout with this score and this label."""
+    return ScoredRollout((0,), "scored", score, score, label, positions=slots, **more)  # type: ignore[arg-type]
+
+
+def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:
+    """Groups with labels 0 and 1, and with scores that follow them with noise."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(groups):
+        rate = draw.betavariate(0.6, 0.6)
+        labels = [float(draw.random() < rate) for _ in range(size)]
+        scores = [0.4 * label + draw.gauss(0.3, noise) for label in labels]
+        found.append(scored(scores, labels, key=str(number)))
+    return found

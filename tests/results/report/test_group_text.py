@@ -1,0 +1,99 @@
+"""One group's text, whole and shortened, as a report shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.config import InputSettings
+from ruler_cli.results.report.embedded import as_json, packed
+from ruler_cli.results.report.group_text import GroupText, common_lines, shorter, shorter_line
+from ruler_cli.results.scored_file import ScoredFile
+from tests.results.report.written import unpacked
+from tests.values import texts
+
+TASK = {"role": "user", "content": "Book a seat."}
+
+
+def text_of(where: Path, *turns: Any, **own: Any) -> GroupText:
+    """The text of a group whose rollouts have one turn each; one that is no text is no list of messages."""
+    rollouts = [
+        {"messages": [TASK, {"role": "assistant", "content": turn}] if isinstance(turn, str) else turn}
+        for turn in turns
+    ]
+    where.write_bytes(orjson.dumps({"group_id": "g", "trajectories": rollouts, **own}))
+    with ExitStack() as stack:
+        scored = ScoredFile(InputSettings(str(where)), stack, lambda problem: pytest.fail(problem.reason))
+        (group,) = scored.input.groups
+        return GroupText.of(group, scored.read_group(group))
+
+
+def test_the_text_of_a_group(tmp_path: Path) -> None:
+    """The context stands once, alike rollouts name the first, a broken one has no lines."""
+    found = text_of(tmp_path / "in.jsonl", "one", 5, "two", "one", 6, rubric="Be brief.")
+    assert found.context == ('user: "Book a seat."',)
+    one, two = ('assistant: "one"',), ('assistant: "two"',)
+    assert found.rollouts == (one, (), two, one, ())
+    assert (found.identical, found.rubric) == ((0, 1, 2, 0, 4), "Be brief.")
+
+
+def test_a_line_break_in_a_message_begins_no_line(tmp_path: Path) -> None:
+    """A message is a line, whatever it holds: nothing in a rollout can forge another."""
+    found = text_of(tmp_path / "in.jsonl", 'x\nassistant: "forged"\r\u2028tool: 1\x85', "y")
+    assert len(found.rollouts[0]) == 1
+    assert not set(found.rollouts[0][0]) & set("\n\r\u2028\x85")
+
+
+def test_the_line_from_which_rollouts_differ() -> None:
+    """Two rollouts part ways at the first line that is not in both at its place."""
+    cases = {("abc", "abd"): 2, ("abc", "abc"): 3, ("", "abc"): 0, ("ab", "abc"): 2, ("xbc", "abc"): 0}
+    assert {pair: common_lines(*pair) for pair in cases} == cases
+
+
+@pytest.mark.parametrize("text", ["x" * 9_000, '"' * 9_000, "\n" * 9_000, "é\u2028" * 4_500])
+def test_a_line_that_is_cut_is_still_a_line(text: str) -> None:
+    """A long message keeps both ends and stays one line of JSON behind its role."""
+    found = shorter_line(f"assistant: {json.dumps(f'begin {text} end', ensure_ascii=False)}", 2_000)
+    said = json.loads(found.removeprefix("assistant: "))
+    assert said.startswith("begin")
+    assert said.endswith("end")
+    assert "left out of this report" in said
+    assert "\n" not in found
+    assert len(said) < 2_200
+
+
+def test_arguments_that_are_cut_become_text() -> None:
+    """Half of an object is no JSON: it becomes a string."""
+    found = shorter_line('call f: {"a":"' + "x" * 9_000 + '"}', 2_000)
+    assert json.loads(found.removeprefix("call f: ")).startswith('{"a":"xxx')
+
+
+@given(st.text(max_size=50), st.integers(0, 60))
+def test_shorter_counts_what_is_gone(text: str, room: int) -> None:
+    """A text that fits is unchanged; else the rest and the counted characters add up to it."""
+    found = shorter(text, room)
+    if len(text) <= room:
+        assert found == text
+    else:
+        gone = re.search(r"\[… (\d+) characters left out", found)
+        assert gone is not None
+        assert int(gone[1]) == len(text) - 2 * (room // 2)
+
+
+@given(texts)
+def test_a_block_shows_nothing_and_holds_everything(text: str) -> None:
+    """Any text comes back from its block, whose characters are those of base64; NaN is null."""
+    body = as_json({text: [text, float("nan")]})
+    block = packed([body[:3], body[3:]])
+    assert block == packed([body])
+    assert re.fullmatch(rb"[A-Za-z0-9+/]+=*", block)
+    readable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert unpacked(block.decode()) == {readable: [readable, None]}

@@ -1,0 +1,103 @@
+"""Scored files for selections: small builders, and readers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.results.conditions import parse_condition
+from ruler_cli.results.scored_file import ScoredFile
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.select import Keep, SelectionCounts, select
+from ruler_cli.run import score
+from ruler_cli.types import Group, Problem
+from tests.values import talk
+
+
+def annotation(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
+    """An annotation as `score` writes it; None: it failed."""
+    if score is None:
+        return {"status": "failed", "kind": "reply", "reason": "none", "independent_reward": label}
+    return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
+
+
+def trajectory(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
+    """A scored trajectory."""
+    return {"messages": talk(f"{score} {label}"), "reward": score, "ruler": annotation(score, label), **more}
+
+
+def grouped(name: str, *scores: Any, labels: Sequence[Any] = (), **part: Any) -> dict[str, Any]:
+    """A scored group on a line; `part` is the group's part of the annotations."""
+    both = zip(scores, labels or [None] * len(scores), strict=True)
+    status = "scored" if any(s is not None for s in scores) else "failed"
+    trajectories = [trajectory(s, y, id=f"{name}{i}") for i, (s, y) in enumerate(both)]
+    return {"group_id": name, "trajectories": trajectories, "ruler": {"status": status, **part}}
+
+
+GROUPS = [
+    grouped("a", 0.1, 0.9, 0.5, labels=(0, 1, 1), reliability=0.9),
+    grouped("b", 0.5, 0.5, labels=(1, 0), reliability=0.2),
+    grouped("c", None, None, labels=(1, 0)),
+    grouped("d", 0.8, 0.2, None, labels=(0, 1, 1), reliability=0.5),
+    grouped("e", 0.4, 0.7, labels=(1, 1), tied=True),
+]
+"""Live with some reliability, tied by equal scores, failed, against its labels, and annotated as tied."""
+
+
+def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same with a trajectory a line, the group's part on each."""
+    return [
+        {**t, "group_id": group["group_id"], "ruler": {**t["ruler"], "group": group["ruler"]}}
+        for group in groups
+        for t in group["trajectories"]
+    ]
+
+
+def dump(path: Path, records: Sequence[Any]) -> Path:
+    """Records as JSON lines, NaN and all."""
+    path.write_bytes(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    return path
+
+
+def selected(
+    source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any
+) -> SelectionCounts:
+    """Run a selection that meets no line which cannot be read."""
+    problems: list[Problem] = []
+    tally = select(
+        InputSettings(str(source), **more),
+        str(output),
+        list(map(parse_condition, where)),
+        keep,
+        on_open=lambda _: None,
+        on_problem=problems.append,
+    )
+    assert not problems
+    return tally
+
+
+def scored_by(judge: str, source: Path, output: Path) -> Path:
+    """Score a file to the end."""
+    settings = ScoreSettings(InputSettings(str(source)), str(output), JudgeSettings(judge))
+    done = anyio.run(score, settings)
+    assert done.summary.complete, done.summary
+    return output
+
+
+def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
+    """The groups of a scored file, with their annotations."""
+    with ExitStack() as stack:
+        file = ScoredFile(InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason))
+        return list(file.groups())
+
+
+def marked(path: Path) -> list[ScoredGroup]:
+    """The annotations of the groups of a scored file."""
+    return [one for _, one in read_groups(path)]

@@ -1,0 +1,84 @@
+"""Groups of two files side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.results.pairing import DigestedGroup, pair_groups, with_digests
+from ruler_cli.results.scored_file import AnnotationReader
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.types import Group
+from tests.results.agree_values import scored
+from tests.values import read, reader, talk
+
+
+def test_known() -> None:
+    """The digest of a rollout depends on its messages only."""
+    record = {"group_id": "g", "messages": talk("four"), "ruler": {"status": "scored", "score": 0.5}}
+    records = (record, record | {"logs": ["x"], "reward": 1}, record | {"messages": talk("five")})
+    groups = [Group("g", tuple(read(one))) for one in records]
+    one, same, other = (
+        with_digests(group, AnnotationReader(reader(record)).group(group))[1] for group in groups
+    )
+    assert one == same != other
+
+
+def made(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> DigestedGroup:
+    """A group of rollouts with these texts."""
+    scores = [0.5] * len(texts)
+    return scored(scores, labels or scores, key=key), tuple(text.encode() for text in texts)
+
+
+def matched(
+    one: list[DigestedGroup], other: list[DigestedGroup]
+) -> tuple[list[tuple[ScoredGroup, ScoredGroup]], dict[str, Any], list[str]]:
+    """Pair the groups of two files."""
+    found, said = dict[str, Any](), list[str]()
+    pairs = list(pair_groups(iter(one), iter(other), found, said.append))
+    return pairs, found, said
+
+
+@given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
+def test_groups_meet_by_key(one: list[str], other: list[str], m: int, n: int) -> None:
+    """In any two orders each group of both files is paired once, and the others are counted."""
+    pairs, found, said = matched([made(k, k) for k in one[:m]], [made(k, k) for k in other[:n]])
+    common = set(one[:m]) & set(other[:n])
+    assert sorted(a.key for a, _ in pairs) == sorted(common)
+    assert all(a == b for a, b in pairs)
+    assert found == {"groups": len(common), "unlike": 0, "alone": [m - len(common), n - len(common)]}
+    assert len(said) == m + n - 2 * len(common)
+
+
+def test_nothing_is_paired_by_guess() -> None:
+    """Groups of one key with other rollouts, more of them or other labels are left out and named."""
+    one = [made(k, "x", "y") for k in "abcd"]
+    unlike = [
+        made("a", "x", "z"),
+        made("b", "x"),
+        made("c", "x", "y", labels=(0.5, 0.7)),
+        made("d", "y", "x"),
+    ]
+    pairs, found, said = matched(one, unlike)
+    assert (pairs, found) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
+    for sentence, part in zip(
+        said, ("1 of its 2 rollouts are others", "1 in the second", "labels", "2 of its 2"), strict=True
+    ):
+        assert part in sentence
+
+
+def test_a_key_that_repeats() -> None:
+    """Groups of the same key meet in the order in which they stand."""
+    twice = [made("a", "1"), made("a", "2")]
+    pairs, _, said = matched(twice, twice)
+    assert (pairs, said) == ([(one, one) for one, _ in twice], [])
+
+
+def test_either_label() -> None:
+    """A label that one file lacks is that of the other."""
+    [(a, b)], _, _ = matched(
+        [made("a", "x", "y", labels=(None, 1.0))], [made("a", "x", "y", labels=(0.0, None))]
+    )
+    assert [r.label for r in a.rollouts] == [r.label for r in b.rollouts] == [0.0, 1.0]

@@ -1,0 +1,368 @@
+"""Selections of whole files: the rollouts that stay, their order, and refusals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UsageError
+from ruler_cli.results.conditions import NAMES, parse_condition
+from ruler_cli.results.select import Keep, comparable, widest
+from tests.conftest import ROOT, read
+from tests.results.select_values import (
+    GROUPS,
+    annotation,
+    dump,
+    grouped,
+    lines,
+    marked,
+    scored_by,
+    selected,
+    trajectory,
+)
+from tests.values import few, talk
+
+
+def ids(path: Path) -> list[str]:
+    """The rollouts of groups on lines, and of trajectories on lines, in their order."""
+    return [t["id"] for record in read(path) for t in record.get("trajectories", [record])]
+
+
+WHERE = {
+    "live": "a0 a1 a2 d0 d1 d2",
+    "tied": "b0 b1 e0 e1",
+    "failed": "c0 c1",
+    "scored reliability=..0.5": "b0 b1 d0 d1 d2",
+    "reliability=.5...5": "d0 d1 d2",
+    "disagreement": "d0 d1 d2",
+    "disagreement=0.5..": "b0 b1 d0 d1 d2",
+    "disagreement=..0": "a0 a1 a2",
+    "score=0.5..0.8": "a2 b0 b1 d0 e1",
+    "score=0.5.. score=..0.8 live": "a2 d0",
+    "live tied": "",
+}
+"""Conditions, and the rollouts of GROUPS for which all of them hold."""
+
+
+def test_conditions(tmp_path: Path) -> None:
+    """All conditions must hold, both ends belong to a range, and records keep their order."""
+    for records in (GROUPS, lines(*GROUPS)):
+        source = dump(tmp_path / "in.jsonl", records)
+        for where, kept in WHERE.items():
+            tally = selected(source, tmp_path / "out.jsonl", *where.split())
+            assert ids(tmp_path / "out.jsonl") == kept.split(), where
+            assert (tally.groups, tally.rollouts, tally.kept_rollouts) == (5, 12, len(kept.split()))
+            assert tally.kept_groups == len({name[0] for name in kept.split()})
+
+
+def test_bare_disagreement(tmp_path: Path) -> None:
+    """Without a range it holds if a pair is ordered against its labels; a tie does not count."""
+    dice = random.Random(4)
+    grades = (None, 0.0, 0.5, 1.0)
+    rows = [[(dice.choice(grades), dice.choice(grades)) for _ in range(3)] for _ in range(200)]
+    groups = [
+        grouped(f"g{i}", *(s for s, _ in row), labels=[y for _, y in row]) for i, row in enumerate(rows)
+    ]
+    selected(dump(tmp_path / "in.jsonl", groups), tmp_path / "out.jsonl", "disagreement")
+    wanted = []
+    for group, row in zip(groups, rows, strict=True):
+        known = [(s, y) for s, y in row if s is not None and y is not None]
+        if any(a[0] < b[0] and a[1] > b[1] for a, b in itertools.permutations(known, 2)):
+            wanted.append(group)
+    assert read(tmp_path / "out.jsonl") == wanted
+    assert 20 < len(wanted) < 180
+
+
+WAYS = {
+    "relability": "is no condition; did you mean `reliability`?",
+    "Live": "did you mean `live`?",
+    "kettle": "the conditions are live, tied, failed, scored, reliability, disagreement, score",
+    "": "--where : is no condition; the conditions are",
+    "score > 0.8": "is no condition; write a range, e.g. score=0.7..",
+    "relability=0.7..": "write a range, e.g. reliability=0.7..",
+    "live=1..": "takes no range; write --where live",
+    "score=0.8": "write a range, e.g. score=0.7..",
+    "score=..": "write a range",
+    "score=nan..": "write a range",
+    "score=a..b": "write a range",
+    "score=0.8..0.2": "the lower end stands first",
+    "reliability=70..": "reliability lies from 0 to 1; write a range",
+    "\x1b[31mlive": "--where \ufffd[31mlive: is no condition; did you mean `live`?",
+}
+
+
+def test_way_out() -> None:
+    """A text that is no condition is reported with the nearest one, or with the form of a range."""
+    for text, says in WAYS.items():
+        with pytest.raises(UsageError) as error:
+            parse_condition(text)
+        assert says in str(error.value)
+        assert "\x1b" not in str(error.value)
+
+
+@given(
+    st.text(max_size=12) | st.builds("{}={}".format, st.sampled_from(NAMES), st.text("0.9-e:n ", max_size=9))
+)
+def test_any_text(text: str) -> None:
+    """Any text is a condition with a valid range, or a UsageError."""
+    try:
+        found = parse_condition(text)
+    except UsageError:
+        return
+    assert found.name in NAMES
+    assert found.ends is None or found.ends[0] <= found.ends[1]
+
+
+KEPT = (
+    (Keep(1, "score"), "", "a1 b0 d0 e1"),
+    (Keep(2, "variance"), "", "a0 a1 b0 b1 d0 d1 e0 e1"),
+    (Keep(2, "variance"), "score=..0.6", "a0 a2 b0 b1 d1 e0"),
+    (Keep(9, "score"), "live", "a0 a1 a2 d0 d1"),
+)
+
+
+def test_keep(tmp_path: Path) -> None:
+    """Conditions come first; a rollout without a score is never kept, a group without any is counted."""
+    source = dump(tmp_path / "in.jsonl", GROUPS)
+    for keep, where, kept in KEPT:
+        tally = selected(source, tmp_path / "out.jsonl", *where.split(), keep=keep)
+        assert ids(tmp_path / "out.jsonl") == kept.split()
+        assert tally.unscored == (0 if "live" in where else 1)
+        groups = read(tmp_path / "out.jsonl")
+        assert [g["ruler"] for g in groups] == [g["ruler"] for g in GROUPS if g["group_id"] in kept]
+
+
+def variance(scores: Sequence[float]) -> float:
+    """As its definition says."""
+    mean = math.fsum(scores) / len(scores)
+    return math.fsum((score - mean) ** 2 for score in scores) / len(scores)
+
+
+grades = st.integers(0, 4).map(lambda n: n / 4) | st.floats(0, 1) | st.sampled_from([-1e50, -1.0, 1e6, 1e50])
+
+
+@given(st.lists(grades, min_size=1, max_size=9), st.integers(1, 9))
+def test_greatest_variance(scores: list[float], most: int) -> None:
+    """No other choice of as many rollouts has a greater variance, and none is left out beyond the kept."""
+    kept = widest(scores, most)
+    assert len(kept) == len(set(kept)) == min(most, len(scores))
+    best = max(variance(choice) for choice in itertools.combinations(scores, len(kept)))
+    assert variance([scores[i] for i in kept]) >= best * (1 - 1e-9) - 1e-9
+    left = sorted(score for i, score in enumerate(scores) if i not in kept)
+    assert not left or all(scores[i] <= left[0] or scores[i] >= left[-1] for i in kept)
+
+
+def test_first_of_equal_scores() -> None:
+    """Of equal scores the first is kept, and of equal choices the one with more high scores."""
+    assert widest([0.5, 0.0, 1.0, 0.0, 1.0], 2) == [1, 2]
+    assert widest([0.0, 0.5, 1.0, 0.5, 0.5], 3) == [0, 1, 2]
+    assert widest([0.0, 0.1, 0.5, 0.9, 1.0], 3) == [0, 3, 4]
+    assert len(widest([i / 1e5 for i in range(100_000)], 50_000)) == 50_000  # no square of that
+
+
+VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
+    (["1", 2, " 1 "], (0.1, 0.9, 0.5), 1, [2]),
+    (list("aabbb"), (0.9, 0.9, 0.1, 0.3, 0.2), 2, [3, 4]),
+    (list("aabb"), (0.1, 0.3, 0.1, 0.4), 1, [3]),
+    (list("bbaa"), (0.1, 0.3, 0.3, 0.1), 9, [0, 1]),
+    (["x", "y"], (0.0, 0.0), 1, [0]),
+    (["a", None, "", "b"], (0.1, 1.0, 1.0, 0.2), 2, [3]),
+    (["", None], (0.1, 0.2), 1, []),
+    ([None, 5, 5], (0.8, 0.2, None), 1, [1]),
+)
+"""Answers, scores, `most`, and the indices that stay: the higher mean score decides, then the first."""
+
+
+def test_majority(tmp_path: Path) -> None:
+    """The best of those with the majority answer below the rollout are kept; no answer, no vote."""
+    for answers, scores, most, kept in VOTES:
+        group = grouped("a", *scores)
+        for one, answer in zip(group["trajectories"], answers, strict=True):
+            one["metadata"] = {"answer": answer}
+        source = dump(tmp_path / "in.jsonl", [group, {**group, "group_id": "b"}])
+        keep = Keep(most, "majority", "metadata.answer")
+        if kept:
+            assert selected(source, tmp_path / "out.jsonl", keep=keep).unanswered == 0
+            assert ids(tmp_path / "out.jsonl") == [f"a{i}" for i in kept] * 2
+            continue
+        with pytest.raises(UsageError, match=r"--answer metadata\.answer: no rollout"):
+            selected(source, tmp_path / "none.jsonl", keep=keep)
+        assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_equal_answers() -> None:
+    """Answers are equal as JSON values are, however they are written, and values of other kinds are not."""
+    equal: list[tuple[Any, Any]] = [
+        ("42", " 42\n"), (1, 1.0), ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}), (10**30, 10**30),
+    ]  # fmt: skip
+    assert all(comparable(one) == comparable(other) is not None for one, other in equal)
+    unlike: list[tuple[Any, Any]] = [
+        ("42", 42), (True, 1), (False, 0), ("a", "A"), ([1, 2], [2, 1]), ({}, []), ([None], [[]]), ("[]", []),
+    ]  # fmt: skip
+    assert all(comparable(one) != comparable(other) for one, other in unlike)
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert [comparable(value) for value in (None, " \n", float("nan"), deep)] == [None] * 4
+
+
+def test_answers_in_a_list(tmp_path: Path) -> None:
+    """Of rollouts that are items of lists the answers are a list too, and it loses an item with them."""
+    rewards = [0.9, 0.2, 0.4]
+    record = {"prompt": "p", "responses": ["a", "b", "c"], "said": [1, 2, 2], "rewards": rewards,
+              "ruler": {"status": "scored", "rollouts": list(map(annotation, rewards))}}  # fmt: skip
+    source = dump(tmp_path / "in.jsonl", [record])
+    selected(source, tmp_path / "out.jsonl", keep=Keep(1, "majority", "said"))
+    (found,) = read(tmp_path / "out.jsonl")
+    assert (found["responses"], found["said"], found["rewards"]) == (["c"], [2], [0.4])
+    assert found["ruler"]["rollouts"] == [annotation(0.4)]
+    says = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
+    with pytest.raises(UsageError, match=says):
+        selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
+    assert read(tmp_path / "out.jsonl") == [found]
+
+
+def test_labels_at_a_path(tmp_path: Path) -> None:
+    """Labels may be named; without them nothing disagrees."""
+    groups = [grouped("a", 0.1, 0.9), grouped("b", 0.1, 0.9)]
+    for group, told in zip(groups, (("no", "yes"), ("passed", "failed")), strict=True):
+        for one, label in zip(group["trajectories"], told, strict=True):
+            one["metadata"] = {"told": label}
+    source = dump(tmp_path / "in.jsonl", groups)
+    selected(
+        source, tmp_path / "out.jsonl", "disagreement", outcome="metadata.told", outcome_option="--labels"
+    )
+    assert ids(tmp_path / "out.jsonl") == ["b0", "b1"]
+
+
+UNSCORED = [{"trajectories": [{"messages": talk("a")}]}]
+REFUSED: list[tuple[list[Any], str, str]] = [
+    ([grouped("a", 0.1, 0.9)], "reliability=0.1..", "two passes to tell; score with --passes 2 or more"),
+    ([grouped("a", 0.1, 0.9)], "disagreement", "no group of .* has one, .* with --labels PATH"),
+    (
+        [grouped("a", 0.1, 0.9, labels=(1, 1)), grouped("b", 0.1, 0.9, labels=(0, 0))],
+        "disagreement=0.5..",
+        "no group of .* has one, .* different labels",
+    ),
+    (UNSCORED, "live", "no rollout has an annotation of ruler; score it first"),
+    (UNSCORED, "score=0..", "no rollout has an annotation of ruler"),
+]
+
+
+def test_what_no_group_has(tmp_path: Path) -> None:
+    """A condition on a figure that no group has is refused with the way out, and OUTPUT stays as it was."""
+    (tmp_path / "out.jsonl").write_text("old")
+    for records, where, says in REFUSED:
+        source = dump(tmp_path / "in.jsonl", records)
+        with pytest.raises(UsageError, match=says):
+            selected(source, tmp_path / "out.jsonl", where)
+        assert (tmp_path / "out.jsonl").read_text() == "old"
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+def test_nothing_to_keep(tmp_path: Path) -> None:
+    """If every group failed, or there is none, the output is empty, which is no error."""
+    for records in ([grouped("a", None, None)], []):
+        source = dump(tmp_path / "in.jsonl", records)
+        for where in ("reliability=0..", "disagreement", "live", "score=0.."):
+            assert selected(source, tmp_path / "out.jsonl", where).kept_groups == 0
+            assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+def test_scattered(tmp_path: Path) -> None:
+    """Records of scattered groups stay in the order of the input."""
+    records = lines(*[grouped(f"g{i}", *(j / 9 for j in range(9))) for i in range(20)])
+    random.Random(3).shuffle(records)
+    source = dump(tmp_path / "in.jsonl", records)
+    selected(source, tmp_path / "out.jsonl", keep=Keep(4, "variance"))
+    wanted = [r for r in records if r["id"][-1] in "0178"]
+    assert read(tmp_path / "out.jsonl") == wanted
+    assert len(wanted) == 80
+
+
+def test_parts_stay_together(tmp_path: Path) -> None:
+    """A rollout in several records is kept whole or not at all."""
+    scored = scored_by("simulated", ROOT / "samples" / "formats" / "verl_v1.jsonl", tmp_path / "scored.jsonl")
+    before = marked(scored)
+    assert any(len(r.indices) > 1 for group in before for r in group.rollouts)
+    for most in (1, 2):
+        selected(scored, tmp_path / "out.jsonl", keep=Keep(most, "score"))
+        after = marked(tmp_path / "out.jsonl")
+        sizes = {(r.explanation, len(r.indices)) for group in before for r in group.rollouts}
+        assert {(r.explanation, len(r.indices)) for group in after for r in group.rollouts} <= sizes
+        assert [len(group.rollouts) for group in after] == [min(most, len(g.rollouts)) for g in before]
+
+
+HOSTILE = [
+    float("nan"), float("inf"), 10**400, 2**64, "0.5", True, None, [0.5], {"a": 1}, -0.0, 1e308,
+]  # fmt: skip
+
+
+def test_hostile_marks(tmp_path: Path) -> None:
+    """An invalid score never counts as one, and nothing else is lost for it."""
+    groups = [
+        {"group_id": f"g{i}", "trajectories": [{**trajectory(odd), "ruler": {**annotation(0), "score": odd}},
+                                               trajectory(0.5, id="fine")]}
+        for i, odd in enumerate(HOSTILE)
+    ]  # fmt: skip
+    source = dump(tmp_path / "in.jsonl", groups)
+    tally = selected(source, tmp_path / "out.jsonl", "score=0.4..0.6")
+    assert (tally.kept_groups, tally.kept_rollouts) == (len(HOSTILE), len(HOSTILE))
+    tally = selected(source, tmp_path / "out.jsonl", keep=Keep(9, "score"))
+    assert tally.kept_rollouts == len(HOSTILE) + 2  # -0.0 and 2**64 are numbers
+
+
+def test_hostile_fields(tmp_path: Path) -> None:
+    """Fields of ruler's of any type raise nothing, and the file comes out as it was if all is kept."""
+    odd: list[Any] = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
+    names = ("reliability", "tied", "judge", "passes", "usage", "cost_usd", "judged_at", "weight")
+    inner = ("spread", "slots", "judges", "explanation", "judge_score")
+    dice = random.Random(5)
+    groups = [grouped(f"g{i}", 0.1, 0.9, **{name: dice.choice(odd) for name in names}) for i in range(50)]
+    for one in (one for group in groups for one in group["trajectories"]):
+        one["ruler"] |= {name: dice.choice(odd) for name in inner}
+    groups.append(grouped("last", 0.1, 0.9, reliability=0.5, labels=(0, 1)))
+    source = dump(tmp_path / "in.jsonl", groups)
+    selected(source, tmp_path / "out.jsonl", "scored")
+    assert (tmp_path / "out.jsonl").read_bytes() == source.read_bytes()
+    for where in ("live", "tied", "reliability=0..1", "disagreement"):
+        selected(source, tmp_path / "some.jsonl", where, keep=Keep(1, "score"))
+    assert ids(tmp_path / "some.jsonl") == []
+
+
+def test_empty_groups(tmp_path: Path) -> None:
+    """A group without rollouts is left out by every condition on scores."""
+    groups = [grouped("a"), grouped("b", 0.1, 0.9)]
+    source = dump(tmp_path / "in.jsonl", groups)
+    selected(source, tmp_path / "out.jsonl", "failed")
+    assert read(tmp_path / "out.jsonl") == groups[:1]
+    tally = selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
+    assert (ids(tmp_path / "out.jsonl"), tally.unscored) == (["b1"], 1)
+
+
+@pytest.mark.parametrize("scatter", few(1, [True, False]))
+def test_memory_is_flat(scatter: bool, tmp_path: Path) -> None:
+    """Five times the groups take no more memory."""
+    peaks = []
+    for number in (60, 300):
+        groups = [grouped(f"g{i}", 0.1, 0.9, 0.4, note="x" * 20_000) for i in range(number)]
+        records = lines(*groups) if scatter else groups
+        if scatter:
+            random.Random(1).shuffle(records)
+        source = dump(tmp_path / "in.jsonl", records)
+        del records, groups
+        tracemalloc.start()
+        selected(source, tmp_path / "out.jsonl", "live", keep=Keep(2, "variance"))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(ids(tmp_path / "out.jsonl")) == 2 * number
+    assert peaks[1] < 1.5 * peaks[0]

@@ -1,0 +1,164 @@
+"""A record loses just the bytes of the rollouts that are left out, or is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats import custom
+from ruler_cli.formats.detect import formats
+from ruler_cli.formats.interface import Format
+from ruler_cli.results.select import Cutter, cut
+from ruler_cli.types import Group, Line, Record, Rollout
+from tests.values import layouts, same, text_of, texts, values
+
+MARK = {"status": "scored", "score": 0.5}
+FORMATS = {form.name: form for form in formats()}
+
+
+def without(form: Format, record: Any, lost: list[int], *named: str, at: tuple[str, ...] = ()) -> Any:
+    """A record that was cut, read again."""
+    size = len(record["ruler"]["rollouts"] if isinstance(record.get("ruler"), dict) else record["ruler"])
+    return json.loads(cut(json.dumps(record).encode(), form, [(*at, i) for i in lost], size, named))
+
+
+def is_part(short: bytes, whole: bytes) -> bool:
+    """Tell if some bytes are left of others when parts are taken out."""
+    rest = iter(whole)
+    return all(byte in rest for byte in short)
+
+
+@given(
+    st.lists(values, min_size=2, max_size=6),
+    st.data(),
+    layouts(),
+    st.dictionaries(texts, values, max_size=3),
+    st.booleans(),
+)
+def test_just_these_bytes(
+    items: list[Any], data: st.DataObject, layout: dict[str, Any], more: dict[str, Any], behind: bool
+) -> None:
+    """Of a group on a line nothing changes but that some items of its list are gone."""
+    lost = data.draw(st.sets(st.integers(0, len(items) - 1), max_size=len(items) - 1))
+    held = {"trajectories": items}
+    record = {**held, **more, **held} if not behind else {**more, **held}
+    record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
+    raw = text_of(record, layout)
+    found = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost], len(items))
+    kept = [item for i, item in enumerate(items) if i not in lost]
+    assert same(json.loads(found), {**record, "trajectories": kept})
+    assert is_part(found, raw)
+    assert (found == raw) is (not lost)
+
+
+def test_odd_bytes_stay() -> None:
+    """Numbers, escapes, equal keys and white space of the rest are unchanged."""
+    raw = (
+        rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
+    )
+    found = cut(raw, FORMATS["native groups"], [("trajectories", 1)], 3)
+    assert found == raw.replace(rb',"\u00e9"', b"")
+    first = cut(raw, FORMATS["native groups"], [("trajectories", 0)], 3)
+    assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
+
+
+def test_every_listed_format_says_its_lists() -> None:
+    """No format whose rollouts are items of lists leaves open which lists those are."""
+    assert [form.name for form in formats() if form.layout.listed and form.layout.lists is None] == []
+
+
+def test_lm_eval() -> None:
+    """A filter's results for each answer are cut with it; those for all of them stay."""
+    cases: list[tuple[list[Any], list[Any]]] = [(["x"], ["x"]), ([["x", "y"]], [["y"]]), ([["x"]], [["x"]])]
+    for filtered, left in cases:
+        record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
+                  "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
+        found = without(FORMATS["lm-eval samples"], record, [0])
+        assert (found["resps"], found["filtered_resps"], found["metrics"]) == ([["y"]], left, ["a", "b"])
+        assert len(found["ruler"]["rollouts"]) == 1
+
+
+def answers(**more: Any) -> dict[str, Any]:
+    """A prompt and its three responses, scored."""
+    return {"prompt": [{"role": "user"}] * 3, "responses": ["a", "b", "c"], "rewards": [1, 2, 3],
+            "tools": [1, 2, 3], "ruler": {"rollouts": [MARK] * 3}, **more}  # fmt: skip
+
+
+DOUBTED: list[tuple[dict[str, Any], str]] = [
+    ({"correct": [True, False, True]}, "as many items at `correct` as rollouts"),
+    ({"extra": {"in": {"choices": [1, 2, 3]}}}, "as many items at `extra.in.choices` as rollouts"),
+    ({"rewards": [1, 2]}, "has 2 items at `rewards` for 3 rollouts"),
+    ({"ruler": {"rollouts": [MARK]}}, "has 1 items at `ruler.rollouts` for 3 rollouts"),
+    ({"a\x1bb": [1, 2, 3]}, "items at `a\ufffdb`"),
+]
+
+
+def test_refused() -> None:
+    """A list that may belong to the rollouts, and one that should and does not, are never guessed about."""
+    for more, says in DOUBTED:
+        with pytest.raises(UnreadableError) as error:
+            cut(json.dumps(answers(**more)).encode(), FORMATS["prompts with a list of responses"], [(0,)], 3)
+        assert says in str(error.value)
+
+
+def test_lists_that_the_user_names() -> None:
+    """A list that the user says each rollout has goes along, wherever it stands."""
+    record = answers(correct=[1, 2, 3], extra={"right": ["p", "q", "r"], "n": [1, 2]})
+    found = without(
+        FORMATS["prompts with a list of responses"], record, [1], "correct", "extra.right", "nowhere.at.all"
+    )
+    assert (found["correct"], found["extra"]) == ([1, 3], {"right": ["p", "r"], "n": [1, 2]})
+    assert (found["responses"], found["rewards"], found["tools"]) == (["a", "c"], [1, 3], [1, 2, 3])
+
+
+def test_home_made_lists() -> None:
+    """Of a dump that --messages names the list there loses the item, and its neighbours are doubted."""
+    record: dict[str, Any] = {
+        "data": {"said": [["x"], ["y"]]},
+        "rewards": [1, 2],
+        "ruler": {"rollouts": [MARK, MARK]},
+    }
+    form = custom.custom_format("data.said", [record])
+    assert form is not None
+    assert without(form, record, [0])["data"] == {"said": [["y"]]}
+    record["data"]["more"] = [1, 2]
+    with pytest.raises(UnreadableError, match=r"data\.more"):
+        without(form, record, [0])
+
+
+def parts(*sizes: int) -> list[Group]:
+    """The groups of one columnar line."""
+    size = sum(sizes)
+    raw = json.dumps({"prompt": list(range(size)), "completion": list(range(size))}).encode()
+    line, at, out = Line(7, 0, raw), 0, []
+    for i, n in enumerate(sizes):
+        rollouts = tuple(Rollout([], (at + k,)) for k in range(n))
+        out.append(Group(f"{i}", (Record(line, rollouts, f"{i}", part=i, parts=len(sizes)),)))
+        at += n
+    return out
+
+
+LEFT: list[tuple[list[set[int] | None], list[int] | None]] = [
+    ([None, {0}], [2]),
+    ([{1}, None], [1]),
+    ([{0, 1}, {1}], [0, 1, 3]),
+    ([{0, 1}, {0, 1}], [0, 1, 2, 3]),
+    ([None, None], None),
+]
+"""The indices selected of the two groups of a line, and the rest of the line."""
+
+
+def test_line_of_several_groups() -> None:
+    """A columnar line is written once, after the last of its groups, with the rest of all."""
+    for kept, left in LEFT:
+        cutter = Cutter(FORMATS["ms-swift steps"])
+        first, last = (cutter.records(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
+        assert first == []
+        ((number, body),) = last
+        assert number == 7
+        assert (json.loads(body)["completion"] if body else None) == left
