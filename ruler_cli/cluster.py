@@ -1,8 +1,8 @@
 """One run on Ray: workers score shards of INPUT, then this process writes OUTPUT from the ledger.
 
-A worker runs `score` over a shard with its share of the limits and keeps the replies: on this machine in the
-user's ledger, elsewhere in one of its own, whose new rows come with each report. The last run asks only for
-what no shard can decide: further passes of --adaptive, --escalate, and what the cost cap left over.
+A worker runs `score` over a shard with its share of the limits. On this machine it writes the user's ledger,
+elsewhere a ledger of its own, whose new rows come with each report. The last run, in this process, makes the
+calls that need the whole input: further passes of --adaptive, --escalate, groups that the cost cap left out.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import asyncio
 import logging
 import os
 import shutil
-import sqlite3
 import tempfile
 import time
 import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 
 from ruler_cli import __version__
@@ -32,7 +30,7 @@ from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.judging.panel import judges_of
-from ruler_cli.ledger.database import WAIT
+from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import StopSignal
@@ -40,19 +38,17 @@ from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
 from ruler_cli.run import RunResult, score
 
-_ROUNDS, _STRIKES = 3, 3
-"""Shards for each worker, so that those that are done early help; workers that may end over one shard."""
-_LEAST_TOKENS = 100_000
-"""Tokens per minute that a worker needs: a call larger than its share would pass the limit of all."""
+_SHARDS, _TRIES = 3, 3
+"""Shards for each worker, so that all finish together; workers that may die over one shard."""
+_MIN_TPM = 100_000
+"""Tokens per minute for a worker: a call larger than its share would exceed the limit of all."""
 _TICK, _PAUSE = 0.5, 2.0
-"""Seconds between reports, and after a shard under a limit: the next begins with a second's worth at once."""
-_COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
-_Rows = list[tuple[Any, ...]]
+"""Seconds between reports, and after a shard if there are rate limits: a shard starts with a burst."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """State of a shard: counts so far, calls at this moment, the reason why it was stopped."""
+class ShardReport:
+    """State of a shard: counts so far, calls in flight, and the error that stopped it."""
 
     summary: Summary = field(default_factory=Summary)
     status: Status = field(default_factory=Status)
@@ -60,27 +56,26 @@ class Report:
 
 
 @contextmanager
-def started(address: str | None, workers: int) -> Iterator[Any]:
+def ray_session(address: str | None, workers: int) -> Iterator[Any]:
     """Start Ray on this machine, or join it at an address; UsageError if it cannot be used."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a command that scores calls nobody's home
-    address = address or os.environ.get("RAY_ADDRESS")
-    cpus = max(os.cpu_count() or 1, workers)
-    here = {"address": "local", "num_cpus": cpus, "object_store_memory": 1 << 29, "include_dashboard": False}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address, cpus = address or os.environ.get("RAY_ADDRESS"), max(os.cpu_count() or 1, workers)
+    local = {"address": "local", "num_cpus": cpus, "object_store_memory": 1 << 29, "include_dashboard": False}
+    options = {"address": address} if address else local
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # stderr is the command's
+        warnings.simplefilter("ignore")  # Ray's would go to the command's stderr
         import ray
         from ray._private import worker
 
         for name in ("ray", "ray._private", "ray._common"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        # it tells of a worker that ended on stdout, which may be a pipe of records
+        # it prints a worker's end on stdout, which may be a pipe of records
         worker.print_to_stdstream = lambda *_, **__: None
-        given = {"address": address} if address else here
         try:
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **given)
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **options)
         except Exception as error:  # noqa: BLE001 - Ray raises anything
-            why = f"Ray at {address or 'this machine'} cannot be used ({_first(error)}); see the logs of Ray"
-            raise UsageError(f"--engine ray: {why}") from None
+            why = f"{address or 'this machine'} cannot be used ({_first_line(error)}); see the logs of Ray"
+            raise UsageError(f"--engine ray: Ray at {why}") from None
         try:
             yield ray
         finally:
@@ -88,179 +83,178 @@ def started(address: str | None, workers: int) -> Iterator[Any]:
 
 
 async def score_on_ray(
-    settings: ScoreSettings, observer: Observer, halt: StopSignal, *, ray: Any, workers: int
+    settings: ScoreSettings, observer: Observer, stop_signal: StopSignal, *, ray: Any, workers: int
 ) -> RunResult:
-    """Score INPUT into OUTPUT as `score` does, with so many workers of a Ray that runs."""
+    """Score INPUT into OUTPUT as `score` does, with so many workers of a running Ray."""
     began = time.perf_counter()
     with ExitStack() as stack:
         problems = list[object]()
-        found = await anyio.to_thread.run_sync(open_input, settings.input, stack, problems.append)
-        if found.reader is None or found.survey is None:
-            return await score(settings, observer, halt)
-        for sentence in (found.found(), *found.notes):
+        source = await anyio.to_thread.run_sync(open_input, settings.input, stack, problems.append)
+        if source.reader is None or source.survey is None:
+            return await score(settings, observer, stop_signal)
+        for sentence in (source.found(), *source.notes):
             observer.note(sentence)
-        for sentence in found.survey.warnings():
+        for sentence in source.survey.warnings():
             observer.warn(sentence)
-        groups, limits = found.survey.groups, settings.pool
-        columns = found.reader.format.shape == "columns"  # a record holds several groups
-    shares = (limits.concurrency, limits.rpm, limits.tpm and limits.tpm / _LEAST_TOKENS)
+        groups, limits, shape = source.survey.groups, settings.pool, source.reader.format.shape
+    shares = (limits.concurrency, limits.rpm, limits.tpm and limits.tpm / _MIN_TPM)
     workers = max(1, int(min(workers, groups, *(share for share in shares if share is not None))))
-    number = 1 if columns else min(groups, _ROUNDS * workers)
-    shards = _Shards(ray, settings, min(workers, number), number, observer, halt)
-    await shards.score(groups, len(problems))
-    done = RunResult(Summary(), halt.reason, whole=False)
-    if halt.reason is None:
-        last = replace(settings, pool=replace(limits, max_cost=shards.left), retry_failed=False)
-        done = await score(last, observer, halt)
-    summary, stopped = _whole(shards.summary, done.summary), done.stopped
-    if isinstance(stopped, CapReached):  # it knows what was left of the cap
+    count = min(groups, _SHARDS * workers) if shape != "columns" else 1  # columns: several groups a record
+    waiting = deque((Shard(number, count) if count > 1 else None, 0) for number in range(1, count + 1))
+    run = _RayRun(ray, settings, min(workers, count), waiting, observer, stop_signal)
+    await run.score(groups, len(problems))
+    result = RunResult(Summary(), stop_signal.reason, whole=False)
+    if stop_signal.reason is None:
+        last = replace(settings, pool=replace(limits, max_cost=run.usd_left), retry_failed=False)
+        result = await score(last, observer, stop_signal)
+    summary, stopped = _combined(run.summary, result.summary), result.stopped
+    if isinstance(stopped, CapReached):  # it holds the part of the cap that the last run had
         stopped = CapReached(limits.max_cost or 0.0, summary.failed.get("budget", 0), summary.cut)
-    summary.total, summary.written = groups, done.summary.written
+    summary.total, summary.written = groups, result.summary.written
     summary.seconds = time.perf_counter() - began
     summary.stopped = None if stopped is None else str(stopped)
-    return replace(done, summary=summary, stopped=stopped)
+    return replace(result, summary=summary, stopped=stopped)
 
 
-class _Shards:
-    """Shards of a run that wait for a worker, and reports on the others; `left` is money for no shard yet."""
+@dataclass
+class _RayRun:
+    """Shards that wait for a worker, each with the number of workers lost over it; reports on the others."""
 
-    def __init__(
-        self,
-        ray: Any,
-        settings: ScoreSettings,
-        workers: int,
-        number: int,
-        observer: Observer,
-        halt: StopSignal,
-    ) -> None:
-        self._ray, self._settings, self._observer, self._halt = ray, settings, observer, halt
-        self._orders, self._slots, self.left = _for_workers(settings), workers, settings.pool.max_cost
-        every = [Shard(each, number) for each in range(1, number + 1)] if number > 1 else [None]
-        self._waiting = deque((shard, 0) for shard in every)
-        self._reports, self._most = list[Report](), 0
-        self._workers, self._ready = dict[int, Any](), set[int]()
+    ray: Any
+    settings: ScoreSettings
+    workers: int
+    waiting: deque[tuple[Shard | None, int]]
+    observer: Observer
+    stop_signal: StopSignal
+
+    def __post_init__(self) -> None:
+        self._shard_settings, self.usd_left = _for_workers(self.settings), self.settings.pool.max_cost
+        self._reports, self._most = list[ShardReport](), 0
+        self._actors, self._ready = dict[int, Any](), set[int]()
 
     @property
     def summary(self) -> Summary:
         """Return the counts of all shards so far."""
         return replace(Summary.of([report.summary for report in self._reports]), most_in_flight=self._most)
 
-    async def score(self, groups: int, lost: int) -> None:
-        """Score every shard, unless the run is told to stop; `lost` lines cannot be read."""
-        self._observer.started(groups)
+    async def score(self, groups: int, unreadable: int) -> None:
+        """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
+        self.observer.started(groups)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, groups, lost)
-            async with anyio.create_task_group() as slots:
-                for slot in range(self._slots):
-                    slots.start_soon(self._work, slot)
+            tasks.start_soon(self._watch, groups, unreadable)
+            async with anyio.create_task_group() as workers:
+                for number in range(self.workers):
+                    workers.start_soon(self._work, number)
             tasks.cancel_scope.cancel()
 
-    async def _watch(self, groups: int, lost: int) -> None:
-        """Show how the run stands, and stop the workers if it is told to stop or too much fails."""
-        shown, most, status = 0, self._settings.max_failures, Status()
-        while self._halt.reason is None:
+    async def _watch(self, groups: int, unreadable: int) -> None:
+        """Report progress, and stop the workers after a stop signal or too many failures."""
+        reported, allowed, status = 0, self.settings.max_failures, Status()
+        while self.stop_signal.reason is None:
             await anyio.sleep(_TICK)
             summary, status = self.summary, Status.of([report.status for report in self._reports])
             self._most = max(self._most, status.in_flight)
-            for _ in range(summary.groups - shown):
-                self._observer.advanced(summary)
-            shown = max(shown, summary.groups)
-            self._observer.tick(summary, status)
+            for _ in range(summary.groups - reported):
+                self.observer.advanced(summary)
+            reported = max(reported, summary.groups)
+            self.observer.tick(summary, status)
             failed = sum(number for kind, number in summary.failed.items() if kind != "budget")
-            if most is not None and failed + max(lost, summary.unreadable) > most.of(groups):
-                self._halt.stop(TooManyFailures(most.shown))
-        self._observer.stopping(status.in_flight, self._settings.grace)
-        for slot, worker in self._workers.items():
-            if slot in self._ready:
+            if allowed is not None and failed + max(unreadable, summary.unreadable) > allowed.of(groups):
+                self.stop_signal.stop(TooManyFailures(allowed.shown))
+        self.observer.stopping(status.in_flight, self.settings.grace)
+        for number, worker in self._actors.items():
+            if number in self._ready:
                 worker.stop.remote()
             else:  # it may wait for a free CPU
-                self._ray.kill(worker)
+                self.ray.kill(worker)
 
-    async def _work(self, slot: int) -> None:
-        """Have one shard after another scored, by another worker if one ends."""
-        while self._waiting and self._halt.reason is None:
-            shard, strikes = self._waiting.popleft()
+    async def _work(self, number: int) -> None:
+        """Have one shard after another scored, by a new worker if one dies."""
+        while self.waiting and self.stop_signal.reason is None:
+            shard, deaths = self.waiting.popleft()
             try:
-                if slot not in self._ready:
-                    await self._begin(slot)
-                await self._scored(slot, shard)
+                if number not in self._ready:
+                    await self._begin(number)
+                await self._score_shard(number, shard)
             except RulerError as error:  # Ray wraps one of a worker
-                self._halt.stop(getattr(error, "cause", error))
-            except self._ray.exceptions.RayTaskError:
+                self.stop_signal.stop(getattr(error, "cause", error))
+            except self.ray.exceptions.RayTaskError:
                 raise
-            except self._ray.exceptions.RayError as error:
-                self._ready.discard(slot)
-                self._waiting.appendleft((shard, strikes + 1))
-                if strikes + 1 == _STRIKES:
-                    what = f"{_STRIKES} workers ended over {shard or 'the input'} ({_first(error)})"
-                    way = "is the same ruler-cli[ray] on every node, with memory enough? See Ray's logs there"
-                    self._halt.stop(RulerError(f"--engine ray: {what}; {way}; the same command goes on"))
-        if slot in self._ready:
-            with suppress(self._ray.exceptions.RayError):
-                await self._workers[slot].end.remote()
-            self._ray.kill(self._workers.pop(slot))
+            except self.ray.exceptions.RayError as error:
+                self._ready.discard(number)
+                self.waiting.appendleft((shard, deaths + 1))
+                if deaths + 1 == _TRIES:
+                    why = f"{_TRIES} workers ended over {shard or 'the input'} ({_first_line(error)})"
+                    hint = "is the same ruler-cli[ray] on every node, with enough memory? See Ray's logs"
+                    stop = RulerError(f"--engine ray: {why}; {hint}; the same command goes on")
+                    self.stop_signal.stop(stop)
+        if number in self._ready:
+            with suppress(self.ray.exceptions.RayError):
+                await self._actors[number].end.remote()
+            self.ray.kill(self._actors.pop(number))
 
-    async def _begin(self, slot: int) -> None:
-        """Start a worker, and send it the files that its node lacks."""
-        kind = self._ray.remote(Worker).options(num_cpus=1, scheduling_strategy="SPREAD")
-        worker = self._workers[slot] = kind.remote()
-        home, size = self._ray.get_runtime_context().get_node_id(), size_of(self._orders.input.source)
-        keys = environment(judges_of(self._settings))
-        for name in await worker.begin.remote(__version__, self._orders, home, size, keys):
+    async def _begin(self, number: int) -> None:
+        """Start a worker, and send it the files that are missing on its node."""
+        actor = self.ray.remote(Worker).options(num_cpus=1, scheduling_strategy="SPREAD")
+        worker = self._actors[number] = actor.remote()
+        home, size = self.ray.get_runtime_context().get_node_id(), size_of(self._shard_settings.input.source)
+        keys = environment(judges_of(self.settings))
+        for name in await worker.begin.remote(__version__, self._shard_settings, home, size, keys):
             await self._send(worker, name)
-        self._ready.add(slot)
+        self._ready.add(number)
 
     async def _send(self, worker: Any, name: str) -> None:
-        """Send a worker INPUT, or what a ledger holds of the run's judges."""
+        """Send a worker INPUT, or the rows of a ledger for the run's judges."""
         file = Path(name)
         with tempfile.TemporaryDirectory(prefix="ruler-") as folder:
-            if name != self._orders.input.source:
+            if name != self._shard_settings.input.source:
                 file = Path(folder) / "ledger.sqlite"
-                models = [judge.model for judge in judges_of(self._settings)]
-                await anyio.to_thread.run_sync(_copy_ledger, name, models, file)
+                Ledger(file).close()
+                models = [judge.model for judge in judges_of(self.settings)]
+                await anyio.to_thread.run_sync(copy_rows, name, models, file)
             elif not file.is_file():
-                why = f"a node of the cluster does not have the files of {name}"
-                way = "put them on a disk that all nodes share, or give one file or an address"
-                raise UsageError(f"--engine ray: {why}; {way}")
+                reason = f"a node of the cluster does not have the files of {name}"
+                advice = "put them on a disk that all nodes share, or give one file or an address"
+                raise UsageError(f"--engine ray: {reason}; {advice}")
             with file.open("rb") as stream:
                 while part := stream.read(8 << 20):
                     await worker.take.remote(name, part)
 
-    async def _scored(self, slot: int, shard: Shard | None) -> None:
-        """Have a worker score a shard, and keep its reports and replies."""
-        limits, number = self._limits(slot), len(self._reports)
-        self._reports.append(Report())
+    async def _score_shard(self, number: int, shard: Shard | None) -> None:
+        """Have a worker score a shard; store its reports, and its replies in the ledger."""
+        limits, index = self._limits(number), len(self._reports)
+        self._reports.append(ShardReport())
         try:
-            stream = self._workers[slot].score.options(num_returns="streaming")
+            stream = self._actors[number].score.options(num_returns="streaming")
             async for part in stream.remote(shard, limits):
-                self._reports[number], rows = await part
-                if rows and self._settings.ledger is not None:
-                    await anyio.to_thread.run_sync(_keep_rows, self._settings.ledger, rows)
-        except self._ray.exceptions.RayError:  # its groups are another's, and it may have spent its money
-            seen = self._reports[number].summary
-            paid = Summary(asked=seen.usage.calls, usage=seen.usage, cost_usd=seen.cost_usd)
-            self._reports[number] = Report(paid)
+                self._reports[index], rows = await part
+                if rows and self.settings.ledger is not None:
+                    await anyio.to_thread.run_sync(append_rows, self.settings.ledger, rows)
+        except self.ray.exceptions.RayError:  # another worker scores the groups, but the calls are paid for
+            last = self._reports[index].summary
+            paid = Summary(asked=last.usage.calls, usage=last.usage, cost_usd=last.cost_usd)
+            self._reports[index] = ShardReport(paid)
             raise
-        report = self._reports[number]
-        if self.left is not None and limits.max_cost is not None:
+        report = self._reports[index]
+        if self.usd_left is not None and limits.max_cost is not None:
             spent = (report.summary.cost_usd or 0.0) + (report.summary.unsure_usd or 0.0)
-            self.left = max(0.0, self.left + limits.max_cost - spent)
+            self.usd_left = max(0.0, self.usd_left + limits.max_cost - spent)
         if report.stopped is not None:
-            self._halt.stop(report.stopped)
+            self.stop_signal.stop(report.stopped)
         elif limits.rpm or limits.tpm:
             await anyio.sleep(_PAUSE)
 
-    def _limits(self, slot: int) -> PoolSettings:
-        """Return a worker's share of the limits, and of the money that is left."""
-        limits, of, cap = self._settings.pool, self._slots, self.left
-        if self.left is not None:
-            cap = self.left / (len(self._waiting) + 1)
-            self.left -= cap
+    def _limits(self, number: int) -> PoolSettings:
+        """Return a worker's share of the limits and of the USD left."""
+        limits, count, cap = self.settings.pool, self.workers, self.usd_left
+        if self.usd_left is not None:
+            cap = self.usd_left / (len(self.waiting) + 1)
+            self.usd_left -= cap
         return replace(
             limits,
-            concurrency=limits.concurrency and (limits.concurrency + of - 1 - slot) // of,
-            rpm=limits.rpm and limits.rpm / of,
-            tpm=limits.tpm and limits.tpm / of,
+            concurrency=limits.concurrency and (limits.concurrency + count - 1 - number) // count,
+            rpm=limits.rpm and limits.rpm / count,
+            tpm=limits.tpm and limits.tpm / count,
             max_cost=cap,
         )
 
@@ -271,13 +265,13 @@ class Worker(Observer):
     async def begin(
         self, version: str, settings: ScoreSettings, home: str, size: int, environment: Mapping[str, str]
     ) -> list[str]:
-        """Take orders from the node `home`, where INPUT has this size; return files that this node lacks."""
+        """Take the settings from the node `home`, where INPUT has `size` bytes; return files missing here."""
         if version != __version__:
-            why = f"a worker has ruler {__version__}, this machine {version}"
-            raise UsageError(f"--engine ray: {why}; install the same everywhere")
+            reason = f"a worker has ruler {__version__}, this machine {version}"
+            raise UsageError(f"--engine ray: {reason}; install the same everywhere")
         for name, value in environment.items():
             os.environ.setdefault(name, value)
-        self._halt, self._folder = StopSignal(), Path(tempfile.mkdtemp(prefix="ruler-"))
+        self._stop_signal, self._folder = StopSignal(), Path(tempfile.mkdtemp(prefix="ruler-"))
         self._ledger: Path | None = None
         output, source = self._folder / "out.jsonl", settings.input.source
         output.symlink_to(os.devnull)
@@ -287,9 +281,9 @@ class Worker(Observer):
         if ray.get_runtime_context().get_node_id() == home:
             return []
         ledgers = [str(path) for path in (settings.ledger, *settings.ledgers)]
-        lacks = [*([source] if size_of(source) != size else []), *ledgers]
-        self._copies = {n: self._folder / f"{i}-{n.rpartition('/')[2]}" for i, n in enumerate(lacks)}
-        self._ledger, self._last = self._folder / "ledger.sqlite", 0
+        missing = [*([source] if size_of(source) != size else []), *ledgers]
+        self._copies = {n: self._folder / f"{i}-{n.rpartition('/')[2]}" for i, n in enumerate(missing)}
+        self._ledger, self._last_row = self._folder / "ledger.sqlite", 0
         Ledger(self._ledger).close()
         self._settings = replace(
             self._settings,
@@ -304,70 +298,50 @@ class Worker(Observer):
         with self._copies[name].open("ab") as file:
             file.write(part)
 
-    async def score(self, shard: Shard | None, limits: PoolSettings) -> AsyncIterator[tuple[Report, _Rows]]:
-        """Score a shard (None: all of INPUT); yield reports, each with the new rows of a ledger here."""
-        self._report = Report()
-        given = replace(self._settings, input=replace(self._settings.input, shard=shard), pool=limits)
-        running = asyncio.ensure_future(score(given, self, self._halt))
-        while not (await asyncio.wait([running], timeout=_TICK))[0]:
-            yield self._report, self._rows()
+    async def score(
+        self, shard: Shard | None, limits: PoolSettings
+    ) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
+        """Score a shard (None: all of INPUT); yield reports, each with the new rows of this node's ledger."""
+        self._report = ShardReport()
+        settings = replace(self._settings, input=replace(self._settings.input, shard=shard), pool=limits)
+        run = asyncio.ensure_future(score(settings, self, self._stop_signal))
+        while not (await asyncio.wait([run], timeout=_TICK))[0]:
+            yield self._report, self._new_rows()
         try:
-            done = await running
-            stopped = None if isinstance(done.stopped, CapReached) else done.stopped
-            last = Report(done.summary, stopped=stopped)
+            result = await run
+            stopped = None if isinstance(result.stopped, CapReached) else result.stopped
+            last = ShardReport(result.summary, stopped=stopped)
         except RulerError as error:  # replies since the last report are paid for
             last = replace(self._report, stopped=error)
-        yield last, self._rows()
+        yield last, self._new_rows()
 
     async def stop(self) -> None:
         """Let calls in flight finish and send no more."""
-        self._halt.stop(RulerError("stopped by the command"))
+        self._stop_signal.stop(RulerError("stopped by the command"))
 
     async def end(self) -> None:
-        """Remove what this worker has written."""
+        """Remove the files of this worker."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def tick(self, summary: Summary, status: Status) -> None:
-        """Take counts and status for the next report."""
-        self._report = Report(summary, status)
+        """Store counts and status for the next report."""
+        self._report = ShardReport(summary, status)
 
-    def _rows(self) -> _Rows:
+    def _new_rows(self) -> list[ReplyRecord]:
         if self._ledger is None:
             return []
-        with closing(sqlite3.connect(self._ledger)) as ledger:
-            query = f"SELECT id, {_COLUMNS} FROM replies WHERE id > ? ORDER BY id"  # noqa: S608
-            rows = ledger.execute(query, (self._last,)).fetchall()
-        self._last = rows[-1][0] if rows else self._last
-        return [row[1:] for row in rows]
-
-
-def _keep_rows(path: Path, rows: _Rows) -> None:
-    """Keep rows of a worker's ledger in the user's."""
-    values = ", ".join("?" * len(rows[0]))
-    with closing(sqlite3.connect(path, timeout=WAIT)) as ledger, ledger:
-        ledger.executemany(f"INSERT INTO replies ({_COLUMNS}) VALUES ({values})", rows)  # noqa: S608
-
-
-def _copy_ledger(path: str, models: Sequence[str], copy: Path) -> None:
-    """Copy the rows of a ledger that are of these models, none if it is not there."""
-    Ledger(copy).close()
-    if not Path(path).exists():
-        return
-    with closing(sqlite3.connect(copy)) as ledger, ledger:
-        ledger.execute("ATTACH ? AS whole", (path,))
-        marks = ", ".join("?" * len(models))
-        query = f"SELECT {_COLUMNS} FROM whole.replies WHERE model IN ({marks}) ORDER BY id"  # noqa: S608
-        ledger.execute(f"INSERT INTO replies ({_COLUMNS}) {query}", models)
+        rows, self._last_row = new_rows(self._ledger, self._last_row)
+        return rows
 
 
 def size_of(source: str) -> int:
-    """Return the bytes of a file, -1 for a directory, 0 for what is not on this machine."""
+    """Return the bytes of a file, -1 for a directory, 0 if it is not on this machine."""
     path = Path(source)
     return path.stat().st_size if path.is_file() else -int(path.is_dir())
 
 
 def _for_workers(settings: ScoreSettings) -> ScoreSettings:
-    """Return the settings of a shard, without what needs the whole batch."""
+    """Return the settings of a shard: absolute paths, and no option that needs the whole batch."""
     source, passes = settings.input.source, settings.ask.passes
     source = source if Location(source).remote else str(Path(source).absolute())
     return replace(
@@ -384,8 +358,8 @@ def _for_workers(settings: ScoreSettings) -> ScoreSettings:
     )
 
 
-def _whole(shards: Summary, last: Summary) -> Summary:
-    """Return all shards and the last run as one run."""
+def _combined(shards: Summary, last: Summary) -> Summary:
+    """Return the summary of all shards and the last run as one run."""
     if not last.groups:
         return shards
     paid, kept = Summary.of([shards, last]), None
@@ -401,6 +375,5 @@ def _whole(shards: Summary, last: Summary) -> Summary:
     )
 
 
-def _first(error: Exception) -> str:
-    """Return the first sentence of what Ray says."""
+def _first_line(error: Exception) -> str:
     return clean(str(error).strip().split("\n")[0].rstrip("."))[:160]

@@ -1,10 +1,10 @@
-"""Groups → what judging them would take, without a call: requests, tokens, USD, and what the prompts show.
+"""Groups → an estimate of requests, tokens and USD, and statistics of the prompts; nothing is sent.
 
-Each group is laid out as `score` would, and every request that the plan has for it is looked up in the
-ledger and added to its judge's bill. Laying out a gigabyte takes minutes, so of a large input some groups
-are laid out, and each is counted for others with as many rollouts and about as many bytes. Figures have a
-low, an expected and a high value. They rest on the constants below, which are measured where they say so
-and assumptions where not; a run's summary has what it was really charged.
+The layout of each group is built as for `score`. Each planned request is looked up in the ledger, and added
+to the estimate of its judge if it has no reply. A layout of a gigabyte takes minutes, so large inputs are
+sampled, and each sampled group counts for others with as many rollouts and about as many bytes. Figures have
+a low, an expected and a high value. They rest on the constants below, which say if they are measured or
+assumed; a run's summary has the actual cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
 
-from ruler_cli.batch.request_lines import Limits
+from ruler_cli.batch.request_files import Limits
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.rewards import number
 from ruler_cli.judges.chat_completions import stated_limit
@@ -33,98 +33,97 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.reading.sample import Share
+from ruler_cli.reading.sample import SampleWeight
 from ruler_cli.scoring.sums import rounded
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
 
-Role = Literal["panel", "fallback", "escalation"]
-"""When a judge is asked: always, where the one before refuses, or where passes leave a group unresolved."""
-Find = Callable[[Request], Reply | CallError | None]
-"""Looks up what was answered before; a CallError is a call that failed for good."""
+JudgeRole = Literal["panel", "fallback", "escalation"]
+"""Use of a judge: for every group, after a refusal of the judge before, or for groups left unresolved."""
+FindReply = Callable[[Request], Reply | CallError | None]
+"""Look up the reply in the ledger; a CallError is a call that failed for good, None is no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """One figure three times; low <= expected <= high."""
+    """A figure with its bounds; low <= expected <= high."""
 
     low: float
     expected: float
     high: float
 
     def __add__(self, other: Range) -> Range:
-        """The figures of both."""
-        return each(operator.add, self, other)
+        """Add value by value."""
+        return map_ranges(operator.add, self, other)
 
     def __mul__(self, other: Range) -> Range:
-        """Each value times the same one of the other."""
-        return each(operator.mul, self, other)
+        """Multiply value by value."""
+        return map_ranges(operator.mul, self, other)
 
 
-def each(of: Callable[..., float], *ranges: Range) -> Range:
-    """A figure that follows from others, value by value."""
+def map_ranges(function: Callable[..., float], *ranges: Range) -> Range:
+    """Apply a function to the low, the expected and the high values."""
     return Range(
-        of(*(one.low for one in ranges)),
-        of(*(one.expected for one in ranges)),
-        of(*(one.high for one in ranges)),
+        function(*(each.low for each in ranges)),
+        function(*(each.expected for each in ranges)),
+        function(*(each.high for each in ranges)),
     )
 
 
 CALLS = Range(1, 1, 2)
 """Calls for a request.
 
-One, unless its answer cannot be used and is asked for once more: counted for every request in the high
-value. Groups that are alike to the letter are asked once and counted each, since telling them apart
-from the rest takes memory that grows with the file. A judge that refuses, is cut off or names a
-smaller context may be asked a third time; that is not counted.
+One, and in the high value a corrective request after an unusable answer. Identical groups share a request
+but are counted each, since finding them takes memory that grows with the file. A third call, after a refusal,
+a cut off answer or a smaller context, is not counted.
 """
 PROMPT = Range(0.85, 1.0, 1.35)
-"""Tokens of a prompt to those that its bytes tell, at BYTES_PER_TOKEN.
+"""Ratio of the tokens of a prompt to its bytes at BYTES_PER_TOKEN.
 
-Expected is measured: on the rollouts of tau-bench that rate gives 500,918 tokens where OpenAI's
-o200k_base counts 495,962. Low and high are an assumption on how far other tokenizers lie from it.
+Expected is measured: on the rollouts of tau-bench the rate gives 500,918 tokens, OpenAI's o200k_base counts
+495,962. Low and high are assumptions about other tokenizers.
 """
 ENTRY = Range(25, 60, 150)
 """Completion tokens for one rollout: its id, its score and one or two sentences. An assumption."""
 THINKING = Range(300, 1500, 8000)
-"""Completion tokens that a model which reasons bills on top, for each request.
+"""Reasoning tokens for each request to a reasoning model, billed as completion tokens.
 
-An assumption: it depends on the model, the effort asked for and the group. A model that reasons only
-when it is asked to stays below the low value where it is not.
+An assumption: they depend on the model, the requested effort and the group. A model that reasons only on
+request may stay below the low value.
 """
 ESCALATED = Range(0, 0.2, 1)
-"""Share of the groups that passes leave unresolved and untied, so that a stronger judge is asked.
+"""Share of the groups that passes leave unresolved but not tied, so that a stronger judge is asked.
 
-Expected is simulated, with the judge model that `simulated` has and groups of 8: the F test tells their
-scores from noise but the reliability is below 0.8 in 14 to 31 % of the groups after two passes, in 16 to
-19 % after four and in about 10 % after eight, by how their truth is spread. It depends on the judge; none
-and all are possible.
+Expected is simulated with the judge `simulated` and groups of 8. The F test tells the scores from noise, but
+the reliability is below 0.8, in 14 to 31 % of the groups after two passes, in 16 to 19 % after four and in
+about 10 % after eight, depending on the spread of the true scores. It depends on the judge; none and all are
+possible.
 """
 ALWAYS, NEVER = Range(1, 1, 1), Range(0, 0, 0)
-_ALLOWED = Range(0, 1, 1)
-_ASKED: dict[Role, Range] = {"panel": ALWAYS, "fallback": Range(0, 0, 1), "escalation": ESCALATED}
-"""How often a judge is asked about a group; one that is asked where another refuses is expected not to be."""
-_LEAST_ADAPTIVE = 2
-"""Passes that `--adaptive` spends on every group, before it spends where they help."""
+_POSSIBLE = Range(0, 1, 1)
+_REQUESTS: dict[JudgeRole, Range] = {"panel": ALWAYS, "fallback": Range(0, 0, 1), "escalation": ESCALATED}
+"""Requests for a group by the judge's role; a fallback is expected to get none."""
+_MIN_ADAPTIVE = 2
+"""Passes of `--adaptive` for every group; the others go to groups that need them."""
 _PERHAPS_THINKING = Range(0, 0, THINKING.high)
-"""Of a model that the price list does not name: it may reason, which the high value allows for."""
-_WRITTEN = 1.08
-"""Bytes of a prompt in a request file to its own, since quotes and line breaks are escaped: as measured on
-the rollouts of tau-bench, where 1,874,287 become 2,020,220.
+"""Reasoning tokens of a model that is not in the price list: it may reason."""
+_ESCAPING = 1.08
+"""Ratio of the bytes of a prompt as a JSON string to its bytes; on the rollouts of tau-bench 1,874,287 become
+2,020,220.
 """
-_FRAME = 608
-"""Bytes of a line of a request file without its prompt, most of them the schema of the answer: measured."""
+_LINE_BYTES = 608
+"""Measured bytes of a line of a request file without its prompt; most are the schema of the answer."""
 _KEYS = 5
-"""Keys of groups that are too long, to look at."""
-_ONE = Share()
+"""Keys of groups that are too long, as examples."""
+_ONE_GROUP = SampleWeight()
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What is left to ask and what it takes, of one judge or of all.
+class Totals:
+    """Totals of one judge or of all judges, without requests that the ledger answers; fields as in `--json`.
 
     `kept` counts requests that the ledger answers, `kept_failed` those of them that failed for good.
-    `cost_usd` and `max_cost_usd` are None where a price is not known; `max_cost_usd` is the least
-    `--max-cost` that lets every call go at the high figures.
+    `cost_usd` and `max_cost_usd` are None if a price is unknown; `max_cost_usd` is the least `--max-cost`
+    that admits every call at the high figures.
     """
 
     calls: Range
@@ -135,143 +134,148 @@ class Figures:
     cost_usd: Range | None
     max_cost_usd: float | None
 
-    def __add__(self, other: Figures) -> Figures:
-        """The figures of both: each judge adds to the cap what the pool reserves for its first call, too."""
+    def __add__(self, other: Totals) -> Totals:
+        """Add field by field; in `max_cost_usd` each judge has the reservation for its first call."""
         sums: list[Any] = []
-        for one in fields(self):
-            mine, more = getattr(self, one.name), getattr(other, one.name)
-            sums.append(None if mine is None or more is None else mine + more)
-        return Figures(*sums)
+        for each in fields(self):
+            left, right = getattr(self, each.name), getattr(other, each.name)
+            sums.append(None if left is None or right is None else left + right)
+        return Totals(*sums)
 
 
 @dataclass(slots=True)
-class Bill:
-    """One judge of a run, the requests that it is left to be asked, and what of all was asked before.
+class JudgeEstimate:
+    """Estimate of the requests to one judge of a run.
 
-    `find` looks up what it answered before. `place` is its number on the panel, which says with which
-    order it begins. `calls`, `window_calls`, `prompt` and `answers` are sums over requests that are asked
-    once. `too_long` groups do not fit the judge's context, `keys` are the first of them; `windowed` groups
-    are shown in windows.
+    `name` is the model's name as given. `find_reply` looks up replies in the ledger. `panel_index` decides
+    the order of the judge's first pass. `calls`, `window_calls`, `prompt` and `answers` (tokens) are sums
+    with one call for each request. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
+    the first; `windowed` groups need several requests a pass.
     """
 
-    judge: str
+    name: str
     model: ModelInfo
     params: Mapping[str, Any] = field(default_factory=dict)
-    find: Find | None = None
-    role: Role = "panel"
-    place: int = 0
+    find_reply: FindReply | None = None
+    role: JudgeRole = "panel"
+    panel_index: int = 0
     ask: AskSettings = field(default_factory=AskSettings)
     adaptive: bool = False
     calls: Range = Range(0.0, 0.0, 0)
     window_calls: Range = Range(0.0, 0.0, 0)
     prompt: Range = NEVER
     answers: Range = NEVER
-    kept: int = 0
-    kept_failed: int = 0
+    cached: int = 0
+    cached_failed: int = 0
     too_long: int = 0
     windowed: int = 0
-    keys: tuple[str, ...] = ()
+    too_long_keys: tuple[str, ...] = ()
     _longest: tuple[int, Request | None] = (-1, None)
 
-    def take(self, key: str, sheet: PromptLayout, share: Share = _ONE) -> None:
-        """Add the requests of a group and of those it stands for."""
-        first = requests_of_pass(sheet, self.ask, pass_of_judge(0, self.place))
+    def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight = _ONE_GROUP) -> None:
+        """Add the requests of a group and of those that it stands for."""
+        first = requests_of_pass(layout, self.ask, pass_of_judge(0, self.panel_index))
         if not first:
-            self.too_long += share.groups
-            self.keys = (*self.keys, key)[:_KEYS]
+            self.too_long += weight.groups
+            self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
             return
         windowed = len(first) > 1
-        self.windowed += share.groups * windowed
-        for turn in range(pass_count(sheet, self.ask, len(first))):
-            often = self._often(turn, alone=sheet.alone)
-            passes = requests_of_pass(sheet, self.ask, pass_of_judge(turn, self.place)) if often.high else []
-            for part in passes:
-                self._request(sheet, part, often, share, windowed=windowed)
+        self.windowed += weight.groups * windowed
+        for pass_index in range(pass_count(layout, self.ask, len(first))):
+            times = self._times(pass_index, alone=layout.alone)
+            if not times.high:
+                continue
+            for part in requests_of_pass(layout, self.ask, pass_of_judge(pass_index, self.panel_index)):
+                self._request(layout, part, times, weight, windowed=windowed)
 
-    def add(self, tokens: Range, entries: int, often: Range, *, windowed: bool = False) -> None:
-        """Add a request that is made so `often`: tokens of its prompt, and rollouts that differ."""
-        self.calls += often
+    def add(self, tokens: Range, rollouts: int, times: Range, *, windowed: bool = False) -> None:
+        """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
+        self.calls += times
         if windowed:
-            self.window_calls += often
-        self.prompt += tokens * often
+            self.window_calls += times
+        self.prompt += tokens * times
         reasons = self.model.reasoning
         thinking = _PERHAPS_THINKING if reasons is None else THINKING if reasons else NEVER
-        answer = Range(entries, entries, entries) * ENTRY + thinking
-        if bounds := [n for n in (stated_limit(self.params), self.model.max_output) if n]:
-            answer = each(partial(min, *bounds), answer)
-        self.answers += answer * often
+        answer = Range(rollouts, rollouts, rollouts) * ENTRY + thinking
+        if limits := [limit for limit in (stated_limit(self.params), self.model.max_output) if limit]:
+            answer = map_ranges(partial(min, *limits), answer)
+        self.answers += answer * times
 
-    def figures(self, price: Price | None, calls: Range = CALLS) -> Figures:
-        """The sums at a price, each request asked `calls` times.
+    def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
+        """Return the totals at a price, with each request made `calls` times.
 
-        The pool reserves the price of the longest request as long as it knows no usage: a cap below that
-        would let not even one call go, however cheap it turned out to be.
+        The pool reserves the price of the longest request until it knows a usage: a lower `--max-cost` would
+        admit no call.
         """
-        prompt, answers = each(round, self.prompt * (PROMPT * calls)), each(round, self.answers * calls)
+        prompt, answers = (
+            map_ranges(round, self.prompt * (PROMPT * calls)),
+            map_ranges(round, self.answers * calls),
+        )
         cost = cap = None
         if price is not None:
-            cost = each(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
+            cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
             _, longest = self._longest
             highest = Estimates(stated_limit(self.params)).highest
             cap = cost.high if longest is None else max(cost.high, price.of(highest(longest)))
-        return Figures(self.calls * calls, self.kept, self.kept_failed, prompt, answers, cost, cap)
+        return Totals(self.calls * calls, self.cached, self.cached_failed, prompt, answers, cost, cap)
 
     def batches(self, limits: Limits) -> Range:
-        """How many batches hold the requests, by the number and the bytes that one may have."""
+        """Return the number of batches for the requests within a provider's limits."""
 
-        def needed(calls: float, tokens: float) -> int:
-            size = tokens * BYTES_PER_TOKEN * _WRITTEN + calls * _FRAME
+        def count(calls: float, tokens: float) -> int:
+            size = tokens * BYTES_PER_TOKEN * _ESCAPING + calls * _LINE_BYTES
             by_number = calls / limits.requests if limits.requests else 0.0
             return math.ceil(max(by_number, size / limits.bytes if limits.bytes else 0.0))
 
-        return each(needed, self.calls * CALLS, self.prompt * CALLS)
+        return map_ranges(count, self.calls * CALLS, self.prompt * CALLS)
 
     def _request(
-        self, sheet: PromptLayout, part: RequestPart, often: Range, share: Share, *, windowed: bool
+        self, layout: PromptLayout, part: RequestPart, times: Range, weight: SampleWeight, *, windowed: bool
     ) -> None:
-        """Add one request, or count it as kept if it was answered before.
+        """Add one request, or count it as cached if the ledger answers it.
 
-        Of groups that are not looked up because this one stands for them the same is expected; the high
-        values have them as not answered.
+        The groups that this one stands for are not looked up: the same is expected of them, and the high
+        values count them as not answered.
         """
-        size, groups = sheet.tokens_of(part.distinct), share.groups
-        request = write_prompt(sheet, self.ask, part) if self.find or size > self._longest[0] else None
-        answer = self.find(request) if self.find and request else None
-        if answer is None:
-            often *= Range(groups, groups, groups)
+        size, groups = layout.tokens_of(part.distinct), weight.groups
+        request = write_prompt(layout, self.ask, part) if self.find_reply or size > self._longest[0] else None
+        reply = self.find_reply(request) if self.find_reply and request else None
+        if reply is None:
+            times *= Range(groups, groups, groups)
             if size > self._longest[0]:
                 self._longest = size, request
         else:
-            often = Range(0, 0, often.high * (groups - 1))
-            self.kept += groups
-            self.kept_failed += groups if isinstance(answer, CallError) else 0
+            times = Range(0, 0, times.high * (groups - 1))
+            self.cached += groups
+            self.cached_failed += groups if isinstance(reply, CallError) else 0
         limit = self.ask.context_tokens or math.inf
-        mean, most = (min(size * times, max(size, limit)) for times in (share.mean, share.most))
-        self.add(Range(mean, mean, most), len(part.distinct), often, windowed=windowed)
+        mean, longest = (min(size * ratio, max(size, limit)) for ratio in (weight.mean, weight.longest_ratio))
+        self.add(Range(mean, mean, longest), len(part.distinct), times, windowed=windowed)
 
-    def _often(self, turn: int, *, alone: bool) -> Range:
-        """How often a request of one pass, counted from 0, is made.
+    def _times(self, pass_index: int, *, alone: bool) -> Range:
+        """Return the number of times that a request of one pass is made.
 
-        Adaptive passes are allotted over all groups, as many on average as were asked for: the first two to
-        every group, and the others are expected to be spent, though not each on its own group.
+        `--adaptive` spends as many passes on average as were asked for: the first two on every group, the
+        others are expected to be spent, though not evenly.
         """
         if alone and self.role == "escalation":
-            return NEVER  # it is tied
-        return _ASKED[self.role] * (ALWAYS if not self.adaptive or turn < _LEAST_ADAPTIVE else _ALLOWED)
+            return NEVER  # a tied group is not escalated
+        certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
+        return _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
 
 
 @dataclass(slots=True)
 class Estimate:
-    """The bills of all judges, and what the groups that were laid out have shown, whoever judges them.
+    """Estimates of all judges, and statistics of the prompts.
 
-    `laid_out` groups stand for all that are counted. `sizes` counts groups of each number of rollouts, the
-    parts of one joined. Of `equal` groups the own rewards are all the same and teach nothing; `spreads` are
-    of groups that have two, highest less lowest, and `spread` is their sum. `shared` of the prompts' `bytes`
-    stand in a context or in tools which all rollouts of a group have. `lengths` counts rollouts of each
-    number of tokens, what they share included. `coverage` is of the groups that were laid out.
+    `laid_out` groups stand for all groups; `exact` if these are all. `sizes` counts groups by their number of
+    rollouts. Groups with `equal` original rewards teach nothing. `spread` is the sum, over the `spreads`
+    groups with two rewards or more, of the highest less the lowest. `shared` of the `bytes` of prompts are
+    context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
+    ones included. `suspect` counts rollouts that address a judge. `coverage` is of the groups laid out.
     """
 
-    bills: tuple[Bill, ...]
+    judges: tuple[JudgeEstimate, ...]
     laid_out: int = 0
     exact: bool = True
     sizes: Counter[int] = field(default_factory=Counter)
@@ -287,35 +291,36 @@ class Estimate:
     coverage: Coverage = field(default_factory=Coverage)
 
     @property
-    def figures(self) -> Figures:
-        """All judges together."""
-        first, *others = (bill.figures(bill.model.price) for bill in self.bills)
+    def totals(self) -> Totals:
+        """Return the totals of all judges together."""
+        first, *others = (judge.totals(judge.model.price) for judge in self.judges)
         return sum(others, first)
 
     @property
-    def widest(self) -> Bill:
-        """The judge that reads most of those that score every group: what is too long for it fails."""
-        return min((bill for bill in self.bills if bill.role == "panel"), key=lambda bill: bill.too_long)
+    def widest(self) -> JudgeEstimate:
+        """Return the judge on the panel with the largest context: groups too long for it fail."""
+        panel = (judge for judge in self.judges if judge.role == "panel")
+        return min(panel, key=lambda judge: judge.too_long)
 
-    def take(self, group: Group, share: Share) -> None:
-        """Take in a group and those that it stands for; it is laid out once for all that see the same."""
-        first = self.bills[0].ask
-        sheet = build_layout(group, first)
-        self._count(group, share.groups)
-        if not sheet.distinct:
+    def add(self, group: Group, weight: SampleWeight) -> None:
+        """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
+        first = self.judges[0].ask
+        layout = build_layout(group, first)
+        self._add_rewards(group, weight.groups)
+        if not layout.distinct:
             return
         self.laid_out += 1
-        self.exact = self.exact and share.groups == 1
-        self.coverage.add(group, sheet)
-        self._look(group, sheet, share.groups)
-        for bill in self.bills:
-            limit = bill.ask.context_tokens
-            whole = not sheet.shortening and (limit is None or sheet.tokens <= limit)
-            own = sheet if whole or bill.ask == first else build_layout(group, bill.ask)
-            bill.take(group.key, own, share)
+        self.exact = self.exact and weight.groups == 1
+        self.coverage.add(group, layout)
+        self._add_prompts(group, layout, weight.groups)
+        for judge in self.judges:
+            limit = judge.ask.context_tokens
+            fits = not layout.shortening and (limit is None or layout.tokens <= limit)
+            own = layout if fits or judge.ask == first else build_layout(group, judge.ask)
+            judge.add_group(group.key, own, weight)
 
-    def _count(self, group: Group, groups: int) -> None:
-        """Count the rollouts that can be judged, and compare their rewards."""
+    def _add_rewards(self, group: Group, groups: int) -> None:
+        """Count the rollouts that can be judged, and compare their original rewards."""
         rewards: dict[int | str, float | None] = {}
         for i, rollout in enumerate(group.rollouts):
             if rollout.error is None:
@@ -330,27 +335,27 @@ class Estimate:
             self.spreads += groups
             self.equal += groups * (len(known) == len(rewards) and max(known) == min(known))
 
-    def _look(self, group: Group, sheet: PromptLayout, groups: int) -> None:
-        """Add what the prompts show."""
+    def _add_prompts(self, group: Group, layout: PromptLayout, groups: int) -> None:
+        """Add the statistics of the prompts."""
         rollouts = {
-            i if rollout.member is None else rollout.member: body
-            for i, (rollout, body) in enumerate(zip(group.rollouts, sheet.owner, strict=True))
-            if body is not None
+            i if rollout.member is None else rollout.member: distinct
+            for i, (rollout, distinct) in enumerate(zip(group.rollouts, layout.owner, strict=True))
+            if distinct is not None
         }
-        self.identical_rollouts += groups * (len(rollouts) - len(sheet.distinct))
-        self.tied_groups += groups * sheet.alone
-        self.suspect += groups * sum(owner in sheet.suspects for owner in sheet.owner)
-        common = len(sheet.context.encode()) + len(sheet.tools.encode())
-        sizes = [len(body.encode()) for body in sheet.distinct]
+        self.identical_rollouts += groups * (len(rollouts) - len(layout.distinct))
+        self.tied_groups += groups * layout.alone
+        self.suspect += groups * sum(owner in layout.suspects for owner in layout.owner)
+        common = len(layout.context.encode()) + len(layout.tools.encode())
+        sizes = [len(text.encode()) for text in layout.distinct]
         self.shared += groups * common
         self.bytes += groups * (common + sum(sizes))
-        for body in rollouts.values():
-            self.lengths[rounded(int((common + sizes[body]) / BYTES_PER_TOKEN))] += groups
+        for distinct in rollouts.values():
+            self.lengths[rounded(int((common + sizes[distinct]) / BYTES_PER_TOKEN))] += groups
 
 
-def estimate(groups: Iterable[tuple[Group, Share]], bills: Sequence[Bill]) -> Estimate:
-    """Add up what groups take, in memory that does not grow with them; the first judge is on the panel."""
-    found = Estimate(tuple(bills))
-    for group, share in groups:
-        found.take(group, share)
-    return found
+def estimate(groups: Iterable[tuple[Group, SampleWeight]], judges: Sequence[JudgeEstimate]) -> Estimate:
+    """Add up groups in memory that does not grow with their number; the first judge is on the panel."""
+    result = Estimate(tuple(judges))
+    for group, weight in groups:
+        result.add(group, weight)
+    return result

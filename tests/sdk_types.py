@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ruler_cli.batch.request_lines import Target
+from ruler_cli.batch.request_files import Target
 
 SAMPLING = ("temperature", "top_k", "top_p")
 """What Anthropic's API takes for its earlier models and its SDK has no types for since 1.0."""

@@ -90,23 +90,23 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def timeless(path: Path) -> bytes:
-    """An output without what is time, and what says whether this run asked."""
+    """Return an output without times and without `cached`."""
     return _TIMES.sub(b"", path.read_bytes())
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """A run's summary without what is time."""
-    found: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
+    """Return a run's summary without times."""
+    facts: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
     return {
         name: round(value, 9) if isinstance(value, float) else value
-        for name, value in found.items()
+        for name, value in facts.items()
         if name not in ("seconds", "most_in_flight")
     }
 
 
 def workers_of(number: int) -> list[int]:
     """The processes of Ray's workers that this process has started, over others."""
-    parents, found = dict[int, int](), list[int]()
+    parents, workers = dict[int, int](), list[int]()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             title, state = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
@@ -114,14 +114,14 @@ def workers_of(number: int) -> list[int]:
             continue
         parents[int(entry.name)] = int(state.rpartition(")")[2].split()[1])
         if title.startswith(b"ray::Worker"):
-            found.append(int(entry.name))
+            workers.append(int(entry.name))
 
     def below(each: int) -> bool:
         while each and each != number:
             each = parents.get(each, 0)
         return bool(each)
 
-    return [each for each in found if below(each)]
+    return [each for each in workers if below(each)]
 
 
 def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more: str) -> None:
@@ -147,7 +147,7 @@ def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: P
 def test_decided_together(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
-    """What is decided among all groups is decided as in one process, also by workers of two nodes."""
+    """Options that need all groups work as in one process, also with workers on two nodes."""
     others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
     options = ("--adaptive", "--passes", "3", *others)
     run = line(server, "ray.jsonl", *on_ray("--ray-address", cluster, *options))
@@ -166,7 +166,7 @@ def test_decided_together(
 def test_a_node_without_the_input(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
-    """A worker that does not find INPUT is sent a copy, and of the ledger what is known."""
+    """A worker without INPUT gets a copy of it, and of the ledger's rows for the run's judges."""
     assert process(*line(server, "ray.jsonl", "--shard", "1/3")).returncode == 0
     script = (
         "import ruler_cli.cluster as run; run.size_of = lambda _: 1; from ruler_cli.cli import main; main()"
@@ -186,7 +186,7 @@ def test_a_node_without_the_input(
 
 @pytest.mark.long
 def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
-    """The cap is of the whole run, what a shard leaves of its share is another's, and the end says so."""
+    """The cap is for the whole run: USD that a shard leaves go to another, and the end reports the cap."""
     cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2")
     done = process(*line(server, "ray.jsonl", *on_ray(*cap)))
     assert done.returncode == 4, done.stderr
@@ -202,8 +202,8 @@ def test_a_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_
     server.configure(latency=0.3)
     run = begun(tmp_path, server, 20, "-c", "6")
     os.kill(workers_of(run.pid)[0], signal.SIGKILL)
-    said = run.communicate(timeout=_LONGEST)[1]
-    assert run.returncode == 0, said
+    stderr = run.communicate(timeout=_LONGEST)[1]
+    assert run.returncode == 0, stderr
     books = server.stats()["books"]
     assert books["contents"] == 80
     assert books["paid_again"] <= 3
@@ -219,18 +219,18 @@ def test_a_driver_that_ends(
     how: signal.Signals, joined: bool, process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """However the driver ends, its workers end, what was kept is there, and the same command goes on."""
+    """However the driver ends, its workers end, the ledger has the replies, and the same command goes on."""
     where = ("--ray-address", request.getfixturevalue("cluster")) if joined else ()
     server.configure(latency=0.3)
     run = begun(tmp_path, server, 20, "-c", "6", *where)
     parent = os.getpid() if joined else run.pid
     run.send_signal(how)
-    said = run.communicate(timeout=_LONGEST)[1]
-    assert run.returncode == (130 if how == signal.SIGINT else -9), said
+    stderr = run.communicate(timeout=_LONGEST)[1]
+    assert run.returncode == (130 if how == signal.SIGINT else -9), stderr
     until(lambda: not workers_of(parent))
     assert not (tmp_path / "ray.jsonl").exists()
     if how == signal.SIGINT:
-        assert "to go on: ruler score" in said
+        assert "to go on: ruler score" in stderr
         assert server.stats()["books"]["abandoned"]["calls"] == 0
     server.configure(latency=0.0)
     done = process(*line(server, "ray.jsonl", *on_ray(*where)))
@@ -274,7 +274,7 @@ _REFUSED = (
 
 
 def test_what_cannot_be(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -> None:
-    """What Ray cannot do is refused with the way out."""
+    """Options that Ray cannot serve are refused with the way out."""
     os.mkfifo(groups.with_name("in.fifo"))
     for source, options, says in _REFUSED:
         with subtests.test(says):
@@ -286,7 +286,7 @@ def test_what_cannot_be(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -
 
 @pytest.mark.parametrize("listens", [False, True])
 def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address where nobody listens, or somebody who is not Ray, is told with the way to the right one."""
+    """An address where no Ray answers is reported with the way to the right one."""
     monkeypatch.setattr(contradictions, "_PATIENCE", 0.5)
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
@@ -295,21 +295,21 @@ def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: py
         address = f"127.0.0.1:{there.getsockname()[1]}"
         run = ("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1")
         done = ruler(*run, *on_ray("--ray-address", address))
-        told = f"--ray-address {address}: no Ray answers there"
-        assert (done.returncode, told in done.stderr) == (3, True), done.stderr
+        message = f"--ray-address {address}: no Ray answers there"
+        assert (done.returncode, message in done.stderr) == (3, True), done.stderr
         done = ruler(*run, *on_ray(), RAY_ADDRESS=address)
         assert (done.returncode, f"RAY_ADDRESS {address}: " in done.stderr) == (3, True)
 
 
 def test_without_ray(ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray that is not installed is told with the command that installs it, before anything is read."""
+    """If Ray is not installed, the error names the command that installs it, before anything is read."""
     monkeypatch.setattr(contradictions, "find_spec", lambda _: None)
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *on_ray())
     assert (done.returncode, "pip install 'ruler-cli[ray]'" in done.stderr) == (2, True)
 
 
 def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are told the keys of the run's judges, and no others."""
+    """Workers get the keys of the run's judges, and no others."""
     for name in ("OPENAI_API_KEY", "MINE", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GROQ_API_KEY"):
         monkeypatch.setenv(name, name.lower())
     judges = [JudgeSettings("openai/o3"), JudgeSettings("groq/x", api_key_env="MINE")]

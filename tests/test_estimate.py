@@ -1,4 +1,4 @@
-"""Calls, tokens and money that judging would take, of groups that are all laid out."""
+"""Estimates of calls, tokens and USD for groups that are all laid out."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.batch.request_lines import LIMITS
+from ruler_cli.batch.request_files import LIMITS
 from ruler_cli.config import AskSettings
-from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Bill, Estimate, Figures, Range
+from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Estimate, JudgeEstimate, Range, Totals
 from ruler_cli.estimate import estimate as estimate_all
 from ruler_cli.judges.pricing import ModelInfo, Price
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.prompt import build_layout, pass_count, requests_of_pass, write_prompt
-from ruler_cli.reading.sample import Share
+from ruler_cli.reading.sample import SampleWeight
 from ruler_cli.types import Group
 from tests.values import group, talk
 
@@ -31,16 +31,16 @@ ALIKE = group(talk("same"), talk("same"), talk("same"), key="alike")
 EMPTY = group(key="empty")
 
 
-def estimate(groups: Iterable[Group], bills: Sequence[Bill], ask: AskSettings = ASK) -> Estimate:
-    """What judges are asked, each with its own context."""
-    for bill in bills:
-        bill.ask = replace(ask, context_tokens=bill.model.context)
-    return estimate_all(((each, Share()) for each in groups), bills)
+def estimate(groups: Iterable[Group], judges: Sequence[JudgeEstimate], ask: AskSettings = ASK) -> Estimate:
+    """Estimate several judges, each with its own context."""
+    for judge in judges:
+        judge.ask = replace(ask, context_tokens=judge.model.context)
+    return estimate_all(((each, SampleWeight()) for each in groups), judges)
 
 
-def of_one(groups: Iterable[Group], model: ModelInfo = PLAIN, ask: AskSettings = ASK, **more: Any) -> Figures:
-    """What one judge is asked."""
-    return estimate(groups, [Bill("j", model, **more)], ask).figures
+def of_one(groups: Iterable[Group], model: ModelInfo = PLAIN, ask: AskSettings = ASK, **more: Any) -> Totals:
+    """Estimate one judge."""
+    return estimate(groups, [JudgeEstimate("j", model, **more)], ask).totals
 
 
 def of(number: int, words: int = 30, key: str = "g") -> Group:
@@ -80,9 +80,9 @@ models = st.builds(
 
 def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int:
     """Requests by the planning functions, of the first `passes` at most."""
-    sheets = [build_layout(each, ask) for each in groups]
+    layouts = [build_layout(each, ask) for each in groups]
     count = 0
-    for layout in sheets:
+    for layout in layouts:
         windows = len(requests_of_pass(layout, ask, 0))
         asked = range(pass_count(layout, ask, windows))[:passes] if windows else range(0)
         count += sum(len(requests_of_pass(layout, ask, index)) for index in asked)
@@ -94,53 +94,53 @@ def test_calls_are_those_planned(
     groups: list[Group], ask: AskSettings, model: ModelInfo, adaptive: bool
 ) -> None:
     """Calls are those that the plan has: at least the passes sure to be made, as expected all of them."""
-    found = estimate(groups, [Bill("a", model, adaptive=adaptive)], ask)
-    own, figures = replace(ask, context_tokens=model.context), found.figures
-    assert figures.calls.expected == requests(groups, own)
-    assert figures.calls.low == requests(groups, own, 2 if adaptive else 99)
-    assert figures.calls.high == 2 * figures.calls.expected
+    result = estimate(groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask)
+    own, totals = replace(ask, context_tokens=model.context), result.totals
+    assert totals.calls.expected == requests(groups, own)
+    assert totals.calls.low == requests(groups, own, 2 if adaptive else 99)
+    assert totals.calls.high == 2 * totals.calls.expected
     shown = [build_layout(each, own) for each in groups]
-    assert found.widest.too_long == sum(len(requests_of_pass(sheet, own, 0)) == 0 for sheet in shown)
-    assert found.bills[0].windowed == sum(len(requests_of_pass(sheet, own, 0)) > 1 for sheet in shown)
-    cost = figures.cost_usd
+    assert result.widest.too_long == sum(len(requests_of_pass(layout, own, 0)) == 0 for layout in shown)
+    assert result.judges[0].windowed == sum(len(requests_of_pass(layout, own, 0)) > 1 for layout in shown)
+    cost = totals.cost_usd
     assert cost is not None
-    assert figures.max_cost_usd is not None
+    assert totals.max_cost_usd is not None
     for each in (
-        figures.calls,
-        figures.prompt_tokens,
-        figures.completion_tokens,
+        totals.calls,
+        totals.prompt_tokens,
+        totals.completion_tokens,
         cost,
-        found.bills[0].window_calls,
+        result.judges[0].window_calls,
     ):
         assert 0 <= each.low <= each.expected <= each.high
-    assert figures.max_cost_usd >= cost.high
+    assert totals.max_cost_usd >= cost.high
 
 
 @given(groups=st.lists(made, min_size=1, max_size=3), ask=asks, small=st.integers(600, 3000))
 def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, small: int) -> None:
-    """Judges of a panel add up to what each would be asked alone, whatever they can read."""
+    """A panel's totals are the sums of its judges' totals, whatever their contexts."""
     panel = [PLAIN, replace(PLAIN, context=small), replace(PLAIN, context=2 * small, reasoning=True)]
-    found = estimate(groups, [Bill("j", model) for model in panel], ask)
-    alone = [estimate(groups, [Bill("j", model)], ask) for model in panel]
-    for bill, one in zip(found.bills, alone, strict=True):
-        assert bill.figures(PRICE) == one.figures
-        assert (bill.too_long, bill.windowed) == (one.widest.too_long, one.bills[0].windowed)
-    assert found.figures.calls.expected == sum(each.figures.calls.expected for each in alone)
-    assert found.figures.max_cost_usd == pytest.approx(sum(each.figures.max_cost_usd or 0 for each in alone))
-    assert found.widest.too_long == 0  # one of them reads everything
+    result = estimate(groups, [JudgeEstimate("j", model) for model in panel], ask)
+    alone = [estimate(groups, [JudgeEstimate("j", model)], ask) for model in panel]
+    for judge, one in zip(result.judges, alone, strict=True):
+        assert judge.totals(PRICE) == one.totals
+        assert (judge.too_long, judge.windowed) == (one.widest.too_long, one.judges[0].windowed)
+    assert result.totals.calls.expected == sum(each.totals.calls.expected for each in alone)
+    assert result.totals.max_cost_usd == pytest.approx(sum(each.totals.max_cost_usd or 0 for each in alone))
+    assert result.widest.too_long == 0  # one of them reads everything
 
 
 def test_one_group() -> None:
     """A group is one request, two at most, with the prompt that would be sent; nothing is zero."""
-    found, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
-    assert found.calls == CALLS == Range(1, 1, 2)
-    assert found.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
-    assert found.completion_tokens == Range(2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high)
-    assert found.cost_usd is not None
-    assert found.cost_usd.expected == pytest.approx(tokens * 2e-6 + 2 * ENTRY.expected * 8e-6)
+    result, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
+    assert result.calls == CALLS == Range(1, 1, 2)
+    assert result.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
+    assert result.completion_tokens == Range(2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high)
+    assert result.cost_usd is not None
+    assert result.cost_usd.expected == pytest.approx(tokens * 2e-6 + 2 * ENTRY.expected * 8e-6)
     nothing = of_one([EMPTY])
     assert (nothing.calls, nothing.cost_usd, nothing.max_cost_usd) == (Range(0, 0, 0), Range(0, 0, 0), 0)
-    both = estimate([PAIR, EMPTY, ALIKE], [Bill("j", PLAIN)])
+    both = estimate([PAIR, EMPTY, ALIKE], [JudgeEstimate("j", PLAIN)])
     assert (both.identical_rollouts, both.tied_groups, both.laid_out) == (2, 1, 2)
 
 
@@ -168,21 +168,23 @@ def test_cap_admits_the_last_judge() -> None:
     """When all others have spent the most they may, the cap still lets a judge's first call be reserved."""
     price = Price(1e-9, 1e-3, 1e-9)
     model = ModelInfo(price, reasoning=False)
-    found = estimate([of(2)], [Bill("a", model), Bill("b", model, role="escalation")]).figures
+    result = estimate(
+        [of(2)], [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")]
+    ).totals
     reserved = price.of(Estimates().highest(write_prompt(build_layout(of(2), ASK), ASK)))
-    assert found.cost_usd is not None
-    assert found.max_cost_usd == pytest.approx(2 * reserved)
-    assert 2 * reserved > found.cost_usd.high
+    assert result.cost_usd is not None
+    assert result.max_cost_usd == pytest.approx(2 * reserved)
+    assert 2 * reserved > result.cost_usd.high
 
 
 def test_batches() -> None:
     """As many batches as the provider's limits of number and of bytes make necessary."""
     for number, tokens, least in ((0, 0, 0), (1, 1, 1), (50_000, 1, 1), (50_001, 1, 2), (100, 1e6, 2)):
-        bill = Bill("j", PLAIN)
-        bill.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
-        found = bill.batches(LIMITS["openai"])
-        assert least <= found.low == found.expected <= found.high
-        assert found.expected <= max(least, number * tokens * 5 / 200e6 + 1)
+        judge = JudgeEstimate("j", PLAIN)
+        judge.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
+        result = judge.batches(LIMITS["openai"])
+        assert least <= result.low == result.expected <= result.high
+        assert result.expected <= max(least, number * tokens * 5 / 200e6 + 1)
 
 
 def test_memory() -> None:

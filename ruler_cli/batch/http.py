@@ -1,6 +1,6 @@
-"""Requests to a batch API: repeated where that is safe, and the key sent to its own host only.
+"""HTTP client of a batch API: retries requests if that is safe, and sends the key to its own host only.
 
-A file goes out and results come in piece by piece, so a batch of any size needs no memory.
+Request files are sent and results are read piece by piece, so memory does not grow with the batch.
 """
 
 from __future__ import annotations
@@ -23,81 +23,81 @@ from ruler_cli.judges.openai_http import proxy_of
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.pool.retries import delay
 
-Body = Callable[[], AbstractContextManager[aiohttp.Payload]]
-"""Opens what is sent, anew for each try."""
-_LARGEST = 32 << 20
-"""Bytes of a JSON answer, and of one line of results, that are read."""
-_CONNECT = 30.0
+OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload]]
+"""Open the request body, anew for each try."""
+_MAX_BYTES = 32 << 20
+"""Largest JSON answer, and largest line of results, in bytes."""
+_CONNECT_TIMEOUT = 30.0
 """Seconds to make a connection."""
-_PATIENCE = 60.0
-"""Seconds that an answer to a question may take, or the next piece of results."""
-_SLOWEST = 50_000
-"""Bytes of a body for which a second more is given."""
+_READ_TIMEOUT = 60.0
+"""Seconds to wait for an answer to a request without a body, or for the next piece of results."""
+_MIN_UPLOAD_RATE = 50_000
+"""Bytes per second: a larger body has a longer timeout."""
 _TRIES = 6
-_REDIRECTS, _HOPS = (301, 302, 303, 307, 308), 3
-_LONGEST_WAIT = 300.0
-"""Seconds that a server may ask to wait; if it asks for more, the command ends."""
-_BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""Errors of a request; ValueError if the host is no possible name."""
-_LATER = "run the same command again later"
-BY_FILE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
-"""The way out where there is no batch API."""
+_REDIRECTS, _MAX_REDIRECTS = (301, 302, 303, 307, 308), 3
+_MAX_RETRY_AFTER = 300.0
+"""Seconds that a server may ask to wait; the command ends if it asks for more."""
+_CONNECTION_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+"""Errors of a connection; ValueError for an invalid host name."""
+_RUN_LATER = "run the same command again later"
+FILE_ALTERNATIVE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
+"""Advice if there is no batch API."""
 _UNCLEAR = frozenset({408, 409, 424, 425, 499})
-"""Refusals that do not tell whether the request was handled."""
+"""Statuses that leave open if the request was handled."""
 
 
 class UnclearError(RulerError):
-    """A batch was asked for, and no answer tells whether it exists now: it may be, and be paid for."""
+    """Creation of a batch that may have succeeded: the batch may exist, and be billed."""
 
     def __init__(self, error: RulerError) -> None:
-        """`error` is why nobody knows."""
+        """Take the error that hides the result."""
         super().__init__(f"{error}; whether there is a batch now is not known")
 
 
-class UnreachedError(RefusedError):
-    """No connection could be made: if one was made before, this may pass."""
+class UnreachableError(RefusedError):
+    """Failure to connect; temporary if an earlier connection succeeded."""
 
 
 class UnknownBatchError(RefusedError):
-    """The provider knows no batch of this id, or none that this key may see."""
+    """Batch id that the provider does not know, or does not show to this key."""
 
 
 @dataclass(eq=False)
-class Trouble(Exception):  # noqa: N818 - it never leaves this module
-    """One request that failed with `error`.
+class HttpError(Exception):
+    """Failure of one try; does not leave this module.
 
-    `passing`: another try may help, after `wait` seconds where the server named them. `done`: the request
-    may have been handled all the same.
+    `error` is the error for the user if no further try follows. `retryable`: another try may succeed, after
+    `retry_after` seconds if the server asked for them. `unclear`: the server may have handled the request.
     """
 
     error: RulerError
-    passing: bool = False
-    done: bool = False
-    wait: float = 0.0
+    retryable: bool = False
+    unclear: bool = False
+    retry_after: float = 0.0
     status: int = 0
 
 
-def connections() -> aiohttp.ClientSession:
-    """A session in which every request has a connection of its own.
+def open_session() -> aiohttp.ClientSession:
+    """Open a session with a new connection for every request.
 
-    A server may close a kept connection at any moment, and then nobody can tell whether a batch was created.
+    A server may close an idle connection at any moment, which would leave open if a batch was created.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(force_close=True),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_PATIENCE),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=_READ_TIMEOUT),
         cookie_jar=aiohttp.DummyCookieJar(),
     )
 
 
 @dataclass(slots=True)
-class Wire:
-    """The requests to one endpoint; `headers` hold the key.
+class ApiClient:
+    """HTTP client of one endpoint; `headers` hold the key.
 
-    `who` is the subject of error sentences, `timeout` the seconds that the answer to a body may take.
+    `name` is the subject of error sentences. `timeout` is in seconds, for requests with a body.
     """
 
     session: aiohttp.ClientSession = field(repr=False)
-    who: str
+    name: str
     base: str
     headers: Mapping[str, str] = field(repr=False)
     key: str | None = field(repr=False)
@@ -106,45 +106,46 @@ class Wire:
 
     @property
     def account(self) -> str:
-        """A digest of the address, a dot, a digest of address and key; they betray neither."""
-        known = (self.base, f"{self.base}\n{self.key or ''}")
+        """Digest of the address, a dot, digest of address and key; neither can be read from it."""
+        texts = (self.base, f"{self.base}\n{self.key or ''}")
         return ".".join(
-            blake2b(each.encode(), digest_size=4, person=b"ruler account 1").hexdigest() for each in known
+            blake2b(text.encode(), digest_size=4, person=b"ruler account 1").hexdigest() for text in texts
         )
 
-    async def ask(
-        self, method: str, path: str, body: Body | None = None, *, lost: str = "", once: bool = False
+    async def request(
+        self, method: str, path: str, body: OpenBody | None = None, *, not_found: str = "", once: bool = False
     ) -> dict[str, Any]:
-        """Make a request for a JSON object, again where that may help.
+        """Request a JSON object, with retries.
 
-        UnknownBatchError with the sentence `lost`, if any, on a 404. A request that costs money, and is to be
-        handled `once`, is made again only if it certainly was not; UnclearError if it may have been.
+        UnknownBatchError with the sentence `not_found`, if any, on a 404. A request that must be handled at
+        most `once`, since it costs money, is retried only if it certainly was not handled; UnclearError if it
+        may have been.
         """
         for attempt in range(_TRIES):
             try:
-                return await self._ask(method, path, body)
-            except (Trouble, *_BROKEN) as error:
-                trouble = error if isinstance(error, Trouble) else self._broken(error)
-            if once and trouble.done:
-                raise UnclearError(trouble.error)
-            await self._rest(trouble, attempt, lost)
+                return await self._request_once(method, path, body)
+            except (HttpError, *_CONNECTION_ERRORS) as raised:
+                error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
+            if once and error.unclear:
+                raise UnclearError(error.error)
+            await self._wait_before_retry(error, attempt, not_found)
         raise AssertionError("the last try raises")
 
-    async def lines(self, path: str, lost: str) -> AsyncGenerator[bytes, None]:
-        """Lines of a file, without their ends; from the beginning again if the connection broke."""
+    async def lines(self, path: str, not_found: str) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a file, without line ends; from the beginning again if the connection broke."""
         for attempt in range(_TRIES):
             try:
-                async with aclosing(self._lines(self.base + path)) as found:
-                    async for line in found:
-                        yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
+                async with aclosing(self._lines_once(self.base + path)) as lines:
+                    async for line in lines:
+                        yield without_key(line, self.key)  # rows go to the ledger, and may repeat the request
                 return
-            except (Trouble, *_BROKEN) as error:
-                trouble = error if isinstance(error, Trouble) else self._broken(error)
-            await self._rest(trouble, attempt, lost)
+            except (HttpError, *_CONNECTION_ERRORS) as raised:
+                error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
+            await self._wait_before_retry(error, attempt, not_found)
 
-    async def _lines(self, url: str) -> AsyncGenerator[bytes, None]:
-        """Make one request for lines, which may lead to a few others."""
-        for _ in range(_HOPS):
+    async def _lines_once(self, url: str) -> AsyncGenerator[bytes, None]:
+        """Yield the lines at an address, or at the one that it redirects to."""
+        for _ in range(_MAX_REDIRECTS):
             headers = self.headers if _origin(url) == _origin(self.base) else {}  # a key stays with its host
             async with self.session.get(
                 url, headers=headers, proxy=proxy_of(url), allow_redirects=False
@@ -155,81 +156,85 @@ class Wire:
                         break
                     continue
                 if response.status >= 300:
-                    raise self._refused(response, await _bounded(response))
+                    raise self._status_error(response, await _read_bounded(response))
                 async for line in _split(response.content):
                     yield line
                 return
-        raise self._unreadable("sends elsewhere again and again")
+        raise self._format_error("sends elsewhere again and again")
 
-    async def _rest(self, trouble: Trouble, attempt: int, lost: str) -> None:
+    async def _wait_before_retry(self, error: HttpError, attempt: int, not_found: str) -> None:
         """Wait before the next try; raise if there is none."""
-        if trouble.status == 404 and lost:
-            raise UnknownBatchError(lost)
-        if not trouble.passing or attempt + 1 == _TRIES:
-            raise trouble.error
-        if trouble.wait > _LONGEST_WAIT:
-            raise RulerError(f"{trouble.error}: it asks to wait for {trouble.wait:.0f} s")
-        await self.pause(delay(attempt, trouble.wait, random.random()))
+        if error.status == 404 and not_found:
+            raise UnknownBatchError(not_found)
+        if not error.retryable or attempt + 1 == _TRIES:
+            raise error.error
+        if error.retry_after > _MAX_RETRY_AFTER:
+            raise RulerError(f"{error.error}: it asks to wait for {error.retry_after:.0f} s")
+        await self.pause(delay(attempt, error.retry_after, random.random()))
 
-    async def _ask(self, method: str, path: str, body: Body | None) -> dict[str, Any]:
-        """Make one request."""
+    async def _request_once(self, method: str, path: str, body: OpenBody | None) -> dict[str, Any]:
+        """Make one try; HttpError for an answer that is not a JSON object of the API."""
         url = self.base + path
         with body() if body else nullcontext() as data:
-            seconds = self.timeout + (data.size or 0) / _SLOWEST if data else _PATIENCE
+            seconds = self.timeout + (data.size or 0) / _MIN_UPLOAD_RATE if data else _READ_TIMEOUT
             async with self.session.request(
-                method, url, data=data, headers=self.headers, proxy=proxy_of(url),
-                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT), allow_redirects=False,
+                method, url, data=data, headers=self.headers, proxy=proxy_of(url), allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT),
             ) as response:  # fmt: skip
-                answer = await _bounded(response)
+                answer = await _read_bounded(response)
         if response.status >= 300:
-            raise self._refused(response, answer)
+            raise self._status_error(response, answer)
         try:
             value = orjson.loads(answer)
         except orjson.JSONDecodeError:
-            large = len(answer) >= _LARGEST
-            raise self._unreadable("is larger than 32 MiB" if large else "is no JSON") from None
+            large = len(answer) >= _MAX_BYTES
+            raise self._format_error("is larger than 32 MiB" if large else "is no JSON") from None
         if not isinstance(value, dict) or value.get("error"):
-            raise self._unreadable("is not what its API promises")
+            raise self._format_error("is not what its API promises")
         return value
 
-    def _refused(self, response: aiohttp.ClientResponse, data: bytes) -> Trouble:
-        """The trouble of an error answer."""
+    def _status_error(self, response: aiohttp.ClientResponse, data: bytes) -> HttpError:
+        """Return the error for an answer with an error status."""
         status, (signs, message) = response.status, error_of(data)
         if status in (404, 405):
-            said = clean(message or "not found", self.key)
-            reason = f"{self.who} answered {status}: {said}; check --api-base; where no batches are offered, "
-            return Trouble(RefusedError(reason + BY_FILE), status=status)
+            message = clean(message or "not found", self.key)
+            reason = (
+                f"{self.name} answered {status}: {message}; check --api-base; where no batches are offered, "
+            )
+            return HttpError(RefusedError(reason + FILE_ALTERNATIVE), status=status)
         if status == 401 and not self.key:
-            way = "no key was sent to it; name the key's variable: --api-key-env VAR"
-            return Trouble(RefusedError(f"{self.who} answered 401, and {way}"))
-        fault = classify(status, signs, message, response.headers, self.key)
-        said = self.who + fault.reason.removeprefix("the judge")
-        done = status >= 500 or status in _UNCLEAR
-        if fault.kind != "transport":
-            return Trouble(RefusedError(said), done=done)
-        passing = fault.scope == "call" and status != 409  # a conflict does not pass
-        return Trouble(RulerError(f"{said}; {_LATER}"), passing, done, fault.retry_after or 0.0)
+            advice = "no key was sent to it; name the key's variable: --api-key-env VAR"
+            return HttpError(RefusedError(f"{self.name} answered 401, and {advice}"))
+        error = classify(status, signs, message, response.headers, self.key)
+        reason = self.name + error.reason.removeprefix("the judge")
+        unclear = status >= 500 or status in _UNCLEAR
+        if error.kind != "transport":
+            return HttpError(RefusedError(reason), unclear=unclear)
+        retryable = error.scope == "call" and status != 409  # a conflict does not pass
+        return HttpError(RulerError(f"{reason}; {_RUN_LATER}"), retryable, unclear, error.retry_after or 0.0)
 
-    def _unreadable(self, why: str) -> Trouble:
-        """The trouble of an answer that is no answer of a batch API, such as a portal's page."""
-        return Trouble(RulerError(f"{self.who}: its answer {why}; check --api-base"), done=True)
+    def _format_error(self, problem: str) -> HttpError:
+        """Return the error for an answer that no batch API gives, such as the page of a portal."""
+        return HttpError(RulerError(f"{self.name}: its answer {problem}; check --api-base"), unclear=True)
 
-    def _broken(self, error: Exception) -> Trouble:
-        """The trouble of a connection."""
+    def _connection_error(self, error: Exception) -> HttpError:
+        """Return the error for a connection that failed or broke."""
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         why = clean(str(cause) or type(cause).__name__, self.key)
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            way = "check the network and --api-base, and run the same command again"
-            return Trouble(UnreachedError(f"{self.who} cannot be reached ({why}); {way}"), passing=True)
+            advice = "check the network and --api-base, and run the same command again"
+            reason = f"{self.name} cannot be reached ({why}); {advice}"
+            return HttpError(UnreachableError(reason), retryable=True)
         if isinstance(error, aiohttp.ClientHttpProxyError):
-            reason = f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY"
-            return Trouble(RefusedError(reason))
+            reason = f"the proxy to {self.name} refuses ({error.status}); check HTTPS_PROXY"
+            return HttpError(RefusedError(reason))
         if isinstance(error, aiohttp.InvalidURL | UnicodeError):
-            return Trouble(RefusedError(f"{self.who}: its address cannot be used ({why}); check --api-base"))
-        said = f"the connection to {self.who} broke ({why})"
+            reason = f"{self.name}: its address cannot be used ({why}); check --api-base"
+            return HttpError(RefusedError(reason))
+        reason = f"the connection to {self.name} broke ({why})"
         if isinstance(error, TimeoutError):
-            said = f"{self.who} did not answer in time"
-        return Trouble(RulerError(f"{said}; {_LATER}"), passing=True, done=True)
+            reason = f"{self.name} did not answer in time"
+        return HttpError(RulerError(f"{reason}; {_RUN_LATER}"), retryable=True, unclear=True)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -237,23 +242,23 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port
 
 
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The body of an answer, cut where it is too large."""
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    """Read the body of an answer, cut if it is too large."""
     try:
-        return await response.content.readexactly(_LARGEST)
-    except asyncio.IncompleteReadError as whole:
-        return whole.partial
+        return await response.content.readexactly(_MAX_BYTES)
+    except asyncio.IncompleteReadError as end:
+        return end.partial
 
 
 async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of a stream; one that is too long is cut, so that it is no JSON and costs no other line."""
-    held = bytearray()
+    """Yield the lines of a stream; one that is too long is cut, so that only that line is lost."""
+    line_start = bytearray()
     async for piece in content.iter_any():
         first, *others = piece.split(b"\n")
-        held += first[: max(0, _LARGEST - len(held))]
+        line_start += first[: max(0, _MAX_BYTES - len(line_start))]
         for other in others:
-            if line := bytes(held).strip():
+            if line := bytes(line_start).strip():
                 yield line
-            held = bytearray(other[:_LARGEST])
-    if line := bytes(held).strip():
+            line_start = bytearray(other[:_MAX_BYTES])
+    if line := bytes(line_start).strip():
         yield line

@@ -1,7 +1,7 @@
-"""The batches of a ledger, in its own file: what was submitted, and which requests are out.
+"""Journal of the batches of a ledger, in the ledger's file: batches submitted, and the requests in them.
 
-A batch is on the disk, a power cut included, before its provider is asked to create it. A request is out in
-at most one batch: its key stands once in `batch_keys`, from then until the batch is closed.
+A batch is on disk, safe from a power cut, before its provider is asked to create it. A request is in at most
+one open batch: `batch_keys` holds its key once, until the batch is closed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, Literal, Self
 from ruler_cli.errors import OutputError
 from ruler_cli.ledger.database import file_errors, open_ledger
 
-State = Literal[
+BatchState = Literal[
     "intended", "uploaded", "creating", "submitted", "collected", "canceled", "failed", "abandoned"
 ]
-"""`creating`: the provider has been asked, or was about to be, and nobody has seen its answer.
+"""`creating`: the provider was asked, or was about to be asked, and no answer is recorded.
 
-`intended` and `uploaded` stood before it in journals of versions before.
+Earlier versions recorded `intended` and `uploaded` before it.
 """
-OPEN: tuple[State, ...] = ("intended", "uploaded", "creating", "submitted")
+OPEN: tuple[BatchState, ...] = ("intended", "uploaded", "creating", "submitted")
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
@@ -39,9 +39,9 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS batch_keys (key BLOB PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
-_MADE = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
+_TABLES_EXIST = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
 _CLAIMS = "CREATE TEMP TABLE claims (key BLOB PRIMARY KEY, tag TEXT NOT NULL) WITHOUT ROWID"
-_TAKEN = (
+_NOT_FREE = (
     "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL SELECT 1 FROM temp.claims WHERE key = ?1 UNION ALL "
     "SELECT 1 FROM replies WHERE key = ?1 AND id > ?2 AND status <> 'odd' LIMIT 1"
 )
@@ -49,12 +49,12 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """A batch on record. Times are Unix time, `began` that at which the provider was asked for it.
+    """A batch on record. Times are Unix time; `began` is when the provider was asked to create it.
 
-    `account` identifies address and key, and betrays neither. `usd` is the cost expected for it. `label`
-    and `reason` are the provider's last word. `answered`, `failed` for good and `left_out` count its
-    requests once it is closed; the last are free to be submitted again. `not_it` lists batches of the
-    provider that were looked into and are others.
+    `account` is a digest of address and key. `usd` is the expected cost. `remote` is the id at the provider,
+    `file` the id of the uploaded request file, `label` and `reason` the last that the provider reported.
+    Once the batch is closed, `answered`, `failed` (for good) and `left_out` (free to be submitted again)
+    count its requests. `not_it` lists batches at the provider that turned out to be others.
     """
 
     id: int
@@ -64,7 +64,7 @@ class BatchRecord:
     base: str | None
     key_env: str | None
     account: str
-    state: State
+    state: BatchState
     created: float
     changed: float
     began: float | None
@@ -85,16 +85,16 @@ _SELECT = f"SELECT {', '.join(field.name for field in fields(BatchRecord))} FROM
 
 
 class Journal:
-    """The batches of a ledger; a context. Several processes may have it open."""
+    """The batches of a ledger; a context manager. Several processes may have it open."""
 
     def __init__(self, ledger: Path) -> None:
-        """Open it, made where it is not there; UsageError if it cannot be."""
+        """Open or create the journal; UsageError if that is not possible."""
         self.path = ledger
         with file_errors(f"{ledger}: cannot be used as a ledger", "give another file with --ledger PATH"):
             self._db = open_ledger(ledger)
-            # what was paid for must be found again after a power cut, too
+            # a batch that is paid for must survive a power cut
             self._db.execute("PRAGMA synchronous = FULL")
-            if not self._db.execute(_MADE).fetchone():
+            if not self._db.execute(_TABLES_EXIST).fetchone():
                 with self.writing():
                     for statement in _TABLES:
                         self._db.execute(statement)
@@ -105,7 +105,7 @@ class Journal:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction, in which nobody else writes the ledger; OutputError if it cannot be written."""
+        """Run one write transaction; OutputError if the ledger cannot be written."""
         with self._writable():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -117,69 +117,69 @@ class Journal:
                 raise
 
     def free(self, key: bytes, newest: int) -> bool:
-        """Tell if a request is in no batch, and not answered since the ledger's row `newest`."""
-        return not self._read(_TAKEN, key, newest)
+        """Tell if a request is in no open batch, and not answered since the ledger's row `newest`."""
+        return not self._read(_NOT_FREE, key, newest)
 
     def claim(self, tag: str, key: bytes) -> None:
-        """Set a free request aside for a batch that will begin, by its tag."""
+        """Set a free request aside for the batch with this tag, before `begin`."""
         with self._writable():
             self._db.execute("INSERT INTO temp.claims VALUES (?, ?)", (key, tag))
 
     def begin(self, tag: str, **fields: Any) -> BatchRecord:
-        """Record that a batch is about to be created, and that all requests set aside for it are out."""
+        """Record a batch that is about to be created, with the requests set aside for its tag."""
         now = time.time()
         fields |= {"tag": tag, "owner": "", "state": "creating", "created": now, "changed": now, "began": now}
-        names, marks = ", ".join(fields), ", ".join("?" * len(fields))
+        names, placeholders = ", ".join(fields), ", ".join("?" * len(fields))
         with self.writing():
-            done = self._db.execute(
-                f"INSERT INTO batches ({names}) VALUES ({marks})",  # noqa: S608 - names of ours
+            cursor = self._db.execute(
+                f"INSERT INTO batches ({names}) VALUES ({placeholders})",  # noqa: S608 - names of ours
                 tuple(fields.values()),
             )
-            id = int(done.lastrowid or 0)
+            id = int(cursor.lastrowid or 0)
             claimed = "INSERT INTO batch_keys SELECT key, ? FROM temp.claims WHERE tag = ?"
             self._db.execute(claimed, (id, tag))
-        return self.one(id)
+        return self.batch(id)
 
-    def move(self, batch: BatchRecord, state: State, **changed: Any) -> BatchRecord | None:
-        """Put a batch into another state, on record when this returns; a closed one frees its requests.
+    def move(self, batch: BatchRecord, state: BatchState, **changed: Any) -> BatchRecord | None:
+        """Change the state of a batch, on disk when this returns; closing it frees its requests.
 
-        None if it is no longer in the state that it was seen in: another process has moved it.
+        None if another process has changed the state since `batch` was read.
         """
         changed |= {"state": state, "changed": time.time()}
         names = ", ".join(f"{name} = ?" for name in changed)
         with self.writing():
-            done = self._db.execute(
+            cursor = self._db.execute(
                 f"UPDATE batches SET {names} WHERE id = ? AND state = ?",  # noqa: S608 - names of ours
                 (*changed.values(), batch.id, batch.state),
             )
-            if done.rowcount and state not in OPEN:
+            if cursor.rowcount and state not in OPEN:
                 self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (batch.id,))
-        return self.one(batch.id) if done.rowcount else None
+        return self.batch(batch.id) if cursor.rowcount else None
 
-    def batches(self, *states: State) -> list[BatchRecord]:
-        """Every batch in one of these states, or in any, the oldest first."""
+    def batches(self, *states: BatchState) -> list[BatchRecord]:
+        """Return the batches in these states, all batches without any, the oldest first."""
         wanted = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
         return [BatchRecord(*row) for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)]
 
-    def one(self, id: int) -> BatchRecord:
-        """A batch by its number."""
+    def batch(self, id: int) -> BatchRecord:
+        """Return a batch by its row id."""
         return BatchRecord(*self._read(f"{_SELECT}WHERE id = ?", id)[0])
 
     def newest(self) -> int:
-        """The number of the ledger's newest row; later answers have a higher one."""
+        """Return the id of the ledger's newest row; later answers have higher ids."""
         return int(self._read("SELECT coalesce(max(id), 0) FROM replies")[0][0])
 
     def keys(self, batch: int) -> set[bytes]:
-        """Every request that is out in this batch."""
+        """Return the keys of the requests in an open batch."""
         return {row[0] for row in self._read("SELECT key FROM batch_keys WHERE batch = ?", batch)}
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Hold the lock of the one command that submits or recovers; False if another command has it.
+        """Hold the lock for submission and recovery; yields False if another command holds it.
 
-        The system gives a lock back when its process is gone, however that ended: so a batch that is
-        being submitted is told from one that was left behind. `folder`, for request files, is empty at
-        first, and removed at the end.
+        The system releases the lock when the process ends in any manner. This tells a batch that is being
+        submitted from one that a crash left behind. `folder`, for request files, is empty at the start, and
+        removed at the end. OutputError if the file system has no locks.
         """
         with ExitStack() as stack:
             try:
@@ -200,11 +200,11 @@ class Journal:
             yield mine
 
     def __enter__(self) -> Self:
-        """The journal, open."""
+        """Return the open journal."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it; what was recorded is on the disk."""
+        """Close the journal."""
         self._db.close()
 
     def _commit(self) -> None:
@@ -227,15 +227,15 @@ class Journal:
             ) from None
 
 
-def there(ledger: Path) -> bool:
-    """Tell if there is a ledger, which need not be made to say that nothing was submitted."""
+def ledger_exists(ledger: Path) -> bool:
+    """Tell if there is a ledger file; queries do not create one."""
     return ledger.exists()
 
 
-def out(ledger: Path) -> int:
-    """How many requests are out in open batches; 0 if the file holds no batches."""
+def count_open_requests(ledger: Path) -> int:
+    """Return the number of requests in open batches; 0 if the file holds no batches."""
     try:
         with closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)) as db:
             return int(db.execute("SELECT count(*) FROM batch_keys").fetchone()[0])
-    except (sqlite3.Error, ValueError):  # no file, no table, no ledger: who needs it says so
+    except (sqlite3.Error, ValueError):  # no file, no table or no ledger: others report that
         return 0

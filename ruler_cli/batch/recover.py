@@ -1,8 +1,8 @@
-"""Batches that a crash left half done: found again at the provider, or given up once they cannot be there.
+"""Recovery of batches that a crash left unfinished: find them at the provider, or give them up.
 
-If a batch was being created, nobody may have seen the provider's answer, so its requests stay out until it
-is known. OpenAI keeps our tag. Anthropic keeps nothing of ours: there every batch of that time with as many
-requests may be it, and is looked into when it has ended; the requests' ids decide.
+If a crash hid the provider's answer to a creation, the batch may exist: its requests stay reserved until that
+is certain. OpenAI stores our tag. Anthropic stores none: there every batch of that time with as many requests
+is a candidate, and the ids in its results decide once it has ended.
 """
 
 from __future__ import annotations
@@ -14,132 +14,133 @@ import anyio
 import orjson
 
 from ruler_cli.batch.journal import BatchRecord, Journal
-from ruler_cli.batch.providers import Provider, Providers, Remote
+from ruler_cli.batch.providers import Provider, Providers, RemoteBatch
 from ruler_cli.errors import RulerError
 from ruler_cli.observer import Observer
 
 WINDOW = 120.0
-"""Seconds in which a batch whose creation was interrupted may still appear in listings."""
-_CREATION = 7200.0
-"""Seconds that the request to create a batch may take at most."""
+"""Seconds after an interrupted creation in which a batch may still appear in listings."""
+_MAX_CREATION = 7200.0
+"""Longest duration of a request that creates a batch, in seconds."""
 _SKEW = 900.0
 """Seconds by which the provider's clock may differ from ours."""
 _SKEW_TAGGED = 86400.0
-"""The same if our batches are known by their tags, so that it does no harm to look at more of them."""
+"""The same if tags identify our batches, so that a longer listing does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
-class BatchStanding:
-    """A batch, and what is known of it now.
+class BatchStatus:
+    """Current status of a batch.
 
-    `remote` is what its provider says of it, `trouble` why that could not be asked. With `doubt`, half a
-    sentence, nobody knows if the batch exists: each of `candidates` may be it, and it may still appear
-    for `left` seconds.
+    `remote` is the batch at its provider, `error` why that could not be fetched. `uncertainty` is half a
+    sentence if it is unknown whether the batch exists at the provider: each of `candidates` may be it, and
+    it may still appear within `seconds_left`.
     """
 
     batch: BatchRecord
-    remote: Remote | None = None
-    trouble: RulerError | None = None
-    doubt: str = ""
-    candidates: tuple[Remote, ...] = ()
-    left: float = 0.0
+    remote: RemoteBatch | None = None
+    error: RulerError | None = None
+    uncertainty: str = ""
+    candidates: tuple[RemoteBatch, ...] = ()
+    seconds_left: float = 0.0
 
 
-async def settle(
+async def recover_unless_busy(
     journal: Journal, providers: Providers, observer: Observer, window: float = WINDOW
-) -> dict[int, BatchStanding]:
-    """Recover what was left behind, unless another command is at work; batches in doubt, by their number."""
+) -> dict[int, BatchStatus]:
+    """Recover unless another command is at work; return the uncertain batches by their row id."""
     if not journal.batches("intended", "uploaded", "creating"):
         return {}
     with journal.alone() as mine:
-        doubts = await recover(journal, providers, observer, window) if mine else []
-    return {each.batch.id: each for each in doubts}
+        uncertain = await recover(journal, providers, observer, window) if mine else []
+    return {each.batch.id: each for each in uncertain}
 
 
-async def settle_and_wait(
+async def recover_and_wait(
     journal: Journal, providers: Providers, observer: Observer, window: float
-) -> list[BatchStanding]:
-    """Recover, and wait as long as a batch may still appear; those that remain in doubt cannot be had now."""
-    noted = set[str]()
+) -> list[BatchStatus]:
+    """Recover, and wait as long as a batch may still appear; return those that remain uncertain."""
+    announced = set[str]()
     while True:
-        doubts = await recover(journal, providers, observer, window, give_up=True)
-        waiting = [each for each in doubts if not each.candidates and each.trouble is None]
+        uncertain = await recover(journal, providers, observer, window, give_up=True)
+        waiting = [each for each in uncertain if not each.candidates and each.error is None]
         if not waiting:
-            return doubts
+            return uncertain
         for each in waiting:
-            if each.batch.tag not in noted:
-                noted.add(each.batch.tag)
+            if each.batch.tag not in announced:
+                announced.add(each.batch.tag)
                 observer.note(
-                    f"batch {each.batch.tag}: its creation was interrupted; waiting up to {each.left:.0f} s "
-                    "for it to appear at the provider, so that nothing is paid for twice"
+                    f"batch {each.batch.tag}: its creation was interrupted; waiting up to "
+                    f"{each.seconds_left:.0f} s for it to appear at the provider, so that nothing is paid "
+                    "for twice"
                 )
-        await anyio.sleep(max(0.01, min(window / 12, max(each.left for each in waiting))))
+        await anyio.sleep(max(0.01, min(window / 12, max(each.seconds_left for each in waiting))))
 
 
 async def recover(
     journal: Journal, providers: Providers, observer: Observer, window: float, *, give_up: bool = False
-) -> list[BatchStanding]:
-    """Bring every batch into a state that is certain; those that are in doubt. The caller holds the lock.
+) -> list[BatchStatus]:
+    """Bring batches into a certain state; return the uncertain ones. The caller holds the lock.
 
-    A batch that was not asked for yet is given up: nothing was paid. With `give_up` so is one that was
-    asked for and has not appeared within `window` seconds.
+    A batch whose creation was not requested yet is given up: it costs nothing. With `give_up`, so is one
+    that was requested and has not appeared within `window` seconds.
     """
     for batch in journal.batches("intended", "uploaded"):
         journal.move(batch, "abandoned", reason="its submission ended before the batch was created")
-    doubts = []
+    uncertain = []
     for batch in journal.batches("creating"):
-        found = await _search(journal, providers, observer, batch, window)
-        if found is None:
+        status = await _search(journal, providers, observer, batch, window)
+        if status is None:
             continue
-        if not give_up or found.left or found.candidates or found.trouble:
-            doubts.append(found)
-        elif journal.move(found.batch, "abandoned", reason="it never appeared at the provider"):
+        if not give_up or status.seconds_left or status.candidates or status.error:
+            uncertain.append(status)
+        elif journal.move(status.batch, "abandoned", reason="it never appeared at the provider"):
             observer.note(f"batch {batch.tag} never appeared at the provider; its requests are free again")
-    return doubts
+    return uncertain
 
 
 async def _search(
     journal: Journal, providers: Providers, observer: Observer, batch: BatchRecord, window: float
-) -> BatchStanding | None:
-    """Look for a batch at its provider; None if it was found and is on record as submitted."""
-    # when its creator ended nobody knows: the time counts from the first look, or from a clock set back
+) -> BatchStatus | None:
+    """Look for a batch at its provider; None if it is now recorded as submitted."""
+    # the time of the crash is unknown: count from the first search, or from now if the clock was set back
     if batch.changed == batch.began or batch.changed > time.time():
         batch = journal.move(batch, "creating") or batch
-    until = min(batch.changed, (batch.began or batch.changed) + _CREATION) + window
-    # by the clock before the listing: the last listing must come after the end
-    left = max(0.0, until - time.time())
+    until = min(batch.changed, (batch.began or batch.changed) + _MAX_CREATION) + window
+    # computed before the listing: the last listing must come after the end
+    seconds_left = max(0.0, until - time.time())
     try:
-        ours, candidates = await _look(providers.to(batch), journal, batch, until)
+        ours, candidates = await _find(providers.for_batch(batch), journal, batch, until)
     except RulerError as error:
-        return BatchStanding(batch, None, error, f"could not be looked for: {error}", left=left)
+        return BatchStatus(batch, None, error, f"could not be looked for: {error}", seconds_left=seconds_left)
     if ours is not None:
         if journal.move(batch, "submitted", remote=ours.id, label=ours.label):
             observer.note(f"batch {batch.tag} was found at the provider: {ours.id}")
         return None
-    doubt = "is not at the provider; the next `ruler batch submit` gives it up"
+    uncertainty = "is not at the provider; the next `ruler batch submit` gives it up"
     if candidates:
         names = ", ".join(each.id for each in candidates[:3])
-        doubt = f"is perhaps {names}: that is told when the provider is done with it"
-    elif left:
-        doubt = f"may still appear at the provider within {left:.0f} s"
-    return BatchStanding(batch, None, None, doubt, tuple(candidates), left)
+        uncertainty = f"is perhaps {names}: that is certain once the provider is done with it"
+    elif seconds_left:
+        uncertainty = f"may still appear at the provider within {seconds_left:.0f} s"
+    return BatchStatus(batch, None, None, uncertainty, tuple(candidates), seconds_left)
 
 
-async def _look(
+async def _find(
     provider: Provider, journal: Journal, batch: BatchRecord, until: float
-) -> tuple[Remote | None, list[Remote]]:
-    """The batch that is ours by its tag, file or results; else those that may be it, the oldest first."""
+) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
+    """Return the batch with our tag, file or results; else the candidates, the oldest first."""
     began, not_it = batch.began or batch.changed, batch.not_it.split()
     others = {each.remote for each in journal.batches()} | set(not_it)
-    candidates: list[Remote] = []
-    async for remote in provider.listed(began - (_SKEW_TAGGED if provider.api.files else _SKEW)):
+    candidates: list[RemoteBatch] = []
+    async for remote in provider.list_batches(began - (_SKEW_TAGGED if provider.api.files else _SKEW)):
         if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
             return remote, []
-        bare = remote.tag is None and remote.file is None and remote.id not in others
-        if bare and remote.total in (0, batch.requests) and remote.created <= until + _SKEW:
+        unknown = remote.tag is None and remote.file is None and remote.id not in others
+        if unknown and remote.total in (0, batch.requests) and remote.created <= until + _SKEW:
             candidates.insert(0, remote)
     for remote in [each for each in candidates if each.state == "ended"]:
-        if await _is_it(provider, remote, journal.keys(batch.id)):
+        if await _has_results_of(provider, remote, journal.keys(batch.id)):
             return remote, []
         not_it.append(remote.id)
         candidates.remove(remote)
@@ -147,9 +148,9 @@ async def _look(
     return None, candidates
 
 
-async def _is_it(provider: Provider, remote: Remote, keys: set[bytes]) -> bool:
-    """Tell if the results of a batch that has ended are those of our requests, but for odd ones."""
-    ours: set[bytes] = set()
+async def _has_results_of(provider: Provider, remote: RemoteBatch, keys: set[bytes]) -> bool:
+    """Tell if most results of an ended batch have the keys of our requests."""
+    ours = set[bytes]()
     others = 0
     async for row in provider.results(remote):
         try:

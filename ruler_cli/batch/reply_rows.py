@@ -1,7 +1,7 @@
-"""One line of a reply file → which request it answers, and the reply or what went wrong.
+"""One line of a reply file → the id of its request, and the reply or an error.
 
-Files of the OpenAI batch API and what copies it (`vllm run-batch`), Anthropic's batch results, and what
-an engine of one's own writes: a chat completion, or a text, beside a `custom_id`. Never raises.
+Read are output files of the OpenAI batch API and of tools that copy it (`vllm run-batch`), Anthropic's batch
+results, and rows of other engines: a chat completion, or a text, beside a `custom_id`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ruler_cli.answer import clean, reply_of
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, error_of, read_response, refuses_format
 from ruler_cli.types import CallError, Reply
 
-BIGGEST = 32 << 20
-"""Bytes of a line that are read; a longer one holds no verdict."""
+MAX_LINE_BYTES = 32 << 20
+"""Bytes of the longest line that is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyRow:
-    """A row of a reply file: whose it is, as it says, and what came of the request.
+    """A row of a reply file: the id of its request, and the reply or an error.
 
-    A CallError of scope "group" is a failure for good; any other is to be asked again, and `label` says why
-    in few words, of which there are few. `model` is the name that the reply itself gives, if any.
+    A CallError of scope "group" is a failure for good. After any other error the request is to be sent again;
+    `label` is the reason in a few words, from a small set. `model` is the name in the reply, "" without any.
     """
 
     custom_id: str
@@ -36,22 +36,22 @@ class ReplyRow:
 
     @property
     def lasts(self) -> bool:
-        """Tell if the answer is kept; what only says that the request is to be asked again is not."""
+        """Tell if the ledger stores the answer; an error that a further request may avoid is not stored."""
         if isinstance(self.answer, Reply) or self.answer.scope == "group":
             return True
         return self.answer.scope == "call" and bool(self.answer.body)
 
 
-_Found = tuple[Reply | CallError, str, str]
-"""The answer, the model and the label of a row."""
+_Parsed = tuple[Reply | CallError, str, str]
+"""Answer, model and label of a row."""
 
 _ENDED = {"expired": "expired", "cancelled": "canceled", "canceled": "canceled"}
-"""Words with which a batch says, also as `batch_expired`, that it ended before a request was answered."""
-_OWN = (
+"""Error codes, also with the prefix `batch_`, of requests that were not processed when the batch ended."""
+_COMPLETION_FIELDS = (
     *("id", "object", "type", "created", "model", "choices", "content", "stop_reason", "usage"),
     *("service_tier", "system_fingerprint"),
 )
-"""What a chat completion, or a message, has for fields; beside it stand the columns of its input."""
+"""Fields of a chat completion or a message; other fields of the row are columns of its input."""
 _ASK_FOR_LESS = (
     "so would the same request be again: ask for JSON without a schema, by giving this and `ruler score` "
     """-p 'response_format={"type":"json_object"}', or for any text, with -p response_format=null"""
@@ -68,14 +68,14 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Anthropic's errors, which come without the status that they have."""
+"""HTTP statuses of Anthropic's error types; its batch results hold the type alone."""
 
-_TEXTS = ("generated_text", "output", "text", "response")
-"""Where an engine's own row has the answer, the surest first: `text` may be a column of the input."""
-_PROMPT = ("prompt_tokens", "num_input_tokens", "input_tokens")
-_COMPLETION = ("completion_tokens", "num_generated_tokens", "output_tokens")
+_TEXT_FIELDS = ("generated_text", "output", "text", "response")
+"""Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
+_PROMPT_TOKENS = ("prompt_tokens", "num_input_tokens", "input_tokens")
+_COMPLETION_TOKENS = ("completion_tokens", "num_generated_tokens", "output_tokens")
 _JSON_TOOL = "json_tool_call"
-"""The tool through which litellm asks for JSON where a model takes no schema."""
+"""Tool through which litellm requests JSON from a model without schema support."""
 _FINISHES = {
     "max_tokens": "length",
     "length": "length",
@@ -84,13 +84,13 @@ _FINISHES = {
     "refusal": "content_filter",
     "content_filter": "content_filter",
 }
-"""Why an answer ended, in the words of a chat completion; everything else is `stop`."""
+"""Finish reason → finish reason of a chat completion; any other reason is `stop`."""
 
 
 def read_row(line: bytes) -> ReplyRow | str:
-    """Read one line, without its LF; of what is no row half a sentence that says why."""
+    """Parse one line, without its LF; never raises. If it is no row, return why in half a sentence."""
     line = line.removeprefix(b"\xef\xbb\xbf")
-    if len(line) > BIGGEST:
+    if len(line) > MAX_LINE_BYTES:
         return "is longer than 32 MiB"
     try:
         value = _loaded(line)
@@ -104,12 +104,12 @@ def read_row(line: bytes) -> ReplyRow | str:
     if not isinstance(name, str):
         return "has no custom_id"
     try:
-        found = next((found for form in _FORMS if (found := form(value)) is not None), None)
-    except (RecursionError, TypeError):  # more is read than can be written
+        parsed = next((parsed for parse in _PARSERS if (parsed := parse(value)) is not None), None)
+    except (RecursionError, TypeError):  # orjson reads deeper nesting than it writes
         return "is nested too deep, or holds what is no text"
-    if found is None:
+    if parsed is None:
         return "holds no reply of a known form"
-    return found if isinstance(found, str) else ReplyRow(name, *found)
+    return parsed if isinstance(parsed, str) else ReplyRow(name, *parsed)
 
 
 def _loaded(line: bytes) -> Any:
@@ -119,8 +119,8 @@ def _loaded(line: bytes) -> Any:
         return json.loads(line)  # NaN, as Python writes it
 
 
-def _result(row: Mapping[str, Any]) -> _Found | str | None:
-    """Anthropic's batch results."""
+def _parse_anthropic(row: Mapping[str, Any]) -> _Parsed | str | None:
+    """Parse a row of Anthropic's batch results."""
     result = row.get("result")
     if not isinstance(result, Mapping) or "type" not in result:
         return None
@@ -137,8 +137,8 @@ def _result(row: Mapping[str, Any]) -> _Found | str | None:
     return _of_error(inner, status)
 
 
-def _response(row: Mapping[str, Any]) -> _Found | None:
-    """OpenAI's output and error files: a `response`, and an `error` beside it."""
+def _parse_openai(row: Mapping[str, Any]) -> _Parsed | None:
+    """Parse a row of OpenAI's output and error files: a `response`, and an `error` beside it."""
     response, error = row.get("response"), row.get("error")
     if not isinstance(response, Mapping) or not ("status_code" in response or "body" in response):
         return None
@@ -147,81 +147,81 @@ def _response(row: Mapping[str, Any]) -> _Found | None:
         return _of_error(error, status) if error else _again("the row holds no answer", "no answer")
     data = body.encode() if isinstance(body, str) else orjson.dumps(body)
     answer = read_response(200 if status is None else status, data)
-    return _of_refusal(answer) if isinstance(answer, ErrorResponse) else _named(answer, body)
+    return _of_error_response(answer) if isinstance(answer, ErrorResponse) else _with_model(answer, body)
 
 
-def _completion(row: Mapping[str, Any]) -> _Found | None:
-    """A chat completion, or a message of Anthropic's, wherever an engine puts it."""
-    own = {name: row[name] for name in _OWN if name in row}
+def _parse_completion(row: Mapping[str, Any]) -> _Parsed | None:
+    """Parse a chat completion, or a message of Anthropic's, from any of the fields that engines use."""
+    own = {name: row[name] for name in _COMPLETION_FIELDS if name in row}
     for body in (own, row.get("body"), row.get("response"), row.get("http_response")):
         if isinstance(body, Mapping) and "choices" in body:
-            return _named(reply_of(orjson.dumps(body)), body)
+            return _with_model(reply_of(orjson.dumps(body)), body)
         if isinstance(body, Mapping) and body.get("type") == "message":
             return _of_message(body)
     return None
 
 
-def _error(row: Mapping[str, Any]) -> _Found | None:
-    """An error alone: OpenAI's, Ray's, or SGLang's word for a request that it broke off."""
+def _parse_error(row: Mapping[str, Any]) -> _Parsed | None:
+    """Parse an error of OpenAI or Ray, or a request that SGLang aborted."""
     if error := row.get("error") or row.get("__inference_error__"):
         return _of_error(error, None)
     return _again("the engine stopped before its end", "aborted") if _finish_of(row) == "abort" else None
 
 
-def _text(row: Mapping[str, Any]) -> _Found | None:
-    """The text of an answer, as an engine of one's own writes it."""
+def _parse_text(row: Mapping[str, Any]) -> _Parsed | None:
+    """Parse a row with the plain text of an answer."""
     body = _from_text(row)
-    return None if body is None else _named(reply_of(body), row)
+    return None if body is None else _with_model(reply_of(body), row)
 
 
-def _request(row: Mapping[str, Any]) -> str | None:
-    """A request of ours."""
-    asked = "params" in row or "method" in row
-    return "is a request; the file of its replies is wanted" if asked else None
+def _parse_request(row: Mapping[str, Any]) -> str | None:
+    """Recognize a line of a request file."""
+    is_request = "params" in row or "method" in row
+    return "is a request; the file of its replies is wanted" if is_request else None
 
 
-_FORMS: tuple[Callable[[Mapping[str, Any]], _Found | str | None], ...] = (
-    _result,
-    _response,
-    _completion,
-    _error,
-    _text,
-    _request,
+_PARSERS: tuple[Callable[[Mapping[str, Any]], _Parsed | str | None], ...] = (
+    _parse_anthropic,
+    _parse_openai,
+    _parse_completion,
+    _parse_error,
+    _parse_text,
+    _parse_request,
 )
-"""The forms of a row: the first one that it has decides."""
+"""Parsers of the known forms of a row; the first that does not return None decides."""
 
 
-def _of_message(message: Mapping[str, Any]) -> _Found:
+def _of_message(message: Mapping[str, Any]) -> _Parsed:
     body = _from_message(message)
-    return _named(reply_of(orjson.dumps(message) if body is None else body), message)
+    return _with_model(reply_of(orjson.dumps(message) if body is None else body), message)
 
 
-def _named(answer: Reply | CallError, body: Any) -> _Found:
-    """An answer that came with a good status, and the model that its body names."""
-    told = orjson.loads(body) if isinstance(body, str) and isinstance(answer, Reply) else body
-    model = told.get("model") if isinstance(told, Mapping) else None
+def _with_model(answer: Reply | CallError, body: Any) -> _Parsed:
+    """Add the model that its body names to an answer with a good status."""
+    value = orjson.loads(body) if isinstance(body, str) and isinstance(answer, Reply) else body
+    model = value.get("model") if isinstance(value, Mapping) else None
     name = clean(model[:300]) if isinstance(model, str) else ""
     return answer, name, "" if isinstance(answer, Reply) else "no chat completion"
 
 
-def _of_refusal(refusal: ErrorResponse) -> _Found:
-    """An answer that says what went wrong."""
-    status, signs, message, *_ = refusal
-    fault = classify(status, signs, message)
-    if fault.kind != "too_long" and refuses_format(status, message):
-        # no failure of this one request; a live run would ask for less by itself
-        return _again(f"{fault.reason}; {_ASK_FOR_LESS}", "the answer format was refused")
-    if fault.scope == "group":
-        return fault, "", ""
-    told = f"status {status}" if 100 <= status < 600 else "an unknown status"
-    label = "rate limit" if fault.rate else f"refused, {told}" if fault.scope == "run" else told
-    return fault, "", label
+def _of_error_response(response: ErrorResponse) -> _Parsed:
+    """Classify an answer with an error status."""
+    status, signs, message, *_ = response
+    error = classify(status, signs, message)
+    if error.kind != "too_long" and refuses_format(status, message):
+        # not specific to this request; `ruler score` falls back to a simpler format by itself
+        return _again(f"{error.reason}; {_ASK_FOR_LESS}", "the answer format was refused")
+    if error.scope == "group":
+        return error, "", ""
+    label = f"status {status}" if 100 <= status < 600 else "an unknown status"
+    label = "rate limit" if error.rate else f"refused, {label}" if error.scope == "run" else label
+    return error, "", label
 
 
-def _of_error(error: Any, status: int | None) -> _Found:
-    """What stands in `error` where no body came: only of what is sure the last word is said.
+def _of_error(error: Any, status: int | None) -> _Parsed:
+    """Classify the field `error` of a row without a body; a failure for good only if that is certain.
 
-    `vllm run-batch` gives status 400 to every exception of its engine, with the sentence for `error`.
+    `vllm run-batch` gives status 400 to every exception of its engine, with a sentence as `error`.
     """
     if isinstance(error, Mapping) and isinstance(error.get("error"), Mapping):
         error = error["error"]
@@ -233,15 +233,15 @@ def _of_error(error: Any, status: int | None) -> _Found:
     if isinstance(error, Mapping):
         status = status or _status(code)
         if status is not None and status >= 400:
-            return _of_refusal(ErrorResponse(status, signs, message, {}))
+            return _of_error_response(ErrorResponse(status, signs, message, {}))
     reason = f"the judge's engine failed: {clean(message or signs or 'no message')}"
-    fault = classify(500, signs, message)
-    if fault.kind == "too_long":
-        return replace(fault, reason=reason), "", ""
+    too_long = classify(500, signs, message)
+    if too_long.kind == "too_long":
+        return replace(too_long, reason=reason), "", ""
     return _again(reason, "engine error")
 
 
-def _again(reason: str, label: str) -> _Found:
+def _again(reason: str, label: str) -> _Parsed:
     return CallError("transport", reason, "call"), "", label
 
 
@@ -252,9 +252,9 @@ def _status(value: Any) -> int | None:
 
 
 def _from_message(message: Mapping[str, Any]) -> bytes | None:
-    """An answer of Anthropic's Messages API as a chat completion; None where it is no such message.
+    """Convert a message of Anthropic's API to a chat completion; None if it is no such message.
 
-    Its texts are joined and its thoughts left out. Where it used a tool, the tool's input is the answer.
+    Its texts are joined, its thinking is left out. If it uses a tool, the tool's input is the answer.
     """
     blocks = message.get("content")
     if not isinstance(blocks, list):
@@ -263,11 +263,11 @@ def _from_message(message: Mapping[str, Any]) -> bytes | None:
     texts = [block.get("text") for block in blocks if block.get("type") == "text"]
     content = "".join(text for text in texts if isinstance(text, str))
     tools = [block for block in blocks if block.get("type") == "tool_use"]
-    ours = next((tool for tool in tools if tool.get("name") == _JSON_TOOL), None)
-    if ours is None and not content:
-        ours = next(iter(tools), None)
-    if ours is not None:
-        content = json.dumps(_unwrapped(ours.get("input")))  # as litellm writes it
+    tool = next((tool for tool in tools if tool.get("name") == _JSON_TOOL), None)
+    if tool is None and not content:
+        tool = next(iter(tools), None)
+    if tool is not None:
+        content = json.dumps(_unwrapped(tool.get("input")))  # as litellm writes it
     usage = message.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     cached = _tokens(usage, "cache_read_input_tokens")
@@ -278,33 +278,33 @@ def _from_message(message: Mapping[str, Any]) -> bytes | None:
 
 
 def _from_text(row: Mapping[str, Any]) -> bytes | None:
-    """A row that an engine wrote beside its input as a chat completion; None where it holds no answer.
+    """Convert an engine's row to a chat completion; None if it holds no answer.
 
     Known are the rows of Ray Data LLM (`generated_text`, `num_input_tokens`, `num_generated_tokens`),
     SGLang (`text`, `meta_info`), and plain ones (`text` or `output`, and the names of a usage object).
     """
-    text = next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), None)
+    text = next((row[name] for name in _TEXT_FIELDS if isinstance(row.get(name), str)), None)
     if text is None:
         return None
-    prompt, completion = _first(row, _PROMPT), _first(row, _COMPLETION)
-    return _as_completion(row, text, _finish_of(row), prompt, completion, _first(row, ("cached_tokens",)))
+    prompt, completion = _first_count(row, _PROMPT_TOKENS), _first_count(row, _COMPLETION_TOKENS)
+    cached = _first_count(row, ("cached_tokens",))
+    return _as_completion(row, text, _finish_of(row), prompt, completion, cached)
 
 
 def _finish_of(row: Mapping[str, Any]) -> Any:
-    """Why an engine's own row says that it ended: a word or None; SGLang's `{"type": …}` is its word."""
+    """Return the finish reason of an engine's row, or None; of SGLang's `{"type": …}` the type."""
     for name in ("finish_reason", "stop_reason"):
-        for place in _places(row):
-            if place.get(name) is not None:
-                said = place[name]
-                return said.get("type") if isinstance(said, Mapping) else said
+        for mapping in _mappings(row):
+            if (reason := mapping.get(name)) is not None:
+                return reason.get("type") if isinstance(reason, Mapping) else reason
     return None
 
 
 def _as_completion(
-    told: Mapping[str, Any], content: str, finish: Any, prompt: int, completion: int, cached: int
+    row: Mapping[str, Any], content: str, finish: Any, prompt: int, completion: int, cached: int
 ) -> bytes:
     body: dict[str, Any] = {"object": "chat.completion"}
-    body |= {name: told[name] for name in ("id", "model") if isinstance(told.get(name), str)}
+    body |= {name: row[name] for name in ("id", "model") if isinstance(row.get(name), str)}
     reason = _FINISHES.get(finish, "stop") if isinstance(finish, str) else None if finish is None else "stop"
     message = {"role": "assistant", "content": content}
     body["choices"] = [{"index": 0, "message": message, "finish_reason": reason}]
@@ -319,20 +319,21 @@ def _as_completion(
 
 
 def _unwrapped(answer: Any) -> Any:
-    """A tool's input; litellm wraps a schema that is no object into `values`."""
+    """Return a tool's input; litellm wraps a schema that is not an object into `values`."""
     if isinstance(answer, Mapping) and answer.get("values") is not None:
         return answer["values"]
     return answer
 
 
-def _places(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    places = (row, row.get("meta_info"), row.get("usage"))
-    return [place for place in places if isinstance(place, Mapping)]
+def _mappings(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the row, and the objects in it that may hold token counts or the finish reason."""
+    values = (row, row.get("meta_info"), row.get("usage"))
+    return [value for value in values if isinstance(value, Mapping)]
 
 
-def _first(row: Mapping[str, Any], names: Sequence[str]) -> int:
-    found = (_tokens(place, name) for place in _places(row) for name in names)
-    return next((number for number in found if number), 0)
+def _first_count(row: Mapping[str, Any], names: Sequence[str]) -> int:
+    counts = (_tokens(mapping, name) for mapping in _mappings(row) for name in names)
+    return next((number for number in counts if number), 0)
 
 
 def _tokens(usage: Mapping[str, Any], name: str) -> int:

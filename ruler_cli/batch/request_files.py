@@ -1,134 +1,232 @@
-"""Lines of requests → files that providers take, all of them or none: split where one would be too large.
+"""Judge requests → request files: the lines, their limits, and files that appear all or none.
 
-`requests.jsonl` is one file, or `requests-0001.jsonl`, `requests-0002.jsonl`, … where it takes several. A
-panel has files for each judge, named after it: `requests.openai-o3.jsonl`.
+`requests.jsonl` is one file, or `requests-0001.jsonl`, `requests-0002.jsonl`, … if one file would be too
+large for the provider. A panel has files for each judge, named after it: `requests.openai-o3.jsonl`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Self, cast
+from typing import Literal, Self, cast
 
-from ruler_cli.batch.request_lines import Limits
+from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.judges.chat_completions import chat_body, first_format
+from ruler_cli.judges.pricing import Price, listed_batch_price
+from ruler_cli.judges.providers import EMBEDDED
+from ruler_cli.judges.resolve import LOCAL, OPENAI, model_at_endpoint, model_of
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
+from ruler_cli.types import Request
 from ruler_cli.writing.atomic import LocalFile, PassThrough
 
-_OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
-"""The beginning of a line of ours."""
-_LOOKED_AT = 64
-_LONGEST = 80
-"""Characters of a judge's name in a file's name."""
+_LINE_START = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
+"""Beginning of a line of a request file."""
+_HEAD_BYTES = 64
+_MAX_JUDGE_NAME = 80
+"""Longest name of a judge in a file's name, in characters."""
+_OVERHEAD = 64
+"""Bytes of a batch, which may be one HTTP request, outside of its lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one file or batch; None is unlimited."""
+
+    requests: int | None = None
+    bytes: int | None = None
+
+    def allow(self, requests: int, size: int) -> bool:
+        """Tell if a file may hold so many requests with so many bytes together."""
+        few_enough = self.requests is None or requests <= self.requests
+        return few_enough and (self.bytes is None or size + _OVERHEAD <= self.bytes)
+
+
+Target = Literal["openai", "anthropic", "vllm"]
+Line = Callable[[bytes, Request], bytes]
+"""Make the line of a request file from a key and a request."""
+
+LIMITS: dict[Target, Limits] = {
+    "openai": Limits(50_000, 200_000_000),
+    "anthropic": Limits(100_000, 256_000_000),
+    "vllm": Limits(),
+}
+"""Limits of each target; a megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
+
+_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang")
+
+
+def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -> Target:
+    """Choose the form of the requests by the judge's name, unless given; UsageError if that is unknown."""
+    if target != "auto":
+        return target
+    provider = judge.model.partition("/")[0]
+    if provider in _OWN_ENGINES:
+        return "vllm"
+    if judge.api_base or provider == "openai":
+        return "openai"
+    if provider == "anthropic":
+        return "anthropic"
+    raise UsageError(
+        f"judge {judge.model}: its provider's form of a batch is not known; give --target openai where it "
+        "takes OpenAI's batch files, or --target vllm for an engine of your own"
+    )
+
+
+def batch_target(judge: JudgeSettings) -> Target | None:
+    """Return the batch API for a judge; None if there is none that ruler knows."""
+    provider = judge.model.partition("/")[0]
+    if judge.model in EMBEDDED or (provider not in ("openai", "anthropic") and not judge.api_base):
+        return None
+    return "anthropic" if provider == "anthropic" else "openai"
+
+
+def request_line(target: Target, judge: JudgeSettings) -> Line:
+    """Return a function that makes lines of a request file; their `custom_id` is the key in hex.
+
+    It may import litellm, which takes seconds; each line then takes microseconds. UsageError if the form
+    cannot hold the judge's name or parameters.
+    """
+    if target == "anthropic":
+        from ruler_cli.judges.litellm import anthropic_params
+
+        params = anthropic_params(judge)
+        return lambda key, request: (
+            b'{"custom_id":"%s","params":%s}\n' % (key.hex().encode(), params(request))
+        )
+    model = model_at_endpoint(judge)
+    if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
+        from ruler_cli.judges.litellm import model_at_provider
+
+        model = model_at_provider(model)  # without the name of the provider
+    answer_format = first_format(judge, judge.api_base or (OPENAI if target == "openai" else LOCAL))
+    return lambda key, request: (
+        b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
+        % (key.hex().encode(), chat_body(model, judge.params, request, answer_format))
+    )
+
+
+def batch_price(settings: JudgeSettings) -> Price | None:
+    """Return a judge's batch price: as listed, else half of its price for calls; None if unknown."""
+    price = model_of(settings).price
+    if has_listed_batch_price(settings):
+        return listed_batch_price(settings.model)
+    return price.halved if price else None
+
+
+def has_listed_batch_price(settings: JudgeSettings) -> bool:
+    """Tell if a judge's batch price is in the price list, and no price of the user replaces it."""
+    return not (settings.price or settings.api_base) and listed_batch_price(settings.model) is not None
 
 
 class RequestFiles:
-    """The requests for one judge; use as a context, `end` when all are written, and `commit`.
+    """Request files of one judge; use as a context manager, `end` when all are written, and `commit`.
 
-    Until then they are in NAME.partial and those of further parts, and nothing of an earlier rendering is
-    touched.
+    Until then the requests are in NAME.partial, and files of an earlier rendering stay as they are.
     """
 
     def __init__(self, name: str, limits: Limits) -> None:
-        """Open the first file; UsageError where it cannot be, or is somebody else's file."""
-        place = Location(name)
-        if place.remote:
+        """Open the first file; UsageError if that is impossible, or another kind of file is there."""
+        location = Location(name)
+        if location.remote:
             raise UsageError("REQUESTS: is an address; give a file of this machine")
-        self.name, self._limits, self._stale = name, limits, list[Path]()
+        self.name, self._limits, self._earlier = name, limits, list[Path]()
         self._sizes = [(0, 0)]
-        """Requests and bytes of each file; the last one is still written."""
+        """Requests and bytes of each file; the last file is open for writing."""
         self._files: list[LocalFile | PassThrough] = []
         try:
-            self._through = place.stream or (Path(name).exists() and not Path(name).is_file())
-            if self._through:
+            self._is_stream = location.stream or (Path(name).exists() and not Path(name).is_file())
+            if self._is_stream:
                 self._limits = Limits()
                 self._files.append(PassThrough(name))
                 return
-            self._folder, (self._stem, self._ending) = place.real.parent, _parted(place.real.name)
-            self._stale = self._earlier()
-            self._files.append(LocalFile(str(place.real)))
+            self._folder, (self._stem, self._ending) = location.real.parent, _split_name(location.real.name)
+            self._earlier = self._find_earlier()
+            self._files.append(LocalFile(str(location.real)))
         except FileNotFoundError:
-            way = f"create it with: mkdir -p {place.real.parent}"
-            raise UsageError(f"{name}: its directory does not exist; {way}") from None
+            advice = f"create it with: mkdir -p {location.real.parent}"
+            raise UsageError(f"{name}: its directory does not exist; {advice}") from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
                 f"{name}: cannot be written: {why}; give a file name, or `-` for stdout"
             ) from None
 
-    def put(self, line: bytes) -> bool:
-        """Append a line; False where it alone is larger than a file may be."""
+    def write(self, line: bytes) -> bool:
+        """Append a line; False if the line alone exceeds the limits of a file."""
         if not self._limits.allow(1, len(line)):
             return False
         requests, size = self._sizes[-1]
-        with self._room():
+        with self._write_errors():
             if not self._limits.allow(requests + 1, size + len(line)):
                 self.end()
                 self._sizes.append((requests := 0, size := 0))
-                # who holds NAME.partial, holds these too
+                # the lock on NAME.partial covers these too
                 self._files.append(LocalFile(str(self._path(len(self._sizes))), lock=False))
             self._files[-1].stream.write(line)
         self._sizes[-1] = requests + 1, size + len(line)
         return True
 
     def end(self) -> None:
-        """Bring the last file to disk."""
-        with self._room():
+        """Flush the last file to disk."""
+        with self._write_errors():
             self._files[-1].end()
 
     def commit(self) -> list[tuple[str, int, int]]:
-        """Make the files appear in place of those of an earlier rendering: (name, requests, bytes) of each.
+        """Replace the files of an earlier rendering; return (name, requests, bytes) of each new file.
 
-        What is stale goes first, so that never a part of it stands among those that belong together.
+        The earlier files are removed first, so that parts of both never stand side by side.
         """
-        if self._through:
+        if self._is_stream:
             return [(self.name, *self._sizes[0])]
-        made = []
-        with self._room():
-            for path in self._stale:
+        written = []
+        with self._write_errors():
+            for path in self._earlier:
                 path.unlink(missing_ok=True)
             for number, (file, (requests, size)) in enumerate(zip(self._files, self._sizes, strict=True), 1):
                 path = self._path(None if len(self._sizes) == 1 else number)
                 cast(LocalFile, file).partial.replace(path)
-                made.append((str(Path(self.name).with_name(path.name)), requests, size))
-        return made
+                written.append((str(Path(self.name).with_name(path.name)), requests, size))
+        return written
 
     def __enter__(self) -> Self:
-        """The files, open."""
+        """Return the open files."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close; what was not committed is removed."""
-        for file in reversed(self._files):  # the one that holds all of them last
-            with suppress(OSError, ValueError):  # what is packed may have more to say
+        """Close and remove the files that were not committed."""
+        for file in reversed(self._files):  # the one with the lock last
+            with suppress(OSError, ValueError):  # compressors flush when they close
                 file.discard()
 
     def _path(self, number: int | None) -> Path:
-        """The file, or one part of it."""
+        """Return the path of the file, or of one part of it."""
         part = "" if number is None else f"-{number:04d}"
         return self._folder / f"{self._stem}{part}{self._ending}"
 
-    def _earlier(self) -> list[Path]:
-        """Files of an earlier rendering under the same name, in the order to remove them.
+    def _find_earlier(self) -> list[Path]:
+        """Return the files of an earlier rendering under the same name, in the order to remove them.
 
-        A part is removed before those of lower numbers, so that all are found again after a crash; those
-        behind a gap are none: a year is no part's number. UsageError where a file is no rendering's.
+        Parts are removed from the highest number down, so that the others are found again after a crash.
+        Parts are numbered without gaps: `requests-2024.jsonl` alone is another file. UsageError if a file
+        holds no requests.
         """
         parts = takewhile(Path.exists, map(self._path, count(1)))
-        stale = [path for path in (self._path(None), *parts) if path.exists()][::-1]
-        for path in stale:
-            if not _is_ours(path):
+        earlier = [path for path in (self._path(None), *parts) if path.exists()][::-1]
+        for path in earlier:
+            if not _is_request_file(path):
                 raise UsageError(
                     f"{path}: is in the way and holds no requests of ruler; move it, or write to another file"
                 )
-        return stale
+        return earlier
 
     @contextmanager
-    def _room(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
@@ -139,34 +237,34 @@ class RequestFiles:
 
 
 def names_for(name: str, judges: Sequence[str]) -> list[str]:
-    """The name for each judge: REQUESTS itself for one, else all different, also without regard to case.
+    """Return the file name for each judge: `name` itself for one, else names that differ in more than case.
 
-    UsageError where several are to share stdout.
+    UsageError if several judges would share stdout.
     """
     if len(judges) == 1:
         return [name]
     if name == "-":
         raise UsageError(f"{name}: a batch holds one model; give a file name, or one judge")
-    stem, ending = _parted(Path(name).name)
+    stem, ending = _split_name(Path(name).name)
     slugs: list[str] = []
     for judge in judges:
-        slug = re.sub(r"[^A-Za-z0-9._]+", "-", judge).strip("-.")[-_LONGEST:] or "judge"
-        tries = (slug if number == 1 else f"{slug}.{number}" for number in count(1))
+        slug = re.sub(r"[^A-Za-z0-9._]+", "-", judge).strip("-.")[-_MAX_JUDGE_NAME:] or "judge"
+        candidates = (slug if number == 1 else f"{slug}.{number}" for number in count(1))
         taken = {each.lower() for each in slugs}
-        slugs.append(next(each for each in tries if each.lower() not in taken))
+        slugs.append(next(each for each in candidates if each.lower() not in taken))
     return [str(Path(name).with_name(f"{stem}.{slug}{ending}")) for slug in slugs]
 
 
-def _parted(name: str) -> tuple[str, str]:
-    """The parts of a file's name before and behind the number of a part, or the name of a judge."""
+def _split_name(name: str) -> tuple[str, str]:
+    """Split a file name into stem and endings, between which the part number or the judge's name goes."""
     packed = next((end for end in (".gz", ".zst") if name.endswith(end)), "")
     stem, dot, ending = name.removesuffix(packed).rpartition(".")
     return (stem, dot + ending + packed) if stem else (dot + ending, packed)
 
 
-def _is_ours(path: Path) -> bool:
-    """Tell if a file holds requests of ours, or nothing."""
+def _is_request_file(path: Path) -> bool:
+    """Tell if a file is empty or a request file of ruler."""
     with suppress(UsageError), Location(str(path)).open() as raw, readable(str(path)):
-        head = decompressed(str(path), raw).read(_LOOKED_AT)
-        return not head or _OURS.match(head) is not None
+        head = decompressed(str(path), raw).read(_HEAD_BYTES)
+        return not head or _LINE_START.match(head) is not None
     return False

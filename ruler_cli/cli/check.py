@@ -18,7 +18,7 @@ from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.reading.parse import dump
 
 if TYPE_CHECKING:
-    from ruler_cli.estimate import Bill, Find, Role
+    from ruler_cli.estimate import FindReply, JudgeEstimate, JudgeRole
     from ruler_cli.types import Problem
 
 
@@ -55,13 +55,13 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.input import open_input
     from ruler_cli.reading.location import Location
-    from ruler_cli.reading.sample import Notes, sample
+    from ruler_cli.reading.sample import InputCounts, sample
 
     console = Console("log", Location(settings.input.source).shown, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)
         problems = _Problems(None if as_json else console, stack)
-        notes = Notes(problems.add)
+        notes = InputCounts(problems.add)
         source = open_input(settings.input, stack, problems.add, on_record=notes.add, on_again=notes.again)
         result = estimate(sample(source, notes.bytes), bills)
         facts = check_facts(settings, source, notes, result)
@@ -77,9 +77,9 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     return not problems.number and not result.widest.too_long
 
 
-def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
+def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     """Return an empty bill for each judge, with its replies in the ledger, which is not created."""
-    from ruler_cli.estimate import Bill
+    from ruler_cli.estimate import JudgeEstimate
     from ruler_cli.judges.providers import EMBEDDED
     from ruler_cli.judges.resolve import model_of, resolve
     from ruler_cli.judging.panel import judges_of
@@ -93,15 +93,15 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     if settings.ledger is not None and len(embedded) < len(judges):
         ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
 
-    def bill(number: int, judge: JudgeSettings) -> Bill:
+    def bill(number: int, judge: JudgeSettings) -> JudgeEstimate:
         cache = ReplyCache(ledger, judge.model, judge.params)
-        find: Find | None = (lambda request: cache.find(cache.key(request))) if ledger else None
-        role: Role = "fallback" if settings.fallback and number else "panel"
+        find: FindReply | None = (lambda request: cache.find(cache.key(request))) if ledger else None
+        role: JudgeRole = "fallback" if settings.fallback and number else "panel"
         if judge is settings.escalate:
             role = "escalation"
         model, place = model_of(judge), number if role == "panel" else 0
         ask = replace(settings.ask, context_tokens=model.context)
-        return Bill(judge.model, model, judge.params, find, role, place, ask, settings.adaptive)
+        return JudgeEstimate(judge.model, model, judge.params, find, role, place, ask, settings.adaptive)
 
     return [bill(number, judge) for number, judge in enumerate(judges)]
 

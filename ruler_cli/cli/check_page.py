@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from ruler_cli.batch.request_lines import LIMITS, Limits, batch_price, batches_of, lists_batches
+from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
 from ruler_cli.cli.units import count, rounded
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
-from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
+from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import raw_value
@@ -19,7 +19,7 @@ from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import dump, parse
-from ruler_cli.reading.sample import Notes
+from ruler_cli.reading.sample import InputCounts
 from ruler_cli.scoring.sums import quantile
 
 HOURS = 24
@@ -45,11 +45,11 @@ Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
 
 
-def check_facts(settings: ScoreSettings, source: Input, notes: Notes, estimate: Estimate) -> Facts:
+def check_facts(settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate) -> Facts:
     """Return all figures but the list of what cannot be scored."""
     survey, coverage = source.survey, estimate.coverage
     warnings = survey.warnings() if survey else source.openings.sentences()
-    first, sizes = estimate.bills[0], estimate.sizes
+    first, sizes = estimate.judges[0], estimate.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     return {
         "version": 1,
@@ -84,24 +84,24 @@ def check_facts(settings: ScoreSettings, source: Input, notes: Notes, estimate: 
         "rewards": notes.rewards.facts
         | {"spread": estimate.spread / estimate.spreads if estimate.spreads else None},
         "outcomes": notes.outcomes.facts | {"of_truth": notes.outcomes.of_truth},
-        "judge": {"model": first.judge, "context_tokens": first.model.context},
-        "judges": [_judge(bill) for bill in estimate.bills],
+        "judge": {"model": first.name, "context_tokens": first.model.context},
+        "judges": [_judge(bill) for bill in estimate.judges],
         "passes": settings.ask.passes,
         "adaptive": settings.adaptive,
         "windows": {
-            "groups": max(bill.windowed for bill in estimate.bills),
-            "calls": asdict(sum((bill.window_calls * CALLS for bill in estimate.bills), NEVER)),
+            "groups": max(bill.windowed for bill in estimate.judges),
+            "calls": asdict(sum((bill.window_calls * CALLS for bill in estimate.judges), NEVER)),
         },
-        "estimate": asdict(estimate.figures),
+        "estimate": asdict(estimate.totals),
         "suspect_rollouts": estimate.suspect,
-        "too_long": {"groups": estimate.widest.too_long, "first": list(estimate.widest.keys)},
+        "too_long": {"groups": estimate.widest.too_long, "first": list(estimate.widest.too_long_keys)},
         "laid_out": estimate.laid_out,
         "exact": estimate.exact,
         "warnings": [*source.notes, *warnings, *coverage.warnings()],
     }
 
 
-def _format(notes: Notes, reader: Reader) -> Facts:
+def _format(notes: InputCounts, reader: Reader) -> Facts:
     """Return the format's name, and how many of the first lines fit it."""
     form, agreed = reader.format, 0
     lines = {record.line.number: record.line for record in notes.first}
@@ -118,7 +118,7 @@ def _format(notes: Notes, reader: Reader) -> Facts:
     }
 
 
-def _paths(notes: Notes, reader: Reader, settings: InputSettings) -> dict[str, Facts]:
+def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[str, Facts]:
     """Return the paths of messages, key, reward and outcome, each with the value in the first record."""
     layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
     rollout = next((r for record in notes.first for r in record.rollouts if r.error is None), None)
@@ -152,11 +152,11 @@ def shorten(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _judge(bill: Bill) -> Facts:
-    figures = asdict(bill.figures(bill.model.price))
+def _judge(bill: JudgeEstimate) -> Facts:
+    figures = asdict(bill.totals(bill.model.price))
     del figures["max_cost_usd"]
     return {
-        "model": bill.judge,
+        "model": bill.name,
         "asked": bill.role,
         "context_tokens": bill.model.context,
         **figures,
@@ -165,20 +165,20 @@ def _judge(bill: Bill) -> Facts:
     }
 
 
-def batch_facts(judges: list[JudgeSettings], bills: list[Bill]) -> Facts:
+def batch_facts(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
     """Return USD, batches and hours of the run in providers' batches; the cost may be unknown (None)."""
     costs, judge_facts = [], []
     for judge, bill in zip(judges, bills, strict=True):
-        target = batches_of(judge)
+        target = batch_target(judge)
         limits = LIMITS[target] if target else Limits()
         price = batch_price(judge) if target else None
-        costs.append(None if price is None else bill.figures(price).cost_usd)
+        costs.append(None if price is None else bill.totals(price).cost_usd)
         judge_facts.append(
             {
-                "model": bill.judge,
+                "model": bill.name,
                 "provider": target,
                 "cost_usd": costs[-1] and asdict(costs[-1]),
-                "price": None if price is None else "listed" if lists_batches(judge) else "half",
+                "price": None if price is None else "listed" if has_listed_batch_price(judge) else "half",
                 "batches": asdict(bill.batches(limits)) if target else None,
                 "requests_per_batch": limits.requests,
                 "bytes_per_batch": limits.bytes,
@@ -221,7 +221,7 @@ def page_rows(facts: Facts, problems: int, estimate: Estimate) -> Iterator[tuple
     if facts["windows"]["groups"]:
         groups, calls = count(facts["windows"]["groups"], "group"), _calls(facts["windows"]["calls"])
         yield "windows", f"{about}{groups} in parts, twice at least: {calls} of the calls"
-    yield from _estimate(facts["estimate"], about, {bill.model.reasoning for bill in estimate.bills})
+    yield from _estimate(facts["estimate"], about, {bill.model.reasoning for bill in estimate.judges})
     if len(judges) > 1:
         yield from ((f"judge {i}", _judge_value(each)) for i, each in enumerate(judges, 1))
     yield from _batch_rows(facts["batch"]) if "batch" in facts else ()

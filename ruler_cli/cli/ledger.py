@@ -19,7 +19,7 @@ from ruler_cli.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.batch.import_replies import Imported, Unread
+    from ruler_cli.batch.import_replies import ImportResult, RejectedRow
     from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, RowStatus
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -46,7 +46,7 @@ def path(ledger: LedgerPath = None) -> None:
     Exit codes: 0 printed; 2 bad usage.
     """
     with report_errors():
-        typer.echo(os.fsencode(_file_of(ledger)))  # byte for byte: a script reads it
+        typer.echo(os.fsencode(required_ledger_path(ledger)))  # byte for byte: a script reads it
 
 
 @app.command("stats")
@@ -65,7 +65,7 @@ def stats(
     with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger
 
-        file = _file_of(ledger)
+        file = required_ledger_path(ledger)
         with Ledger(file, make=False) as opened:
             totals = opened.stats()
         typer.echo(json.dumps(_as_json(file, totals)) if as_json else "\n".join(_table(file, totals)))
@@ -96,7 +96,7 @@ def clear(
     with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger, is_there
 
-        file = _file_of(ledger)
+        file = required_ledger_path(ledger)
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
         if not is_there(file):
             typer.echo(f"removed nothing: there is no {safe(str(file))}")
@@ -149,21 +149,21 @@ def import_(
         from ruler_cli.batch.import_replies import Importer, reply_files
         from ruler_cli.ledger.reply_cache import Ledger
 
-        file, names = _file_of(ledger), reply_files(replies)
+        file, names = required_ledger_path(ledger), reply_files(replies)
         with Ledger(file) as opened, Importer(opened, model) as importer:
             for name in names:
-                importer.take(name)
+                importer.import_file(name)
         imported = importer.result
         _name_problems(imported)
         if as_json:
             typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
         else:
             typer.echo("\n".join(_imported_table(file, imported, len(names))))
-        if not imported.whole:
+        if not imported.complete:
             raise typer.Exit(1)
 
 
-def _file_of(text: str | None) -> Path:
+def required_ledger_path(text: str | None) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
     from ruler_cli.ledger.database import ledger_path
 
@@ -217,30 +217,30 @@ def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
     yield "prompt and completion are tokens; cost is at list price"
 
 
-def _name_problems(imported: Imported) -> None:
+def _name_problems(imported: ImportResult) -> None:
     """Name rows without a reply on stderr; adjacent rows with one reason become one sentence."""
-    if not imported.rows and not imported.odd:
+    if not imported.rows and not imported.rejected:
         print_stderr("ruler: there are no replies in the input")
-    for _, alike in groupby(enumerate(imported.odd), _alike):
+    for _, alike in groupby(enumerate(imported.rejected), _alike):
         rows = [row for _, row in alike]
         more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
         print_stderr(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
-    if (more := imported.unreadable + imported.foreign - len(imported.odd)) > 0:
+    if (more := imported.unreadable + imported.foreign - len(imported.rejected)) > 0:
         print_stderr(f"ruler: … and {count(more, 'more row')} like that")
     for counts, what in ((imported.failed, "failed for good"), (imported.again, "to be asked again")):
         for label, number in counts.items():
-            if sentence := imported.said.get(label):
+            if sentence := imported.messages.get(label):
                 requests, kind = count(number, "request"), _KINDS.get(label, label)
                 print_stderr(f"ruler: {requests} {what} ({kind}): {sentence}")
 
 
-def _alike(item: tuple[int, Unread]) -> tuple[str, int, str]:
+def _alike(item: tuple[int, RejectedRow]) -> tuple[str, int, str]:
     """Return a key that adjacent rows of one file with one reason have in common."""
     index, row = item
     return row.where.removesuffix(str(row.number)), row.number - index, row.reason
 
 
-def _imported_json(file: Path, imported: Imported) -> dict[str, Any]:
+def _imported_json(file: Path, imported: ImportResult) -> dict[str, Any]:
     return {
         "ledger": str(file),
         "rows": imported.rows,
@@ -252,11 +252,11 @@ def _imported_json(file: Path, imported: Imported) -> dict[str, Any]:
         "again_by_reason": dict(imported.again),
         "foreign": imported.foreign,
         "unreadable": imported.unreadable,
-        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in imported.odd],
+        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in imported.rejected],
     }
 
 
-def _imported_table(file: Path, imported: Imported, files: int) -> Iterator[str]:
+def _imported_table(file: Path, imported: ImportResult, files: int) -> Iterator[str]:
     rows = {
         "ledger:": safe(str(file)),
         "read:": f"{count(imported.rows, 'row')} of {count(files, 'file')}",

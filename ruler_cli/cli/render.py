@@ -17,8 +17,8 @@ from ruler_cli.cli.units import count, size
 from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
-    from ruler_cli.batch.render import Rendered
-    from ruler_cli.batch.request_lines import Target
+    from ruler_cli.batch.missing_requests import MissingRequests
+    from ruler_cli.batch.request_files import Target
     from ruler_cli.types import Request
 
 
@@ -64,9 +64,8 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     """Write the files and report; return if they hold all that is lacking."""
     import anyio
 
-    from ruler_cli.batch.render import render
-    from ruler_cli.batch.request_files import RequestFiles, names_for
-    from ruler_cli.batch.request_lines import LIMITS, request_line, target_of
+    from ruler_cli.batch.missing_requests import render_missing
+    from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
     from ruler_cli.cli.signals import run_interruptible
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.panel import judges_of
@@ -88,10 +87,12 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
         ]
 
         def write(judge: int, key: bytes, request: Request) -> None:
-            too_large[judge] += not files[judge].put(lines[judge](key, request))
+            too_large[judge] += not files[judge].write(lines[judge](key, request))
 
         with closing(Console("log", Location(settings.input.source).shown)) as console:
-            rendered = anyio.run(run_interruptible, lambda stop: render(settings, write, console, stop))
+            rendered = anyio.run(
+                run_interruptible, lambda stop: render_missing(settings, write, console, stop)
+            )
         for file in files:
             file.end()
         written = [part for file in files for part in file.commit()]
@@ -107,7 +108,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
 
 
 def _print_rendered(
-    rendered: Rendered, written: Sequence[tuple[str, int, int]], settings: ScoreSettings
+    rendered: MissingRequests, written: Sequence[tuple[str, int, int]], settings: ScoreSettings
 ) -> None:
     """Report what was rendered and the files: name, requests and bytes of each."""
     from ruler_cli.prompting.layout import BYTES_PER_TOKEN

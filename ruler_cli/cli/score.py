@@ -115,12 +115,12 @@ def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None
         return _run(settings, progress)  # there is no call that a worker could make
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
-    from ruler_cli.cluster import score_on_ray, started
+    from ruler_cli.cluster import ray_session, score_on_ray
     from ruler_cli.writing.output import open_output
 
     with open_output(settings.input.source, settings.output):
         pass  # fails now if it cannot be written
-    with started(address, workers) as ray:
+    with ray_session(address, workers) as ray:
         return _run(settings, progress, partial(score_on_ray, ray=ray, workers=workers))
 
 
@@ -136,9 +136,9 @@ def _requests_in_batches(settings: ScoreSettings) -> str | None:
     """Return a clause on requests of the ledger in open batches, None if there are none."""
     if settings.ledger is None:
         return None
-    from ruler_cli.batch.journal import out
+    from ruler_cli.batch.journal import count_open_requests
 
-    number = out(settings.ledger)
+    number = count_open_requests(settings.ledger)
     are = "is" if number == 1 else "are"
     return f"{count(number, 'request')} of this ledger {are} out in batches" if number else None
 

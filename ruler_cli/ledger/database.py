@@ -8,8 +8,9 @@ import resource
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ruler_cli.errors import UsageError
 
@@ -28,6 +29,9 @@ TABLES = (
     "body BLOB NOT NULL)",
     "CREATE INDEX replies_key ON replies (key)",
 )
+_COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
+ReplyRecord = tuple[Any, ...]
+"""A row of `replies` without its id."""
 
 
 def expand_home(path: str) -> Path:
@@ -142,6 +146,32 @@ def busy(error: sqlite3.Error) -> bool:
     """Tell if another process was writing."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
+    """Return the rows of a ledger whose id is above `after`, and the highest id."""
+    with contextlib.closing(sqlite3.connect(path)) as ledger:
+        query = f"SELECT id, {_COLUMNS} FROM replies WHERE id > ? ORDER BY id"  # noqa: S608
+        rows = ledger.execute(query, (after,)).fetchall()
+    return [row[1:] for row in rows], rows[-1][0] if rows else after
+
+
+def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
+    """Append rows of another ledger."""
+    placeholders = ", ".join("?" * len(rows[0]))
+    with contextlib.closing(sqlite3.connect(path, timeout=WAIT)) as ledger, ledger:
+        ledger.executemany(f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})", rows)  # noqa: S608
+
+
+def copy_rows(source: str, models: Sequence[str], target: Path) -> None:
+    """Copy the rows of these models into another ledger, none if `source` does not exist."""
+    if not Path(source).exists():
+        return
+    placeholders = ", ".join("?" * len(models))
+    with contextlib.closing(sqlite3.connect(target)) as ledger, ledger:
+        ledger.execute("ATTACH ? AS source", (source,))
+        query = f"SELECT {_COLUMNS} FROM source.replies WHERE model IN ({placeholders}) ORDER BY id"  # noqa: S608
+        ledger.execute(f"INSERT INTO replies ({_COLUMNS}) {query}", models)
 
 
 def _create_private(path: Path) -> Path:

@@ -1,6 +1,6 @@
-"""INPUT → what is counted of all its records, and the groups that are laid out for all of them.
+"""INPUT → counts of all its records, and a sample of its groups for an estimate.
 
-Laying out a gigabyte takes minutes. So of a large input some groups are laid out, and each of them stands for
+Building the layouts of a gigabyte takes minutes. So a large input is sampled: each sampled group stands for
 others with as many rollouts and about as many bytes.
 """
 
@@ -17,15 +17,17 @@ from ruler_cli.reading.input import Input
 from ruler_cli.types import Group, Problem, Record
 
 SMALL = 64 << 20
-"""Bytes of input up to which every group is laid out."""
-_SAMPLE, _ENOUGH = (32, 128), 6 << 20
-"""Groups that are laid out of a large input, the fewest and the most, beside one of each kind; and the bytes
-of groups that are enough."""
+"""Largest input, in bytes, of which every group is used."""
+_SAMPLE, _SAMPLE_BYTES = (32, 128), 6 << 20
+"""Smallest and largest sample of a large input, in groups, beside one of each kind; bytes of a sample."""
 
 
 @dataclass(slots=True)
-class SampleCounts:
-    """Values at one place of all rollouts: how many are absent, no number, and what the others come to."""
+class ValueCounts:
+    """Statistics of one value of all rollouts: counts of `absent`, `other` (not a number) and `numbers`.
+
+    `total`, `lowest` and `highest` are of the numbers. `of_truth`: all numbers are 0 or 1.
+    """
 
     absent: int = 0
     other: int = 0
@@ -36,26 +38,26 @@ class SampleCounts:
     of_truth: bool = True
 
     def add(self, value: Any) -> None:
-        """Count one."""
-        found = number(value)
-        if found is None:
+        """Add the value of one rollout."""
+        reward = number(value)
+        if reward is None:
             self.absent += value is None
             self.other += value is not None
             return
-        self.lowest = min(self.lowest, found) if self.numbers else found
-        self.highest = max(self.highest, found) if self.numbers else found
+        self.lowest = min(self.lowest, reward) if self.numbers else reward
+        self.highest = max(self.highest, reward) if self.numbers else reward
         self.numbers += 1
-        self.total += found
-        self.of_truth = self.of_truth and found in (0.0, 1.0)
+        self.total += reward
+        self.of_truth = self.of_truth and reward in (0.0, 1.0)
 
     @property
     def seen(self) -> bool:
-        """Tell if there is any."""
+        """Tell if any rollout has the value."""
         return self.numbers + self.other > 0
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The counts, and the mean of the numbers; the share of true ones where all are 0 or 1."""
+        """Return the counts, and minimum, mean and maximum of the numbers; None without numbers."""
         known = self.numbers > 0
         return {
             "numbers": self.numbers,
@@ -67,26 +69,26 @@ class SampleCounts:
         }
 
 
-class Notes:
-    """Count records, bytes and rollouts, tally rewards and outcomes, and keep the first records."""
+class InputCounts:
+    """Counts of records, bytes and rollouts, statistics of rewards and outcomes, and the first records."""
 
     def __init__(self, on_problem: Callable[[Problem], None]) -> None:
-        """`on_problem` is told what cannot be judged of records, once."""
+        """Take a callback for each record or rollout that cannot be judged."""
         self._on_problem = on_problem
         self._begin()
 
     def _begin(self) -> None:
         self.bytes = self.records = self.rollouts = 0
-        self.rewards, self.outcomes = SampleCounts(), SampleCounts()
+        self.rewards, self.outcomes = ValueCounts(), ValueCounts()
         self.first: list[Record] = []
 
     def again(self) -> None:
-        """Begin anew, since other records belong together; what cannot be judged is told already."""
+        """Start over, because the grouping changed; problems are reported already."""
         self._begin()
         self._on_problem = lambda _: None
 
     def add(self, record: Record, rollouts: int) -> None:
-        """Note one record, and how many rollouts begin in it."""
+        """Add one record; `rollouts` is the number of rollouts that begin in it."""
         line = record.line
         self.records += 1
         self.bytes += len(line.raw) // record.parts
@@ -98,7 +100,7 @@ class Notes:
             if rollout.error is not None:
                 self._on_problem(Problem(line.number, rollout.problem, b"", line.place))
                 continue
-            if rollouts > 0:  # no later part of one that was noted
+            if rollouts > 0:  # later parts of a rollout are counted already
                 self.rollouts += 1
                 self.rewards.add(rollout.reward)
                 self.outcomes.add(rollout.outcome)
@@ -106,8 +108,8 @@ class Notes:
 
 
 @dataclass(slots=True)
-class Share:
-    """Groups that one of `size` bytes is laid out for, itself included: bytes of all and of the longest."""
+class SampleWeight:
+    """Groups that a sampled group of `size` bytes stands for, with itself; their bytes, and the longest."""
 
     size: int = 1
     groups: int = 1
@@ -116,42 +118,44 @@ class Share:
 
     @property
     def mean(self) -> float:
-        """How long they are on average, to the one that is laid out."""
+        """Ratio of their mean size to that of the sampled group."""
         return self.bytes / self.groups / self.size
 
     @property
-    def most(self) -> float:
-        """How long the longest is, to the one that is laid out."""
+    def longest_ratio(self) -> float:
+        """Ratio of the longest size to that of the sampled group."""
         return self.longest / self.size
 
 
-def sample(found: Input, size: int) -> Iterator[tuple[Group, Share]]:
-    """Groups of an input of so many bytes, and what each stands for: all of a small one or of a stream.
+def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
+    """Yield groups of an input of `size` bytes with their weights: all groups of a small input or a stream.
 
-    Of a large one the first group of each kind, and every so many of those that follow, in an order that has
-    nothing to do with the input's. A kind has as many as is its part in the bytes.
+    Of a large input these are the first group of each kind, and some of those that follow, in an order that
+    is independent of the input's. A kind is sampled in proportion to its bytes.
     """
-    survey, index = found.survey, found.index
+    survey, index = source.survey, source.index
     if survey is None or size <= SMALL:
-        yield from ((group, Share()) for group in found.groups)
+        yield from ((group, SampleWeight()) for group in source.groups)
         return
-    size, whole = index.volume(), survey.reader.format.shape != "trajectory"
-    most = size / min(_SAMPLE[1], max(_SAMPLE[0], _ENOUGH * survey.groups // size))
-    shares: dict[int, Share] = {}
-    last: dict[tuple[int, int], Share] = {}
-    for record, rollouts, length in index.groups(each_line=whole):
-        kind = _leading(rollouts, 6), _leading(length, 3)
-        share = last.get(kind)
-        if share is None or share.bytes + length > most:
-            last[kind] = shares[record] = Share(length, 1, length, length)
+    size, group_records = index.volume(), survey.reader.format.shape != "trajectory"
+    bytes_per_sample = size / min(_SAMPLE[1], max(_SAMPLE[0], _SAMPLE_BYTES * survey.groups // size))
+    weights: dict[int, SampleWeight] = {}
+    last: dict[tuple[int, int], SampleWeight] = {}
+    for record, rollouts, length in index.groups(each_line=group_records):
+        kind = _leading_bits(rollouts, 6), _leading_bits(length, 3)
+        weight = last.get(kind)
+        if weight is None or weight.bytes + length > bytes_per_sample:
+            last[kind] = weights[record] = SampleWeight(length, 1, length, length)
             continue
-        share.groups, share.bytes = share.groups + 1, share.bytes + length
-        share.longest = max(share.longest, length)
-    for group in found.picked([[record] for record in sorted(shares)] if whole else index.records(shares)):
-        yield group, shares[place(group.records[0])]
+        weight.groups, weight.bytes = weight.groups + 1, weight.bytes + length
+        weight.longest = max(weight.longest, length)
+    for group in source.picked(
+        [[record] for record in sorted(weights)] if group_records else index.records(weights)
+    ):
+        yield group, weights[place(group.records[0])]
 
 
-def _leading(number: int, digits: int) -> int:
-    """A number to its first binary digits."""
-    less = max(0, number.bit_length() - digits)
-    return number >> less << less
+def _leading_bits(number: int, digits: int) -> int:
+    """Round a number down to its first binary digits."""
+    dropped = max(0, number.bit_length() - digits)
+    return number >> dropped << dropped

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ruler_cli.batch.providers import ANTHROPIC, OPENAI, Providers, Remote
+from ruler_cli.batch.providers import ANTHROPIC, OPENAI, Providers, RemoteBatch
 from ruler_cli.config import JudgeSettings
 from tests.batch_server import BatchServer
 
@@ -30,8 +30,8 @@ async def api(
 
     async with Providers() as providers:
         base = getattr(server, name)
-        made = providers.of(JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings))
-        made.wire.pause = pause
+        made = providers.for_judge(JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings))
+        made.client.pause = pause
         yield made
 
 
@@ -57,10 +57,10 @@ def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0
     return path
 
 
-async def submit(made: Any, file: Path, tag: str = TAG) -> Remote:
+async def submit(made: Any, file: Path, tag: str = TAG) -> RemoteBatch:
     """Upload and create."""
     remote = await made.create(file, await made.upload(file, tag), tag)
-    assert isinstance(remote, Remote)
+    assert isinstance(remote, RemoteBatch)
     return remote
 
 

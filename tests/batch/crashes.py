@@ -1,4 +1,4 @@
-"""A client that dies at any step, and what the provider has billed once others have made it good."""
+"""A client that crashes at any step, and the requests that the provider bills until others have recovered."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from ruler_cli.batch.collect import Collected, collect
-from ruler_cli.batch.journal import BatchRecord, Journal, State
+from ruler_cli.batch.collect import CollectResult, collect
+from ruler_cli.batch.journal import BatchRecord, BatchState, Journal
+from ruler_cli.batch.missing_requests import render_missing
 from ruler_cli.batch.providers import Provider, Providers
-from ruler_cli.batch.recover import BatchStanding, recover
-from ruler_cli.batch.render import render
-from ruler_cli.batch.submit import Submitted, submit
+from ruler_cli.batch.recover import BatchStatus, recover
+from ruler_cli.batch.submit import SubmitResult, submit
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
@@ -28,7 +28,7 @@ from tests.conftest import group, write
 
 T = TypeVar("T")
 WINDOW = 0.1
-"""Seconds in which a lost batch may still appear, where listings are not late."""
+"""Seconds in which a lost batch may still appear if listings are not late."""
 
 
 class Crash(BaseException):
@@ -62,9 +62,9 @@ def mortal(provider: Any, steps: Steps) -> Any:
 
         async def called(*args: Any) -> Any:
             steps.reach(f"before {name}")
-            found = await whole(*args)
+            result = await whole(*args)
             steps.reach(f"after {name}")
-            return found
+            return result
 
         return called
 
@@ -83,7 +83,7 @@ def mortal(provider: Any, steps: Steps) -> Any:
 
     for name in ("upload", "create", "retrieve", "cancel"):
         setattr(provider, name, call(name))
-    for name in ("listed", "results"):
+    for name in ("list_batches", "results"):
         setattr(provider, name, stream(name))
     return provider
 
@@ -95,7 +95,7 @@ class Loopback(Providers):
         super().__init__()
         self.limits, self.steps = limits, steps
 
-    def of(self, judge: JudgeSettings) -> Provider:
+    def for_judge(self, judge: JudgeSettings) -> Provider:
         """The provider of a judge, its waits left out."""
         if judge.api_base is None:
             raise UsageError("a test asks nobody else")
@@ -103,8 +103,8 @@ class Loopback(Providers):
         async def pause(seconds: float) -> None:
             """Wait for nothing."""
 
-        made = super().of(replace(judge, api_key=KEY, api_key_env=None))
-        made.wire.pause = pause
+        made = super().for_judge(replace(judge, api_key=KEY, api_key_env=None))
+        made.client.pause = pause
         made.limits = replace(made.limits, **self.limits)
         return made if self.steps is None else mortal(made, self.steps)
 
@@ -120,7 +120,7 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
         commit(self)
         steps.reach(f"after a commit: {what}")
 
-    def named_move(self: Journal, batch: BatchRecord, state: State, **fields: Any) -> BatchRecord | None:
+    def named_move(self: Journal, batch: BatchRecord, state: BatchState, **fields: Any) -> BatchRecord | None:
         steps.writes = state
         return move(self, batch, state, **fields)
 
@@ -138,7 +138,7 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
 
 
 class Listener(Observer):
-    """Keeps what it is told."""
+    """Store notes and warnings."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -168,11 +168,11 @@ class Client:
             InputSettings(str(self.source)), str(folder / "out.jsonl"), judge, ledger=self.place
         )
 
-    def submit(self, steps: Steps | None = None, **changed: Any) -> Submitted:
+    def submit(self, steps: Steps | None = None, **changed: Any) -> SubmitResult:
         """One process that submits."""
         settings = replace(self.settings, **changed)
 
-        async def main() -> Submitted:
+        async def main() -> SubmitResult:
             async with self.providers(steps) as providers:
                 return await submit(
                     settings, providers, lambda batch: None, self.listener, StopSignal(), self.window
@@ -180,13 +180,13 @@ class Client:
 
         return self._run(main, steps)
 
-    def collect(self, steps: Steps | None = None, wait: float = 0.0) -> Collected:
+    def collect(self, steps: Steps | None = None, wait: float = 0.0) -> CollectResult:
         """One process that collects."""
 
-        async def main() -> Collected:
+        async def main() -> CollectResult:
             async with self.providers(steps) as providers:
                 return await collect(
-                    self.place, providers, lambda taken: None, self.listener, window=self.window, wait=wait,
+                    self.place, providers, lambda closed: None, self.listener, window=self.window, wait=wait,
                     pause=0.01,
                 )  # fmt: skip
 
@@ -197,14 +197,14 @@ class Client:
         for number in range(1, rounds + 1):
             submitted = self.submit()
             collected = self.collect(wait=5.0)
-            if not submitted.batches and not submitted.out and not submitted.doubts and not collected.open:
+            if not submitted.batches and not submitted.out and not submitted.uncertain and not collected.open:
                 return number
         raise AssertionError(f"still lacking after {rounds} rounds: {submitted}, {collected}")
 
-    def recover(self, window: float, *, give_up: bool) -> list[BatchStanding]:
-        """Recover, and the batches in doubt then."""
+    def recover(self, window: float, *, give_up: bool) -> list[BatchStatus]:
+        """Recover; return the uncertain batches."""
 
-        async def main() -> list[BatchStanding]:
+        async def main() -> list[BatchStatus]:
             async with self.providers(None) as providers:
                 with Journal(self.place) as journal:
                     return await recover(journal, providers, self.listener, window, give_up=give_up)
@@ -218,7 +218,7 @@ class Client:
 
     def lacking(self) -> int:
         """How many requests the ledger does not answer."""
-        return sum(anyio.run(render, self.settings, lambda seat, key, request: None).requests)
+        return sum(anyio.run(render_missing, self.settings, lambda judge_index, key, request: None).requests)
 
     def providers(self, steps: Steps | None) -> Providers:
         """The way to the server."""

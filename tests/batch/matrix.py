@@ -31,7 +31,7 @@ _LATE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one crash: batches created, requests billed, billed again and answered; the rounds."""
+    """Result of one crash: batches created, requests billed, billed again and answered; rounds."""
 
     point: str
     created: int
@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether every request is answered, and paid for once."""
+        """Tell if every request is answered, and paid for once."""
         return (self.billed, self.again, self.answered) == (GROUPS, 0, GROUPS)
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ def kills(
 
 
 def _prepare(step: str, client: Client, server: BatchServer) -> None:
-    """What goes before the step at which the process is to be killed."""
+    """Prepare the step at which the process is to be killed."""
     if step in ("retrieve", "results"):
         client.submit()
     elif step == "list":  # somebody was killed when the batch had just been created

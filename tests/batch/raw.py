@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from ruler_cli.batch.http import Wire, connections
+from ruler_cli.batch.http import ApiClient, open_session
 
 KEY = "sk-0123456789abcdef"
 
@@ -72,9 +72,9 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def wire(
+async def api_client(
     base: str, waits: list[float] | None = None, seconds: float = 10.0, key: str | None = KEY
-) -> AsyncIterator[Wire]:
+) -> AsyncIterator[ApiClient]:
     """A wire that does not really wait."""
     noted = [] if waits is None else waits
 
@@ -82,5 +82,5 @@ async def wire(
         noted.append(seconds)
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with connections() as session:
-        yield Wire(session, "the batch API at x", base, headers, key, seconds, pause)
+    async with open_session() as session:
+        yield ApiClient(session, "the batch API at x", base, headers, key, seconds, pause)

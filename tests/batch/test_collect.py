@@ -1,4 +1,4 @@
-"""What comes in: answers once, failures for good as marks, the rest free to be submitted again."""
+"""Collection: each answer once, failures for good as rows of the ledger, the rest free to submit again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from ruler_cli.batch.collect import cancel
-from ruler_cli.batch.http import UnreachedError
+from ruler_cli.batch.http import UnreachableError
 from ruler_cli.batch.journal import OPEN, Journal
-from ruler_cli.batch.providers import Provider, Remote
+from ruler_cli.batch.providers import Provider, RemoteBatch
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from tests.batch.apis import APIS
@@ -45,7 +45,7 @@ def test_failed_for_now(name: str, tmp_path: Path, batch_server: BatchServer) ->
 
 @each_api
 def test_failed_for_good(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """A row that is refused is a mark in the ledger, and is asked again only where that is wanted."""
+    """A refused row is a failure in the ledger, and is sent again only with --retry-failed."""
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
     done = client.collect()
@@ -69,15 +69,15 @@ def test_collect_beside_a_submission(name: str, tmp_path: Path, batch_server: Ba
 
 @each_api
 def test_odd_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Rows that are none, come twice or were not asked for are counted, told, and harm no other."""
+    """Malformed, repeated and foreign rows are counted and reported, and harm no other."""
     for kind, answered, odd in (("malformed", 4, 2), ("duplicate", 6, 0), ("foreign", 6, 2)):
         (tmp_path / kind).mkdir()
         client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
         client.submit()
-        (taken,) = client.collect().taken
-        assert taken.imported is not None
-        assert taken.imported.foreign + taken.imported.unreadable == odd
-        assert (taken.batch.answered, taken.batch.left_out) == (answered, 6 - answered), kind
+        (closed,) = client.collect().closed
+        assert closed.imported is not None
+        assert closed.imported.foreign + closed.imported.unreadable == odd
+        assert (closed.batch.answered, closed.batch.left_out) == (answered, 6 - answered), kind
         assert len(client.listener.warnings) == odd
         with Ledger(client.place) as ledger:
             assert ledger.stats().rows["answer"] == answered
@@ -115,7 +115,7 @@ def test_wait(name: str, tmp_path: Path) -> None:
 
 @each_api
 def test_cancel(name: str, tmp_path: Path) -> None:
-    """What a batch that was called off had done is taken in, the rest is free."""
+    """Answers of a canceled batch are imported, its other requests are free."""
     with BatchServer(pace="retrieve") as server:
         client = client_of(tmp_path, server, name)
         client.submit()
@@ -166,9 +166,9 @@ def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
     batch_server.store.batches["batch_0002"].metadata = {"ruler": "of-another"}
     done = client.collect()
     assert done.exit_code == 3
-    assert all("--forget" in str(each.trouble) for each in done.open)
+    assert all("--forget" in str(each.error) for each in done.open)
     assert [each.batch.model for each in done.open] == ["openai/gone", "openai/taken"]
-    assert [each.batch.model for each in done.taken] == ["openai/n"]
+    assert [each.batch.model for each in done.closed] == ["openai/n"]
     assert client.submit(judge=replace(client.settings.judge, model="openai/gone")).out == 6
 
 
@@ -182,14 +182,14 @@ def test_key_in_rows(
     monkeypatch.setitem(rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right"))
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
-    (taken,) = client.collect().taken
-    assert taken.batch.reason.endswith("[key] has no right")
+    (closed,) = client.collect().closed
+    assert closed.batch.reason.endswith("[key] has no right")
     assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("ledger.sqlite*"))
 
 
 @one_api
 def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """What another process takes in meanwhile is passed over, without a warning about its rows."""
+    """A batch that another process closes meanwhile is skipped without a warning."""
     client, first = client_of(tmp_path, batch_server, name), True
     client.submit()
 
@@ -202,7 +202,7 @@ def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) 
 
     batch_server.before = meanwhile
     done = client.collect()
-    assert (done.taken, done.open, client.listener.warnings) == ((), (), [])
+    assert (done.closed, done.open, client.listener.warnings) == ((), (), [])
     assert "results" not in batch_server.steps
 
 
@@ -242,11 +242,11 @@ def test_network_gone_for_a_while(name: str, tmp_path: Path, monkeypatch: pytest
     """A wait of hours outlives a network that is gone in between, but not an address that never answered."""
     looks = 0
 
-    async def retrieve(self: Provider, id: str) -> Remote:
+    async def retrieve(self: Provider, id: str) -> RemoteBatch:
         nonlocal looks
         looks += 1
         if looks in gone:
-            raise UnreachedError("it cannot be reached")
+            raise UnreachableError("it cannot be reached")
         return await whole(self, id)
 
     whole, gone = Provider.retrieve, {2, 3}

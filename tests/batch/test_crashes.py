@@ -53,19 +53,19 @@ def test_every_step(name: str, tmp_path: Path) -> None:
 
     `python -m benchmarks.batch_crashes` goes through all of them at both.
     """
-    found = list(ends(name, tmp_path, every=(APIS.index(name), 2)))
-    print(table({name: found}))
-    assert len(found) > 15
-    assert not [each for each in found if not each.good]
+    results = list(ends(name, tmp_path, every=(APIS.index(name), 2)))
+    print(table({name: results}))
+    assert len(results) > 15
+    assert not [each for each in results if not each.good]
 
 
 @pytest.mark.long
 @each_api
 def test_late_listings(name: str, tmp_path: Path) -> None:
-    """The same of every other step to the creation of the first batch, where listings are late."""
-    found = list(ends(name, tmp_path, lag=2, most=14, every=(1, 2)))
-    assert "after create" in {each.point[3:] for each in found}
-    assert not [each for each in found if not each.good]
+    """The same for every step until the creation of the first batch, if listings are late."""
+    results = list(ends(name, tmp_path, lag=2, most=14, every=(1, 2)))
+    assert "after create" in {each.point[3:] for each in results}
+    assert not [each for each in results if not each.good]
 
 
 @pytest.mark.parametrize("step", few(1, ["create", "upload", "list", "retrieve", "results"]))
@@ -74,9 +74,9 @@ def test_killed(step: str, tmp_path: Path) -> None:
 
     `python -m benchmarks.batch_crashes` also kills it before, and at the other API.
     """
-    (found,) = kills("openai", tmp_path, moments=("after",), steps=(step,))
-    assert found.point == f"kill -9 after {step}"
-    assert found.good
+    (results,) = kills("openai", tmp_path, moments=("after",), steps=(step,))
+    assert results.point == f"kill -9 after {step}"
+    assert results.good
 
 
 @pytest.mark.long
@@ -106,7 +106,7 @@ def test_not_submitted_while_unknown(name: str, client: Client, batch_server: Ba
     batch_server.conduct.lag = 10**6
     dies(client, "after create")
     for _ in range(2):
-        assert client.collect().open[0].doubt
+        assert client.collect().open[0].uncertainty
     assert [batch.state for batch in client.batches()] == ["creating"]
     for batch in batch_server.store.batches.values():
         batch.hidden = 0
@@ -118,8 +118,8 @@ def test_not_submitted_while_unknown(name: str, client: Client, batch_server: Ba
 def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
     """A batch that was never created is given up once the window is over, and by `submit` alone."""
     dies(client, "before create")
-    assert client.recover(1e6, give_up=True)[0].left > 0
-    assert not client.recover(0.0, give_up=False)[0].left
+    assert client.recover(1e6, give_up=True)[0].seconds_left > 0
+    assert not client.recover(0.0, give_up=False)[0].seconds_left
     assert [batch.state for batch in client.batches()] == ["creating"]
     assert client.recover(0.0, give_up=True) == []
     assert [batch.state for batch in client.batches()] == ["abandoned"]
@@ -129,12 +129,12 @@ def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
 
 @pytest.mark.parametrize("name", APIS[:1])
 def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
-    """What a process is about to create is neither looked for nor given up as long as that process lives."""
+    """A batch that a living process is creating is neither searched for nor given up."""
     dies(client, "before create")
     with Journal(client.place) as journal, journal.alone() as mine:
         assert mine
         (standing,) = client.collect().open
-        assert (standing.batch.state, standing.doubt, standing.trouble) == ("creating", "", None)
+        assert (standing.batch.state, standing.uncertainty, standing.error) == ("creating", "", None)
         assert "list" not in batch_server.steps
     assert client.submit().requests == GROUPS
     settled(client, batch_server)
@@ -142,7 +142,7 @@ def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
 
 @each_api
 def test_answer_lost(name: str, client: Client, batch_server: BatchServer) -> None:
-    """Where the answer to a creation is lost, the client says so and does not ask again."""
+    """If the answer to a creation is lost, the client reports it and does not ask again."""
     batch_server.fault("create", "drop-after")
     with pytest.raises(RulerError, match="perhaps submitted"):
         client.submit()
@@ -165,7 +165,7 @@ def test_refused(name: str, client: Client, batch_server: BatchServer) -> None:
 
 
 def test_tags_dropped(tmp_path: Path) -> None:
-    """An endpoint that drops our tag is told by the file that the batch is made of."""
+    """If an endpoint drops the tag, the batch is found by its uploaded file."""
     with BatchServer(tags=False) as server:
         client = Client(tmp_path, server, "openai", GROUPS)
         dies(client, "after create")
@@ -174,7 +174,7 @@ def test_tags_dropped(tmp_path: Path) -> None:
 
 
 def test_running_candidate(tmp_path: Path) -> None:
-    """Where no tag is kept, a batch as large as the lost one holds its requests until it has ended."""
+    """Without tags, a batch as large as the lost one reserves its requests until it has ended."""
     with BatchServer(pace="advance") as server:
         client = Client(tmp_path, server, "anthropic", GROUPS)
         dies(client, "after create")
@@ -182,8 +182,8 @@ def test_running_candidate(tmp_path: Path) -> None:
         for _ in range(2):
             done = client.submit()
             assert not done.batches
-            assert [each.candidates[0].id for each in done.doubts] == ["msgbatch_0001"]
-        assert "perhaps msgbatch_0001" in done.doubts[0].doubt
+            assert [each.candidates[0].id for each in done.uncertain] == ["msgbatch_0001"]
+        assert "perhaps msgbatch_0001" in done.uncertain[0].uncertainty
         server.advance(3)
         settled(client, server)
         assert [batch.remote for batch in client.batches()] == ["msgbatch_0001"]
@@ -219,7 +219,7 @@ def test_two_lost(tmp_path: Path) -> None:
 
 
 def test_clock_astray(tmp_path: Path) -> None:
-    """Where tags are kept a lost batch is found although our clock was hours ahead."""
+    """With tags, a lost batch is found although our clock was hours ahead."""
     with BatchServer(clock=time.time() - 5 * 3600) as server:
         client = Client(tmp_path, server, "openai", GROUPS)
         dies(client, "after create")
@@ -237,7 +237,7 @@ def test_clock_set_back(tmp_path: Path, batch_server: BatchServer) -> None:
     ):
         with Journal(client.place) as journal:
             journal._db.execute(f"UPDATE batches SET {change}")
-        (found,) = client.recover(30.0, give_up=False)
-        assert least <= found.left <= 30.0 * least
+        (results,) = client.recover(30.0, give_up=False)
+        assert least <= results.seconds_left <= 30.0 * least
     assert client.submit().requests == GROUPS
     settled(client, batch_server)

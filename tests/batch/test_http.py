@@ -1,4 +1,4 @@
-"""One wire: what is asked again, what is read, and where a key may go."""
+"""The HTTP client of a batch API: retries, streams, and hosts that get the key."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 
 from ruler_cli.batch import http as module
-from ruler_cli.batch.http import Body, UnclearError, _split
+from ruler_cli.batch.http import OpenBody, UnclearError, _split
 from ruler_cli.errors import RefusedError, RulerError
 from tests.batch.apis import every
-from tests.batch.raw import KEY, Call, serving, wire
+from tests.batch.raw import KEY, Call, api_client, serving
 
 pytestmark = pytest.mark.anyio
 
 
-def _big(folder: Path, megabytes: int) -> Body:
+def _big(folder: Path, megabytes: int) -> OpenBody:
     """A file of zeros."""
     file = folder / "big"
     with file.open("wb") as out:
@@ -43,22 +43,22 @@ def _empty() -> AbstractContextManager[aiohttp.Payload]:
 
 
 async def test_cut_off_creation_is_unclear(tmp_path: Path) -> None:
-    """A creation whose connection broke is not made again: nobody knows what was done with it."""
+    """A creation whose connection broke is not repeated: it may have been handled."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
         await call.reader.read(1 << 16)
         call.writer.transport.abort()
 
-    async with serving(play, heads) as base, wire(base) as open_wire:
+    async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(UnclearError, match="broke"):
-            await open_wire.ask("POST", "/batches", _big(tmp_path, 32), once=True)
+            await client.request("POST", "/batches", _big(tmp_path, 32), once=True)
     assert len(heads) == 1
 
 
 async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body has the more time the larger it is; a server that stops reading is not waited for longer."""
-    monkeypatch.setattr(module, "_SLOWEST", 1_000_000)
+    monkeypatch.setattr(module, "_MIN_UPLOAD_RATE", 1_000_000)
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -68,26 +68,26 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         await asyncio.sleep(0 if len(heads) == 1 else 5)
         await call.answer(b'{"id": "1"}')
 
-    async with serving(play, heads) as base, wire(base, seconds=0.1) as open_wire:
-        assert await open_wire.ask("POST", "/batches", _big(tmp_path, 16), once=True)
-        monkeypatch.setattr(module, "_SLOWEST", 1_000_000_000)
+    async with serving(play, heads) as base, api_client(base, seconds=0.1) as client:
+        assert await client.request("POST", "/batches", _big(tmp_path, 16), once=True)
+        monkeypatch.setattr(module, "_MIN_UPLOAD_RATE", 1_000_000_000)
         with pytest.raises(UnclearError, match="did not answer in time"):
-            await open_wire.ask("POST", "/batches", _big(tmp_path, 16), once=True)
+            await client.request("POST", "/batches", _big(tmp_path, 16), once=True)
 
 
 async def test_upload_needs_no_memory(tmp_path: Path) -> None:
-    """What is sent is never in memory at once, whatever its size."""
+    """A body is never in memory as a whole, whatever its size."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
         assert await call.body() == 64 << 20
         await call.answer(b'{"id": "1"}')
 
-    async with serving(play, heads) as base, wire(base) as open_wire:
+    async with serving(play, heads) as base, api_client(base) as client:
         gc.collect()
         tracemalloc.start()
         try:
-            await open_wire.ask("POST", "/batches", _big(tmp_path, 64), once=True)
+            await client.request("POST", "/batches", _big(tmp_path, 64), once=True)
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
         finally:
             tracemalloc.stop()
@@ -105,11 +105,11 @@ async def test_results_need_no_memory() -> None:
             await call.writer.drain()
 
     count = 0
-    async with serving(play, []) as base, wire(base) as open_wire:
+    async with serving(play, []) as base, api_client(base) as client:
         gc.collect()
         tracemalloc.start()
         try:
-            async for each in open_wire.lines("/results", "gone"):
+            async for each in client.lines("/results", "gone"):
                 assert each == line.strip()
                 count += 1
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
@@ -137,7 +137,7 @@ def test_lines_of_any_pieces(pieces: list[bytes]) -> None:
 
 async def test_long_line_comes_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that is too long comes cut, and costs no other line."""
-    monkeypatch.setattr(module, "_LARGEST", 10)
+    monkeypatch.setattr(module, "_MAX_BYTES", 10)
     content: Any = _Content([b"one\n", b"x" * 8, b"x" * 8, b"x\ntwo", b"\n" + b"y" * 30])
     assert await every(_split(content)) == [b"one", b"x" * 10, b"two", b"y" * 10]
 
@@ -152,8 +152,8 @@ async def test_broken_stream_begins_again() -> None:
             call.writer.write(b"3\n4\n")
         await call.writer.drain()
 
-    async with serving(play, heads) as base, wire(base) as open_wire:
-        assert await every(open_wire.lines("/results", "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
+    async with serving(play, heads) as base, api_client(base) as client:
+        assert await every(client.lines("/results", "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
 
 
 async def test_key_stays_with_its_host() -> None:
@@ -170,10 +170,10 @@ async def test_key_stays_with_its_host() -> None:
             target = f"{other}/signed?x=1" if "/own" in call.head else "/own"
             await call.answer(b"", 302, f"Location: {target}\r\n")
 
-        async with serving(play, here) as base, wire(base) as open_wire:
+        async with serving(play, here) as base, api_client(base) as client:
             for name in ("Authorization", "x-api-key"):
-                open_wire.headers = {name: KEY}
-                assert await every(open_wire.lines("/results", "gone")) == [b"1", b"2"]
+                client.headers = {name: KEY}
+                assert await every(client.lines("/results", "gone")) == [b"1", b"2"]
     assert [KEY in head for head in here] == [True, True] * 2
     assert [KEY in head for head in there] == [False] * 2
     assert there[0].startswith("GET /signed?x=1 ")
@@ -186,34 +186,34 @@ async def test_redirects_end() -> None:
     async def play(call: Call) -> None:
         await call.answer(b"", 302, "Location: /again\r\n")
 
-    async with serving(play, heads) as base, wire(base) as open_wire:
+    async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(RulerError, match="check"):
-            await every(open_wire.lines("/results", "gone"))
+            await every(client.lines("/results", "gone"))
     assert len(heads) == 3
 
 
 async def test_no_key_was_sent() -> None:
-    """Who sent no key is told that, and how to name one, as none goes to a foreign address unasked."""
+    """Without a key the error says how to name one, since none goes to a foreign address unasked."""
 
     async def play(call: Call) -> None:
         await call.answer(b'{"error": {"message": "Incorrect API key provided."}}', 401)
 
-    async with serving(play, []) as base, wire(base, key=None) as open_wire:
+    async with serving(play, []) as base, api_client(base, key=None) as client:
         with pytest.raises(RefusedError, match=r"no key was sent to it; .*--api-key-env VAR"):
-            await open_wire.ask("GET", "/batches")
+            await client.request("GET", "/batches")
 
 
 async def test_waits_as_told() -> None:
-    """A wait that the server names is kept; one that is too long ends with a sentence instead."""
+    """A Retry-After is honored; one that is too long ends the command with a sentence."""
     waits: list[float] = []
     asked = iter(("7", "3600"))
 
     async def play(call: Call) -> None:
         await call.answer(b'{"error": "slow"}', 429, f"Retry-After: {next(asked)}\r\n")
 
-    async with serving(play, []) as base, wire(base, waits) as open_wire:
+    async with serving(play, []) as base, api_client(base, waits) as client:
         with pytest.raises(RulerError, match="it asks to wait for 3600 s"):
-            await open_wire.ask("GET", "/batches")
+            await client.request("GET", "/batches")
     assert len(waits) == 1
     assert waits[0] >= 7
 
@@ -227,16 +227,16 @@ async def test_statuses_that_tell_nothing() -> None:
         await call.body()
         await call.answer(b"{}", statuses[len(heads) - 1])
 
-    async with serving(play, heads) as base, wire(base) as open_wire:
+    async with serving(play, heads) as base, api_client(base) as client:
         for status in statuses:
             with pytest.raises(UnclearError, match=f"answered {status}"):
-                await open_wire.ask("POST", "/batches", _empty, once=True)
+                await client.request("POST", "/batches", _empty, once=True)
     assert len(heads) == len(statuses)
 
 
 async def test_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that comes a byte at a time without end is not waited for, nor is silence among results."""
-    monkeypatch.setattr(module, "_PATIENCE", 0.1)
+    monkeypatch.setattr(module, "_READ_TIMEOUT", 0.1)
     monkeypatch.setattr(module, "_TRIES", 2)
 
     async def play(call: Call) -> None:
@@ -247,8 +247,8 @@ async def test_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.5)
 
-    async with serving(play, []) as base, wire(base) as open_wire:
-        for ask in (open_wire.ask("GET", "/batches"), every(open_wire.lines("/results", "gone"))):
+    async with serving(play, []) as base, api_client(base) as client:
+        for ask in (client.request("GET", "/batches"), every(client.lines("/results", "gone"))):
             with pytest.raises(RulerError, match="did not answer in time"):
                 await ask
 
@@ -263,13 +263,13 @@ async def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     async with serving(play, heads) as proxy:
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "")
-        async with wire("http://batches.invalid/v1") as open_wire:
-            assert await open_wire.ask("GET", "/batches") == {}
+        async with api_client("http://batches.invalid/v1") as client:
+            assert await client.request("GET", "/batches") == {}
     assert heads[0].startswith("GET http://batches.invalid/v1/batches HTTP/1.1\r\n")
 
 
 async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that lets nobody through is told as the proxy, and nothing was created."""
+    """A proxy that refuses is reported as the proxy, and nothing was created."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -278,16 +278,16 @@ async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(play, heads) as proxy:
         monkeypatch.setenv("https_proxy", proxy)
         monkeypatch.setenv("no_proxy", "")
-        async with wire("https://batches.invalid/v1") as open_wire:
+        async with api_client("https://batches.invalid/v1") as client:
             with pytest.raises(RefusedError, match=r"the proxy to .* refuses \(407\)"):
-                await open_wire.ask("POST", "/batches", _empty, once=True)
+                await client.request("POST", "/batches", _empty, once=True)
     assert heads[0].startswith("CONNECT batches.invalid:443 ")
     assert KEY not in heads[0]
 
 
 async def test_address_that_cannot_be_used() -> None:
-    """A host that no name can be is told as such, not as a mistake in here."""
+    """An impossible host name is reported as such, not as a bug."""
     for base in ("http://a..b", "http://x y/v1"):
-        async with wire(base) as open_wire:
+        async with api_client(base) as client:
             with pytest.raises(RulerError, match="check"):
-                await open_wire.ask("GET", "/batches")
+                await client.request("GET", "/batches")

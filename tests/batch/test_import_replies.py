@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.import_replies import Imported, Importer, Unread, take_in_stream
+from ruler_cli.batch.import_replies import Importer, ImportResult, RejectedRow, import_stream
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT
 
-MARK = CallError("refused", "the judge answered 400: no", "group")
+FAILURE = CallError("refused", "the judge answered 400: no", "group")
 TOO_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
 
 
@@ -74,17 +74,17 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def held(ledger: Ledger) -> dict[str, str]:
-    """What stands for each request: the text of its answer, or the kind of its failure."""
-    found = {}
+def stored(ledger: Ledger) -> dict[str, str]:
+    """Return the text of each request's answer, or the kind of its error."""
+    result = {}
     for (one,) in ledger._read("SELECT DISTINCT key FROM replies"):
-        kept = ledger.find(one)
-        if kept is not None:
-            found[one.hex()] = kept.text if isinstance(kept, Reply) else kept.kind
-    return found
+        reply = ledger.find(one)
+        if reply is not None:
+            result[one.hex()] = reply.text if isinstance(reply, Reply) else reply.kind
+    return result
 
 
-def take_in(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) -> Imported:
+def import_lines(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) -> ImportResult:
     """Put every row of a reply file on record."""
     with Importer(ledger, model) as importer:
         for number, line in enumerate(lines, 1):
@@ -102,30 +102,30 @@ def rows_of(ledger: Ledger) -> int:
 
 
 def test_taken(ledger: Ledger) -> None:
-    """Answers and failures for good are kept as a live run keeps them; what is to be asked again is not."""
+    """Answers and failures for good are stored as in a live run; requests to send again are not."""
     file = [good(1), b"\n", long(2), expired(3), broken(4), b"  ", good(5, "else"), good(1)]
-    found = take_in(file, ledger)
-    assert (found.rows, found.new, found.known, found.whole) == (6, 2, 1, False)
-    assert (found.failed, found.again) == ({"too_long": 1}, {"expired": 1, "no chat completion": 1})
-    assert held(ledger) == {key(1).hex(): "fine", key(2).hex(): "too_long", key(5).hex(): "else"}
+    result = import_lines(file, ledger)
+    assert (result.rows, result.new, result.known, result.complete) == (6, 2, 1, False)
+    assert (result.failed, result.again) == ({"too_long": 1}, {"expired": 1, "no chat completion": 1})
+    assert stored(ledger) == {key(1).hex(): "fine", key(2).hex(): "too_long", key(5).hex(): "else"}
     assert ledger.stats().rows == {"answer": 2, "truncated": 0, "refusal": 0, "odd": 1, "fault": 1}
-    kept = ledger.find(key(1))
-    assert kept == reply_of(json.dumps(body("fine")).encode())
+    reply = ledger.find(key(1))
+    assert reply == reply_of(json.dumps(body("fine")).encode())
     failed = ledger.find(key(2))
     assert isinstance(failed, CallError)
     assert failed.context == (4096, 5000)
 
 
 def test_whole(ledger: Ledger) -> None:
-    """Where every row is an answer, or stands beside one, all of it is in the ledger."""
-    assert take_in([good(1), expired(1), good(2)], ledger) == Imported(3, 2)
-    assert take_in([], ledger).whole
+    """If every request of the rows has an answer, the import is complete."""
+    assert import_lines([good(1), expired(1), good(2)], ledger) == ImportResult(3, 2)
+    assert import_lines([], ledger).complete
 
 
 def test_model(ledger: Ledger) -> None:
-    """The ledger names the model as it is told, else as the reply does, else as unknown."""
-    take_in([good(1)], ledger, "openai/gpt-4o")
-    take_in([good(2), json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode()], ledger)
+    """The ledger names the model as given, else as the reply does, else as unknown."""
+    import_lines([good(1)], ledger, "openai/gpt-4o")
+    import_lines([good(2), json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode()], ledger)
     assert [tally.model for tally in ledger.stats().models] == ["gpt-4o", "openai/gpt-4o", "unknown"]
 
 
@@ -135,15 +135,15 @@ def test_answers_stay(ledger: Ledger) -> None:
         said = body("first")
         said["choices"][0]["finish_reason"] = finish
         ledger.keep(key(name), "m", reply_of(json.dumps(said).encode()), 1.0)
-        found = take_in([good(name, "second"), long(name), expired(name), broken(name)], ledger)
-        assert found == Imported(4, 0, 1)
-    assert (set(held(ledger).values()), rows_of(ledger)) == ({"first"}, 3)
+        result = import_lines([good(name, "second"), long(name), expired(name), broken(name)], ledger)
+        assert result == ImportResult(4, 0, 1)
+    assert (set(stored(ledger).values()), rows_of(ledger)) == ({"first"}, 3)
 
 
 def test_marks_of_before(ledger: Ledger) -> None:
     """A request that failed for good before is not asked again, so it is not counted as if it were."""
-    ledger.keep(key(1), "m", MARK, 0.0)
-    assert take_in([expired(1), broken(1)], ledger) == Imported(2, open={key(1): (True, "before")})
+    ledger.keep(key(1), "m", FAILURE, 0.0)
+    assert import_lines([expired(1), broken(1)], ledger) == ImportResult(2, open={key(1): (True, "before")})
     assert rows_of(ledger) == 1
 
 
@@ -158,15 +158,15 @@ def test_any_order(
     seed: random.Random,
     before: list[tuple[Any, int]],
 ) -> None:
-    """The order of the rows changes nothing, neither what is held nor what is told, whatever was there."""
+    """The order of the rows changes neither the ledger nor the counts, whatever was there."""
     file = [make(name) for make, name in picked]
     told = []
     for turn in range(2):
         folder = tmp_path_factory.mktemp("any")
         with Ledger(folder / "ledger.sqlite") as ledger:
-            take_in([make(name) for make, name in before], ledger)
-            found = take_in(file, ledger)
-            told.append((found, held(ledger)))
+            import_lines([make(name) for make, name in before], ledger)
+            result = import_lines(file, ledger)
+            told.append((result, stored(ledger)))
         if not turn:
             seed.shuffle(file)
     assert told[0] == told[1]
@@ -179,12 +179,12 @@ def test_not_ours(ledger: Ledger) -> None:
     """A row with another custom_id is counted and named with its line, fit for a terminal."""
     names = ["request-1", "\x1b[31m\n" + "x" * 1000, key(1).hex() + "0", "", "٣" * 32]
     lines = [json.dumps({"custom_id": name, "text": "x"}).encode() for name in names]
-    found = take_in([good(1), *lines, b"{}", good(2)], ledger)
-    assert (found.new, found.foreign, found.unreadable, rows_of(ledger)) == (2, 5, 1, 2)
-    assert [one.where for one in found.odd] == [f"line {number}" for number in range(2, 8)]
-    assert "'request-1'" in found.odd[0].reason
-    assert found.odd[-1] == Unread(7, "has no custom_id", "line 7")
-    for one in found.odd:
+    result = import_lines([good(1), *lines, b"{}", good(2)], ledger)
+    assert (result.new, result.foreign, result.unreadable, rows_of(ledger)) == (2, 5, 1, 2)
+    assert [one.where for one in result.rejected] == [f"line {number}" for number in range(2, 8)]
+    assert "'request-1'" in result.rejected[0].reason
+    assert result.rejected[-1] == RejectedRow(7, "has no custom_id", "line 7")
+    for one in result.rejected:
         assert one.reason.isprintable()
         assert len(one.reason) < 200
 
@@ -208,7 +208,7 @@ def test_two_processes(tmp_path: Path) -> None:
     assert added == 2500
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.stats().rows["answer"] == 2500
-        assert set(held(ledger).values()) == {"fine"}
+        assert set(stored(ledger).values()) == {"fine"}
 
 
 # the importer
@@ -219,14 +219,14 @@ def test_keys(ledger: Ledger) -> None:
     with Importer(ledger, keys={key(1)}) as importer:
         importer.add(good(1), 1)
         importer.add(good(2), 2)
-    found = importer.result
-    assert (found.new, found.foreign, held(ledger)) == (1, 1, {key(1).hex(): "fine"})
-    assert key(2).hex() in found.odd[0].reason
+    result = importer.result
+    assert (result.new, result.foreign, stored(ledger)) == (1, 1, {key(1).hex(): "fine"})
+    assert key(2).hex() in result.rejected[0].reason
 
 
 def test_fates(ledger: Ledger) -> None:
-    """Each row's request is told with what it has come to, once that is on record."""
-    take_in([good("held")], ledger)
+    """The callback gets the status of each row's request once it is written."""
+    import_lines([good("held")], ledger)
     told: list[tuple[bytes, str]] = []
 
     def on_key(one: bytes, fate: str) -> None:
@@ -257,6 +257,6 @@ async def test_stream(ledger: Ledger) -> None:
             raise ConnectionError("reset")
 
     with Importer(ledger) as importer, pytest.raises(ConnectionError):
-        await take_in_stream(lines(True), importer)
+        await import_stream(lines(True), importer)
     with Importer(ledger) as importer:
-        assert await take_in_stream(lines(False), importer) == Imported(3000, 0, 3000)
+        assert await import_stream(lines(False), importer) == ImportResult(3000, 0, 3000)

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, out
+from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, count_open_requests
 from ruler_cli.batch.providers import Providers
 from ruler_cli.batch.recover import recover
 from ruler_cli.errors import OutputError, UsageError
@@ -44,7 +44,7 @@ def begun(journal: Journal, *keys: bytes) -> BatchRecord:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where a ledger will be."""
+    """Path of a ledger that does not exist yet."""
     return tmp_path / "a [b]*.sqlite"
 
 
@@ -60,7 +60,11 @@ def test_recorded(place: Path) -> None:
         (found,) = journal.batches(*OPEN)
         assert found == moved
         assert (found.model, found.key_env, found.requests, found.usd) == ("openai/m", "KEY", 2, 0.5)
-        assert (journal.keys(found.id), found.remote, out(place)) == (set(KEYS[:2]), "batch_1", 2)
+        assert (journal.keys(found.id), found.remote, count_open_requests(place)) == (
+            set(KEYS[:2]),
+            "batch_1",
+            2,
+        )
     with sqlite3.connect(place) as db:  # an older ruler sees a ledger of its own version
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
 
@@ -80,7 +84,7 @@ def test_out_once(place: Path) -> None:
         assert closed is not None
         assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == ("failed", "so it is", True)
         assert other.move(batch, "creating") is None  # it has been moved by another
-        assert other.one(batch.id) == closed
+        assert other.batch(batch.id) == closed
 
 
 def test_version_before(place: Path) -> None:
@@ -97,7 +101,7 @@ def test_version_before(place: Path) -> None:
 
 
 def test_answered_meanwhile(place: Path) -> None:
-    """What was answered since one began to look is not free; what was answered before may be asked again."""
+    """A request answered since the start is not free; one answered before may be sent again."""
     key = key_of("openai/m", {}, Request("s", "u", ("a",)))
     with Journal(place) as journal, Ledger(place) as ledger:
         before = journal.newest()
@@ -107,7 +111,7 @@ def test_answered_meanwhile(place: Path) -> None:
 
 
 def test_no_ledger(place: Path) -> None:
-    """What is no ledger is refused with a sentence."""
+    """A file that is no ledger is refused with a sentence."""
     place.write_text("no database at all, but long enough to look like one" * 40)
     with pytest.raises(UsageError, match="--ledger"):
         Journal(place)
@@ -134,7 +138,7 @@ def test_alone(place: Path) -> None:
 
 
 def test_no_locks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a file system has no locks that is told."""
+    """A file system without locks is reported."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

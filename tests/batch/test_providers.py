@@ -22,18 +22,18 @@ both = pytest.mark.parametrize("name", APIS)
 
 async def _of(name: str, **settings: Any) -> Provider:
     async with Providers() as providers:
-        return providers.of(JudgeSettings(name, **settings))
+        return providers.for_judge(JudgeSettings(name, **settings))
 
 
 async def test_openai_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenAI's models are asked at OpenAI, or where its variable says, with its key."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x\n")
-    wire = (await _of("openai/o3")).wire
-    assert (wire.base, wire.who) == ("https://api.openai.com/v1", "OpenAI's batch API")
-    assert wire.headers == {"Authorization": "Bearer sk-x"}
+    client = (await _of("openai/o3")).client
+    assert (client.base, client.name) == ("https://api.openai.com/v1", "OpenAI's batch API")
+    assert client.headers == {"Authorization": "Bearer sk-x"}
     monkeypatch.setenv("OPENAI_BASE_URL", "http://h/v1/")
-    wire = (await _of("openai/o3")).wire
-    assert (wire.base, wire.key) == ("http://h/v1", "sk-x")
+    client = (await _of("openai/o3")).client
+    assert (client.base, client.key) == ("http://h/v1", "sk-x")
 
 
 async def test_address_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,22 +43,23 @@ async def test_address_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("openai/o3", "hosted_vllm/q", "plain", "gemini/x"):
         for variable, key in ((None, None), ("MINE", "sk-y")):
             made = await _of(name, api_base="http://h:1/v1", api_key_env=variable)
-            assert (made.api.name, made.wire.key, made.wire.who) == ("openai", key, "the batch API at h:1")
+            assert (made.api.name, made.client.key) == ("openai", key)
+            assert made.client.name == "the batch API at h:1"
 
 
 async def test_anthropic_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anthropic's models are asked at Anthropic, or where its variables or the option say."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant")
-    wire = (await _of("anthropic/claude")).wire
-    assert (wire.base, wire.who) == ("https://api.anthropic.com", "Anthropic's batch API")
-    assert wire.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
+    client = (await _of("anthropic/claude")).client
+    assert (client.base, client.name) == ("https://api.anthropic.com", "Anthropic's batch API")
+    assert client.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
     for base in ("http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"):
-        wire = (await _of("anthropic/claude", api_base=base)).wire
-        assert (wire.base, wire.key) == ("http://h", None)
+        client = (await _of("anthropic/claude", api_base=base)).client
+        assert (client.base, client.key) == ("http://h", None)
         for variable in ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"):
             monkeypatch.setenv(variable, base)
-            wire = (await _of("anthropic/claude")).wire
-            assert (wire.base, wire.key) == ("http://h", "sk-ant")
+            client = (await _of("anthropic/claude")).client
+            assert (client.base, client.key) == ("http://h", "sk-ant")
             monkeypatch.delenv(variable)
 
 
@@ -85,9 +86,11 @@ async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> 
         for at in range(8):
             batch_server.conduct.clock = 1000.0 + at
             await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at), f"tag-{at}")
-        assert [each.created for each in await every(made.listed(0))] == [1007.0 - at for at in range(8)]
+        assert [each.created for each in await every(made.list_batches(0))] == [
+            1007.0 - at for at in range(8)
+        ]
         batch_server.steps.clear()
-        assert [each.created for each in await every(made.listed(1006.0))] == [1007.0, 1006.0]
+        assert [each.created for each in await every(made.list_batches(1006.0))] == [1007.0, 1006.0]
         assert batch_server.steps == ["list"]
 
 
@@ -98,7 +101,7 @@ async def test_listing_out_of_order(name: str, batch_server: BatchServer, tmp_pa
         for at, when in enumerate((1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)):  # the last comes first
             batch_server.conduct.clock = when
             await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at))
-        found = [each.created for each in await every(made.listed(1005.0))]
+        found = [each.created for each in await every(made.list_batches(1005.0))]
     assert sorted(found) == [1007.0, 1008.0, 1009.0]
 
 
@@ -131,13 +134,13 @@ async def test_unclear(name: str, tmp_path: Path) -> None:
             async with api(name, server, timeout=0.5 if kind == "hang-after" else 60.0) as made:
                 with pytest.raises(UnclearError, match="whether there is a batch now is not known"):
                     await submit(made, requests(tmp_path / "r.jsonl", name, 2))
-                tags = [each.tag for each in await every(made.listed(0))]
+                tags = [each.tag for each in await every(made.list_batches(0))]
         assert (server.created, tags) == (created, [TAG if made.api.files else None] * created)
 
 
 @both
 async def test_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
-    """What will not pass is refused at once, in a sentence without the key, and never sent elsewhere."""
+    """A lasting error is raised at once, in a sentence without the key, and nothing is sent elsewhere."""
     file = requests(tmp_path / "r.jsonl", name, 2)
     async with api(name, batch_server) as made:
         for kind in ("401", "403", "quota", "400", "413", "302", "404"):
@@ -161,7 +164,7 @@ async def test_asked_again(name: str, tmp_path: Path) -> None:
             server.fault(step, kind, times=2)
             async with api(name, server, waits) as made:
                 first = await submit(made, requests(tmp_path / "r.jsonl", name, 3))
-                assert len(await every(made.listed(0))) == 1
+                assert len(await every(made.list_batches(0))) == 1
                 assert len(set(await every(made.results(await made.retrieve(first.id))))) == 3
                 assert (await made.cancel(first.id)).state == "ended"
         assert (server.created, server.billed) == (1, 3)
@@ -180,7 +183,7 @@ async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) ->
     async with api(name, batch_server, waits) as made:
         batch_server.fault("list", "500", times=100)
         with pytest.raises(RulerError, match=r"answered 500: .*run the same command again later"):
-            await every(made.listed(0))
+            await every(made.list_batches(0))
     assert 6 <= len(waits) <= 20
 
 
@@ -201,15 +204,15 @@ async def test_odd_answers(name: str, tmp_path: Path) -> None:
         async with api(name, server) as made:
             for _ in range(2):
                 with pytest.raises(RulerError, match=r"its answer is none .*check --api-base"):
-                    await every(made.listed(0))
+                    await every(made.list_batches(0))
             with pytest.raises(UnclearError, match="whether there is a batch now"):
                 await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
             with pytest.raises(RulerError, match="comes again"):
-                await every(made.listed(0))
+                await every(made.list_batches(0))
 
 
 async def test_no_batch() -> None:
-    """What has no id, no state or no time is no batch: nothing is guessed."""
+    """An object without id, state or time is no batch: nothing is guessed."""
     for name, state in (("openai", "status"), ("anthropic", "processing_status")):
         whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
         async with api(name, BatchServer()) as made:
@@ -226,7 +229,7 @@ def _batch(**fields: Any) -> dict[str, Any]:
 
 
 async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
-    """Answers come first, then the other rows; files that are not there yet, or no more, are told."""
+    """Answers come first, then the other rows; missing files are reported."""
     file = requests(tmp_path / "r.jsonl", "openai", 6, "some-row-refused")
     async with api("openai", batch_server) as made:
         remote = await made.retrieve((await submit(made, file)).id)
@@ -255,7 +258,7 @@ async def test_openai_states() -> None:
 
 
 async def test_openai_odd_fields() -> None:
-    """A batch is read, and its answers fetched, although what it can do without has another shape."""
+    """A batch is read, and its answers fetched, although optional fields have another shape."""
     async with api("openai", BatchServer()) as made:
         odd = made.remote(_batch(status="expired", request_counts={"total": None}, metadata=[1], errors=[]))
         assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)

@@ -1,4 +1,4 @@
-"""Rows of reply files: whose they are, and what came of the request, whatever wrote them."""
+"""Rows of reply files: the id of the request, and the reply or an error, whatever wrote them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.reply_rows import BIGGEST, ReplyRow, read_row
+from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.provider_errors import classify, error_of, refuses_format
 from ruler_cli.judges.resolve import resolve
@@ -63,25 +63,25 @@ def result(kind: str, **more: Any) -> dict[str, Any]:
 
 def row_of(**fields: Any) -> ReplyRow:
     """The row as it is read."""
-    found = read_row(json.dumps({"custom_id": ID, **fields}).encode())
-    assert isinstance(found, ReplyRow), found
-    assert found.custom_id == ID
-    return found
+    row = read_row(json.dumps({"custom_id": ID, **fields}).encode())
+    assert isinstance(row, ReplyRow), row
+    assert row.custom_id == ID
+    return row
 
 
 def reply_from(**fields: Any) -> Reply:
     """The reply in a row."""
-    found = row_of(**fields).answer
-    assert isinstance(found, Reply), found
-    assert reply_of(found.body) == found  # what the ledger gives back is what was read
-    return found
+    reply = row_of(**fields).answer
+    assert isinstance(reply, Reply), reply
+    assert reply_of(reply.body) == reply  # what the ledger gives back is what was read
+    return reply
 
 
-def fault_from(**fields: Any) -> tuple[CallError, str]:
+def error_from(**fields: Any) -> tuple[CallError, str]:
     """The failure in a row, and its label."""
-    found = row_of(**fields)
-    assert isinstance(found.answer, CallError), found
-    return found.answer, found.label
+    row = row_of(**fields)
+    assert isinstance(row.answer, CallError), row
+    return row.answer, row.label
 
 
 # replies
@@ -162,11 +162,11 @@ MESSAGES = {
 @pytest.mark.parametrize("name", MESSAGES)
 async def test_messages_as_live(name: str) -> None:
     """A message of Anthropic's results is the reply that a live call through litellm makes of it."""
-    said = MESSAGES[name]
-    row = row_of(**result("succeeded", message=said))
+    sent = MESSAGES[name]
+    row = row_of(**result("succeeded", message=sent))
     assert isinstance(row.answer, Reply)
     assert row.model == "claude-sonnet-4-5"
-    body = json.dumps(said).encode()
+    body = json.dumps(sent).encode()
     async with serving(answered(200, body)) as server:
         # a model of the time before schemas: litellm asks it for JSON through a tool
         model = (
@@ -183,7 +183,7 @@ async def test_messages_as_live(name: str) -> None:
 
 
 def test_messages_elsewhere() -> None:
-    """A message beside its custom_id is read too; another tool's input counts where nothing was said."""
+    """A message beside its custom_id is read too; without text, another tool's input is the answer."""
     assert reply_from(**message({"type": "text", "text": "x"})).text == "x"
     other = {"type": "tool_use", "id": "t", "name": "grade", "input": {"scores": []}}
     assert reply_from(body=message(other)).text == '{"scores": []}'
@@ -194,22 +194,22 @@ def test_messages_elsewhere() -> None:
 
 
 def test_errors_as_live() -> None:
-    """An error answer in a row fails for good where a live call does, with the same mark, else not."""
-    for said in ANSWERS:
+    """An error in a row fails for good if a live call does, with the same error, else not."""
+    for sent in ANSWERS:
         try:
-            body = json.loads(said.body)
+            body = json.loads(sent.body)
         except ValueError:
-            body = said.body.decode()
-        if said.status < 400 and not isinstance(body, dict):
+            body = sent.body.decode()
+        if sent.status < 400 and not isinstance(body, dict):
             continue
-        found, label = fault_from(**openai(said.status, body))
-        expected = classify(said.status, *error_of(said.body))
-        of_form = expected.kind != "too_long" and refuses_format(said.status, error_of(said.body)[1])
+        error, label = error_from(**openai(sent.status, body))
+        expected = classify(sent.status, *error_of(sent.body))
+        of_form = expected.kind != "too_long" and refuses_format(sent.status, error_of(sent.body)[1])
         if expected.scope == "group" and not of_form:
-            assert (found, label) == (expected, ""), said
+            assert (error, label) == (expected, ""), sent
         else:
-            assert found.scope != "group", said
-            assert label, said
+            assert error.scope != "group", sent
+            assert label, sent
 
 
 ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
@@ -236,12 +236,12 @@ ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
 
 
 def test_asked_again(subtests: pytest.Subtests) -> None:
-    """What may be answered another time is no failure for good: its label says why, in few words."""
+    """A temporary error is no failure for good; its label is the reason in a few words."""
     for fields, label in ASKED_AGAIN:
         with subtests.test(fields=fields, label=label):
-            fault, found = fault_from(**fields)
-            assert (fault.scope != "group", fault.body, found) == (True, b"", label)
-            assert fault.reason
+            error, given = error_from(**fields)
+            assert (error.scope != "group", error.body, given) == (True, b"", label)
+            assert error.reason
 
 
 TOO_LONG: list[dict[str, Any]] = [
@@ -257,28 +257,28 @@ TOO_LONG: list[dict[str, Any]] = [
 def test_too_long() -> None:
     """A request that is too long failed for good, with both sizes: its group is laid out anew."""
     for fields in TOO_LONG:
-        fault, _ = fault_from(**fields)
-        assert (fault.kind, fault.scope, fault.context) == ("too_long", "group", (128000, 150000))
+        error, _ = error_from(**fields)
+        assert (error.kind, error.scope, error.context) == ("too_long", "group", (128000, 150000))
 
 
 def test_anthropic_too_long() -> None:
     """So it is in Anthropic's results, whose errors come without a status."""
-    error = {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}
-    for said in ({"type": "error", "error": error}, error):
-        fault, _ = fault_from(**result("errored", error=said))
-        assert (fault.kind, fault.scope, fault.context) == ("too_long", "group", (200000, 210000))
+    body = {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}
+    for sent in ({"type": "error", "error": body}, body):
+        error, _ = error_from(**result("errored", error=sent))
+        assert (error.kind, error.scope, error.context) == ("too_long", "group", (200000, 210000))
 
 
 # what is no reply
 
 
 def test_odd_bodies() -> None:
-    """A body that came and is no chat completion is a fault that carries it, as from the wire."""
+    """A body that is no chat completion is an error with the body, as in a live call."""
     bodies: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
     for body in bodies:
-        fault, label = fault_from(**openai(200, body))
-        assert (fault, fault.scope, label) == (reply_of(fault.body), "call", "no chat completion")
-        assert fault.body
+        error, label = error_from(**openai(200, body))
+        assert (error, error.scope, label) == (reply_of(error.body), "call", "no chat completion")
+        assert error.body
 
 
 @pytest.mark.parametrize(
@@ -299,15 +299,15 @@ def test_odd_bodies() -> None:
         (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
         (b'{"custom_id": "a", "text": "\\ud800"}', "is nested too deep, or holds what is no text"),
         (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is cut off or no JSON"),
-        (b'{"custom_id": "a", "text": "' + b"x" * BIGGEST + b'"}', "is longer than 32 MiB"),
+        (b'{"custom_id": "a", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "is longer than 32 MiB"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
 def test_odd_lines(line: bytes, reason: str) -> None:
-    """What is no row of a reply file is told with the reason."""
-    found = read_row(line)
-    assert isinstance(found, str)
-    assert found.startswith(reason)
+    """A line that is no row of a reply file is reported with the reason."""
+    row = read_row(line)
+    assert isinstance(row, str)
+    assert row.startswith(reason)
 
 
 def test_byte_order_mark() -> None:
@@ -320,10 +320,10 @@ def test_byte_order_mark() -> None:
 def test_hostile_sentences() -> None:
     """Neither a key nor a control character of a row comes through into a sentence or a model's name."""
     bad = "\x1b[31m\n sk-0123456789abcdef"
-    fault, label = fault_from(**openai(400, {"error": {"message": bad}}))
-    engine, _ = fault_from(error=bad)
+    error, label = error_from(**openai(400, {"error": {"message": bad}}))
+    engine, _ = error_from(error=bad)
     model = row_of(response=completion(model=bad)).model
-    for text in (fault.reason, label, engine.reason, model):
+    for text in (error.reason, label, engine.reason, model):
         assert "\x1b" not in text
         assert "\n" not in text
         assert "sk-0123" not in text
@@ -347,7 +347,7 @@ def test_never_raises(fields: dict[str, Any], cut: int) -> None:
     """Whatever stands in a line, it is a row or none; a failure for good is one that a ledger keeps."""
     line = json.dumps({"custom_id": ID, **fields}).encode()
     for one in (line, line[: len(line) - cut], line[cut:]):
-        found = read_row(one)
-        if isinstance(found, ReplyRow) and isinstance(found.answer, CallError):
-            assert found.label or found.answer.scope == "group"
-            assert found.answer.sent
+        row = read_row(one)
+        if isinstance(row, ReplyRow) and isinstance(row.answer, CallError):
+            assert row.label or row.answer.scope == "group"
+            assert row.answer.sent

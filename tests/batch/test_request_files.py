@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.request_files import RequestFiles, names_for
-from ruler_cli.batch.request_lines import Limits
+from ruler_cli.batch.request_files import Limits, RequestFiles, names_for
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import zstd
 
@@ -25,26 +24,26 @@ def line(number: int, size: int = 0) -> bytes:
 
 
 def names(folder: Path) -> list[str]:
-    """What lies in a folder."""
+    """Files of a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def written(path: Path, count: int, limits: Limits = ANY) -> list[tuple[str, int, int]]:
     """Write so many requests for one judge."""
     with RequestFiles(str(path), limits) as files:
-        assert all(files.put(line(number)) for number in range(count))
+        assert all(files.write(line(number)) for number in range(count))
         files.end()
         return files.commit()
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where requests go."""
+    """Path of the request file."""
     return tmp_path / "requests.jsonl"
 
 
 def test_one_file(path: Path) -> None:
-    """What fits one file is one, by the name that was given, and takes the place of what was there."""
+    """Requests that fit one file are one file of the given name, which replaces an earlier one."""
     for count in (3, 0):
         assert written(path, count, Limits(requests=3)) == [(str(path), count, count * len(line(0)))]
         assert path.read_bytes() == b"".join(map(line, range(count)))
@@ -65,7 +64,7 @@ def test_split(path: Path) -> None:
     for most, parts in ((2 * len(line(0)), [2, 2, 1]), (2 * len(line(0)) - 1, [1, 1, 1, 1, 1])):
         assert [number for _, number, _ in written(path, 5, Limits(bytes=most + 64))] == parts
     with RequestFiles(str(path), Limits(bytes=len(line(0)) + 64)) as files:
-        assert [files.put(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
+        assert [files.write(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
         files.end()
         made = files.commit()
     assert [Path(name).read_bytes() for name, _, _ in made] == [line(0), line(2)]
@@ -76,8 +75,8 @@ def test_all_or_none(path: Path) -> None:
     written(path, 7, Limits(requests=3))
     before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
     with pytest.raises(OutputError), RequestFiles(str(path), Limits(requests=1)) as files:
-        files.put(line(8))
-        files.put(line(9))
+        files.write(line(8))
+        files.write(line(9))
         assert {name for name in names(path.parent) if name.endswith(".jsonl")} == set(before)
         raise OutputError("no room")
     assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before
@@ -96,7 +95,7 @@ def test_no_stale_part(path: Path) -> None:
 
 
 def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever it stops, what is stale is found by the next rendering, and stands beside nothing new."""
+    """After a stop at any point the next rendering finds the stale files; none stands beside a new one."""
     remove = Path.unlink
     for steps in range(5):
         written(path, 8, Limits(requests=2))
@@ -124,7 +123,7 @@ def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_in_the_way(path: Path) -> None:
-    """A file that holds no requests of ours is not removed: it is told."""
+    """A file that holds no requests of ruler is not removed, but reported."""
     (path.parent / "requests-0001.jsonl").write_bytes(line(1))
     for name in ("requests.jsonl", "requests-0001.jsonl", "requests-0002.jsonl"):
         for text in ('{"custom_id": "1"}\n', "a note", '{"messages": []}\n', "\x00"):
@@ -185,7 +184,7 @@ def test_two_at_once(path: Path) -> None:
 
 
 def test_places_that_cannot_be() -> None:
-    """A place that cannot be written is told before anything is read, with the way out."""
+    """A path that cannot be written is reported before anything is read, with the way out."""
     for name, said in (
         ("no/such/requests.jsonl", "mkdir -p"),
         (".", "directory"),
@@ -197,7 +196,7 @@ def test_places_that_cannot_be() -> None:
 
 
 def test_a_link_stays_one(path: Path) -> None:
-    """Where the name is a link, the file that it leads to is written."""
+    """If the name is a link, its target is written."""
     (path.parent / "there").mkdir()
     there = path.parent / "there" / "real.jsonl"
     there.write_bytes(b"")

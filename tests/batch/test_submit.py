@@ -1,4 +1,4 @@
-"""What is submitted: what the ledger lacks and nobody else has submitted, as far as limits allow."""
+"""Submission of the requests that the ledger lacks and nobody else has submitted, within the limits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from ruler_cli.batch.journal import OPEN, Journal
-from ruler_cli.batch.providers import Provider, Remote
-from ruler_cli.batch.submit import TooDear, submit
+from ruler_cli.batch.providers import Provider, RemoteBatch
+from ruler_cli.batch.submit import BatchCostError, submit
 from ruler_cli.config import AskSettings, PoolSettings
 from ruler_cli.errors import InterruptedRun, RefusedError, RulerError, UsageError
 from ruler_cli.pool.engine import StopSignal
@@ -45,7 +45,7 @@ def test_limits(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
 
 
 def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
-    """What is out, and what is answered, is not submitted; what is new in the input is."""
+    """Requests in open batches and answered ones are not submitted; new ones of the input are."""
     assert client.submit().requests == 5
     assert client.submit().requests == 0
     more = client.source.read_text().replace("g0", "h0").splitlines()[0]
@@ -53,7 +53,7 @@ def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
     done = client.submit()
     assert (done.requests, done.out) == (1, 5)
     client.until_all_is_in()
-    assert client.submit().rendered.answered == 6
+    assert client.submit().missing.answered == 6
     assert (batch_server.created, batch_server.billed_again) == (2, 0)
 
 
@@ -88,12 +88,12 @@ def test_panel(client: Client, batch_server: BatchServer) -> None:
 
 
 def test_max_cost(client: Client, batch_server: BatchServer) -> None:
-    """Nothing is recorded or sent where it could cost more than is allowed, or nobody knows the price."""
+    """Nothing is recorded or sent if it could cost more than is allowed, or if the price is unknown."""
     dear = replace(client.settings.judge, price=(1000.0, 1000.0))
     client.settings = replace(client.settings, pool=PoolSettings(max_cost=1.0))
     with pytest.raises(UsageError, match="--price"):
         client.submit()
-    with pytest.raises(TooDear, match="nothing was submitted") as refused:
+    with pytest.raises(BatchCostError, match="nothing was submitted") as refused:
         client.submit(judge=dear)
     assert refused.value.exit_code == 4
     assert client.batches() == []
@@ -104,7 +104,7 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
 
 
 def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
-    """A submission that is canceled ends between two batches, what it has submitted being on record."""
+    """A canceled submission ends between two batches, and the submitted ones are on record."""
     client.limits = {"requests": 2}
 
     async def main() -> None:
@@ -126,17 +126,17 @@ def test_another_key(client: Client) -> None:
         (batch,) = journal.batches(*OPEN)
         journal._db.execute("UPDATE batches SET account = 'other'")
     (standing,) = client.collect().open
-    assert isinstance(standing.trouble, RefusedError)
-    assert "--forget" in str(standing.trouble)
+    assert isinstance(standing.error, RefusedError)
+    assert "--forget" in str(standing.error)
     assert client.submit().out == 5
-    assert batch.tag in str(standing.trouble)
+    assert batch.tag in str(standing.error)
 
 
 def test_given_up_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that another command gives up while it is created is told by its provider's name."""
+    """A batch that another command gives up while it is created is reported with its provider's id."""
     whole = Provider.create
 
-    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         with Journal(client.place) as journal:
             (batch,) = journal.batches("creating")
             journal.move(batch, "abandoned")
@@ -148,13 +148,13 @@ def test_given_up_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch
 
 
 def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks for the end while a batch is created is told what is waited for, and it is on record."""
+    """A signal during a creation is answered with a note on the delay, and the batch is on record."""
     whole = Provider.create
 
     async def main() -> None:
         halt = StopSignal()
 
-        async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+        async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
             halt.stop(InterruptedRun(2))
             scope.cancel()
             await anyio.sleep(0.01)

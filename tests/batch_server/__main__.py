@@ -10,7 +10,7 @@ from tests.batch_server import BatchServer
 
 
 def main() -> None:
-    """Print the addresses, then what was billed."""
+    """Print the addresses, and the bill at the end."""
     parser = argparse.ArgumentParser(description="Both batch APIs on loopback.")
     parser.add_argument("--conduct", type=json.loads, default={}, help="fields of its Conduct, as JSON")
     parser.add_argument("--judge", type=json.loads, default={}, help="fields of the judge's Conduct, as JSON")

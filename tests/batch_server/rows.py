@@ -39,7 +39,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Whether it was judged."""
+        """Tell if it was judged."""
         return self.kind == "succeeded"
 
 

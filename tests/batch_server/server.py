@@ -58,7 +58,7 @@ class _Fault:
     times: int
 
     def strikes(self, step: str) -> bool:
-        """Whether this request goes wrong; counts it."""
+        """Tell if this request fails, and count it."""
         self.times -= self.step == step
         return self.step == step and self.times >= 0
 

@@ -1,4 +1,4 @@
-"""What the batch server keeps: files, batches, and who was billed for what."""
+"""Store of the batch server: files, batches, and the bill of each request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STAGES = 3
 
 @dataclass(slots=True)
 class Conduct:
-    """What a test sets, at any time."""
+    """Settings that a test may change at any time."""
 
     pace: Literal["at once", "retrieve", "advance"] = "at once"
     """A batch goes on by itself, by a step at each retrieval, or when the test says `advance()`."""
@@ -29,7 +29,7 @@ class Conduct:
     fails: bool = False
     """Batches fail validation (Anthropic: are refused with 400)."""
     tags: bool = True
-    """Whether metadata is kept; some endpoints drop it."""
+    """Keep metadata; some endpoints drop it."""
     clock: float | None = None
     """Unix time of the server; None: the machine's."""
 

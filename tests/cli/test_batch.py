@@ -1,4 +1,4 @@
-"""`ruler batch` as a shell runs it, and that what it brings in is what a live run would have written."""
+"""`ruler batch` as a shell runs it; its results lead to the output of a live run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.request_lines import LIMITS, Limits
+from ruler_cli.batch.request_files import LIMITS, Limits
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 
@@ -47,7 +47,7 @@ def batches() -> Iterator[BatchServer]:
 
 
 def given(server: BatchServer) -> dict[str, str]:
-    """What the environment says of the providers."""
+    """Environment variables of the providers."""
     return {
         "OPENAI_API_KEY": "sk-0123456789abcdef",
         "OPENAI_BASE_URL": server.openai,
@@ -83,8 +83,8 @@ def test_from_beginning_to_end(batch: Batch, batches: BatchServer, tmp_path: Pat
     head, row = shown.stdout.splitlines()
     assert head.split() == ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
     assert row.split()[1:5] == ["batch_0001", "openai/gpt-4o", "in_progress", "6"]
-    told = json.loads(batch("batch", "status", "--json").stdout)
-    (one,) = told["batches"]
+    facts = json.loads(batch("batch", "status", "--json").stdout)
+    (one,) = facts["batches"]
     assert (one["state"], one["requests"], one["remote"]["succeeded"]) == ("submitted", 6, 6)
 
     early = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only")
@@ -105,7 +105,7 @@ def test_from_beginning_to_end(batch: Batch, batches: BatchServer, tmp_path: Pat
     [("openai", ["--passes", "3", "--adaptive"]), ("anthropic", ["--passes", "3", "--seed", "4"])],
 )
 def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
-    """What batches bring in is written as a live run writes it, byte for byte but for times and `cached`."""
+    """Results of batches are written as in a live run, byte for byte but for times and `cached`."""
     batches.conduct.pace, model = "at once", f"{name}/m"
     for _ in range(4):
         done = batch(
@@ -173,11 +173,11 @@ def test_cancel(batch: Batch) -> None:
 
 def test_refused(batch: Batch, batches: BatchServer, subtests: pytest.Subtests) -> None:
     """What cannot be is told before anything is sent, with the way out."""
-    for line, code, said in REFUSED:
+    for line, code, message in REFUSED:
         with subtests.test(line=line):
             done = batch("batch", *line.split())
             assert (done.returncode, batches.steps) == (code, [])
-            assert said in done.stderr
+            assert message in done.stderr
 
 
 def test_no_key(batch: Batch) -> None:
@@ -197,9 +197,9 @@ def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     """Ctrl-C while it waits ends the command at once, and nothing is lost."""
     batches.conduct.pace = "advance"
     submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--wait"]
-    code, said = _interrupted(submit, batches, tmp_path, lambda: batches.steps.count("retrieve") > 1)
+    code, message = _interrupted(submit, batches, tmp_path, lambda: batches.steps.count("retrieve") > 1)
     assert code == 130
-    assert "to go on: ruler batch submit in.jsonl" in said
+    assert "to go on: ruler batch submit in.jsonl" in message
     batches.advance(3)
     assert batch("batch", "collect", "--ledger", "l.sqlite").returncode == 0
     assert (batches.billed, batches.billed_again) == (6, 0)
@@ -228,8 +228,8 @@ def _interrupted(
         while not ready() and time.monotonic() < until and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
-    return process.returncode, said
+        message = process.communicate(timeout=60)[1]
+    return process.returncode, message
 
 
 def test_live_beside(batch: Batch) -> None:

@@ -141,10 +141,10 @@ def test_a_part_cannot_be_asked_about(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_larger_than_a_batch_takes(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that is larger than a file may be is reported, and the exit code is 1."""
-    from ruler_cli.batch import request_lines
-    from ruler_cli.batch.request_lines import Limits
+    from ruler_cli.batch import request_files
+    from ruler_cli.batch.request_files import Limits
 
-    monkeypatch.setitem(request_lines.LIMITS, "openai", Limits(50_000, 8_000))
+    monkeypatch.setitem(request_files.LIMITS, "openai", Limits(50_000, 8_000))
     write(tmp_path / "in.jsonl", [GROUPS[0], LONG, GROUPS[1]])
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     assert done.returncode == 1

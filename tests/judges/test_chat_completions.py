@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ruler_cli.answer import EXPLANATION
-from ruler_cli.batch.request_lines import request_line
+from ruler_cli.batch.request_files import request_line
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.chat_completions import AnswerFormat, Form, chat_body, first_format, response_format
 from ruler_cli.judges.resolve import OPENAI, resolve

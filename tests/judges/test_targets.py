@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from ruler_cli.batch.request_lines import Target, request_line, target_of
+from ruler_cli.batch.request_files import Target, request_line, target_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve

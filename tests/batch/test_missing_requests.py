@@ -1,4 +1,4 @@
-"""What the ledger lacks, told in rounds and answered by anybody, comes to what a live run writes."""
+"""Missing requests, answered in rounds by any engine, lead to the output of a live run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.render import Rendered, render
-from ruler_cli.batch.request_lines import Target, request_line
+from ruler_cli.batch.missing_requests import MissingRequests, render_missing
+from ruler_cli.batch.request_files import Target, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.ledger.reply_cache import Ledger, key_of
@@ -30,14 +30,14 @@ _MOST = 12
 """Rounds after which nothing is lacking, whatever a conversation takes."""
 _LONG = 100_000
 """Characters of attacks that would only take time here."""
-Told = list[tuple[int, bytes, Request]]
+Missing = list[tuple[int, bytes, Request]]
 
 
-def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[Rendered, Told]:
+def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[MissingRequests, Missing]:
     """All that a rendering tells."""
-    told: Told = []
-    done = anyio.run(lambda: render(settings, lambda *each: told.append(each), observer))
-    return done, told
+    missing: Missing = []
+    done = anyio.run(lambda: render_missing(settings, lambda *each: missing.append(each), observer))
+    return done, missing
 
 
 def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
@@ -45,15 +45,15 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
     settings, rounds = stage.settings(*names, **more), []
     judges = [settings.judge, *settings.panel, *filter(None, [settings.escalate])]
     for _ in range(_MOST):
-        done, told = rendered(settings)
-        assert sum(done.requests) == len(told)
-        rounds.append(len(told))
-        if not told:
+        done, missing = rendered(settings)
+        assert sum(done.requests) == len(missing)
+        rounds.append(len(missing))
+        if not missing:
             break
         assert settings.ledger is not None
         with Ledger(settings.ledger) as ledger:
-            for seat, key, request in told:
-                judge = judges[seat]
+            for judge_index, key, request in missing:
+                judge = judges[judge_index]
                 assert key == key_of(judge.model, judge.params, request)
                 ledger.keep(key, judge.model, stage.judges[judge.model].say(request), 1.0)
     return rounds
@@ -66,19 +66,19 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sta
     def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
         (tmp_path / name).mkdir()
         stage = Stage(tmp_path / name, monkeypatch, groups, *judges)
-        monkeypatch.setattr("ruler_cli.batch.render.cached_only", stage._cached_only)
+        monkeypatch.setattr("ruler_cli.batch.missing_requests.cached_only", stage._cached_only)
         return stage
 
     return make
 
 
 def odd_first(request: Request) -> Reply | CallError:
-    """Nothing that can be read until it is told so; of some groups twice."""
-    said = truthful(request)
+    """Give an unusable answer until a corrective request; for some groups twice."""
+    reply = truthful(request)
     twice = group_of(request) in ("g1", "g7")
     if "could not be used" not in request.user or (twice and "no JSON" not in request.user):
         return _bare("I would rather not use JSON." if "could" not in request.user else "{}")
-    return said
+    return reply
 
 
 def cut_first(request: Request) -> Reply | CallError:
@@ -112,7 +112,7 @@ BIG = [
     {"group_id": f"b{i}", "trajectories": [rollout(j / 30, f"b{i}-{j} " + "word " * 300) for j in range(24)]}
     for i in range(3)
 ]
-WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
+CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
     "panel": (("one", "two"), {"passes": 2, "debias": True}, noisy, GROUPS),
     "fallback": (("one", "two"), {"fallback": True, "passes": 2}, refusing, GROUPS),
     "adaptive": (("one",), {"passes": 4, "adaptive": True}, noisy, [*GROUPS, *BIG]),
@@ -128,10 +128,10 @@ SPARED = {"fallback": 40, "context": 3}
 """Requests that only rounds take: further passes of groups that are refused, or laid out anew."""
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_rounds_come_to_a_live_run(way: str, staged: Callable[..., Stage]) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_rounds_come_to_a_live_run(case: str, staged: Callable[..., Stage]) -> None:
     """Requests that anybody answered, imported, come to the output of a run that asked for them itself."""
-    names, more, say, groups = WAYS[way]
+    names, more, say, groups = CASES[case]
     judges = [Stub("one", say, price=(2.0, 8.0)), Stub("two", shifting, price=(2.0, 8.0))]
     live = staged("live", groups, *judges)
     live.run(*names, **more)
@@ -141,7 +141,7 @@ def test_rounds_come_to_a_live_run(way: str, staged: Callable[..., Stage]) -> No
     rounds = answered(stage, names, **more)
     assert rounds[-1] == 0
     # a live run waits for a group's first answer, and spares what a refusal makes useless
-    assert sum(rounds) - calls == SPARED.get(way, 0)
+    assert sum(rounds) - calls == SPARED.get(case, 0)
     done = stage.run(*names, cached_only=True, **more)
     assert (done.summary.unanswered, stage.asked) == (0, 0)
     assert stage.masked() == live.masked()
@@ -152,14 +152,14 @@ def test_rounds_come_to_a_live_run(way: str, staged: Callable[..., Stage]) -> No
 def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
     """Requests of every round, corrections with bounded answers too, are what the provider's SDK sends."""
     asked: list[Request] = []
-    for way in ("unusable", "cut off", "windows"):
-        names, more, say, groups = WAYS[way]
+    for case in ("unusable", "cut off", "windows"):
+        names, more, say, groups = CASES[case]
 
         def noted(request: Request, say: Say = say) -> Reply | CallError:
             asked.append(request)
             return say(request)
 
-        answered(staged(way, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more)
+        answered(staged(case, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more)
     assert any(request.max_output_tokens for request in asked)
     models: dict[Target, str] = {
         "openai": "openai/o3",
@@ -174,54 +174,54 @@ def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}])
 def test_in_the_order_of_input(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
-    """Requests are told group by group in the order of INPUT, and in the same order again."""
+    """Requests come group by group in the order of INPUT, and in the same order again."""
     stage = staged("a", GROUPS, Stub("one"), Stub("two"))
-    _, told = rendered(stage.settings("one", **more))
-    names = [group_of(request) for _, _, request in told]
+    _, missing = rendered(stage.settings("one", **more))
+    names = [group_of(request) for _, _, request in missing]
     assert list(dict.fromkeys(names)) == [f"g{i}" for i in range(20)]
     assert names == sorted(names, key=lambda name: int(name[1:]))
-    assert rendered(stage.settings("one", **more))[1] == told
+    assert rendered(stage.settings("one", **more))[1] == missing
 
 
 def test_each_once(staged: Callable[..., Stage]) -> None:
     """Groups that ask the same are asked about once; judges that are asked the same, each."""
     stage = staged("a", [group("same", 0.1, 0.9)] * 5, Stub("one"), Stub("two"))
-    done, told = rendered(stage.settings("one", "two"))
+    done, missing = rendered(stage.settings("one", "two"))
     assert done.requests == [1, 1]
-    assert sorted(seat for seat, _, _ in told) == [0, 1]
+    assert sorted(judge_index for judge_index, _, _ in missing) == [0, 1]
     assert (done.groups, done.answered) == (5, 0)
 
 
 def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
-    """A call that failed for good is lacking only where it is to be asked again."""
+    """A call that failed for good is missing only with --retry-failed."""
     broken = CallError("refused", "no", "group")
     stage = staged("a", GROUPS, Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)))
     answered(stage, ("one",))
     assert rendered(stage.settings("one"))[0].failed == {"refused": 1}
-    done, told = rendered(stage.settings("one", retry_failed=True))
-    assert [group_of(request) for _, _, request in told] == ["g3"]
+    done, missing = rendered(stage.settings("one", retry_failed=True))
+    assert [group_of(request) for _, _, request in missing] == ["g3"]
     assert (done.answered, done.failed) == (19, {})
 
 
 def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
-    """A rendering that is told to stop says so, and what it told is the beginning of all of it."""
+    """A stopped rendering raises, and its requests are the first of all."""
     stage = staged("a", GROUPS, Stub("one"))
-    whole, told = rendered(stage.settings("one"))[1], []
+    whole, missing = rendered(stage.settings("one"))[1], []
 
     async def main() -> None:
-        halt = StopSignal()
+        stop_signal = StopSignal()
 
-        def take(seat: int, key: bytes, request: Request) -> None:
-            told.append((seat, key, request))
-            if len(told) == 7:
-                halt.stop(InterruptedRun(2))
+        def take(judge_index: int, key: bytes, request: Request) -> None:
+            missing.append((judge_index, key, request))
+            if len(missing) == 7:
+                stop_signal.stop(InterruptedRun(2))
 
-        await render(stage.settings("one"), take, None, halt)
+        await render_missing(stage.settings("one"), take, None, stop_signal)
 
     with pytest.raises(InterruptedRun):
         anyio.run(main)
-    assert told == whole[: len(told)]
-    assert 7 <= len(told) < 20
+    assert missing == whole[: len(missing)]
+    assert 7 <= len(missing) < 20
 
 
 def test_hostile_texts(staged: Callable[..., Stage]) -> None:
@@ -233,8 +233,8 @@ def test_hostile_texts(staged: Callable[..., Stage]) -> None:
         for i, text in enumerate(texts)
     ]
     stage = staged("a", groups, Stub("one"))
-    _, told = rendered(stage.settings("one"))
-    for _, _, request in told:
+    _, missing = rendered(stage.settings("one"))
+    for _, _, request in missing:
         assert orjson.loads(orjson.dumps([request.system, request.user])) == [request.system, request.user]
     assert answered(stage, ("one",))[1:] == [0]
     assert stage.run(cached_only=True).summary.unanswered == 0
