@@ -110,9 +110,10 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
         with reopen() as raw:
             yield decompressed(name, raw)
 
-    text = decompressed(name, from_file(stream.fileno()) if regular else stream)
     if regular and not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        decompressed(name, from_file(stream.fileno()))  # refuses a file that holds no text
         return _open_text_file(name, stream.fileno())
+    text = decompressed(name, from_file(stream.fileno()) if regular else stream)
     return _open_text_stream(name, text, stack, reread if regular or remote else None)
 
 
