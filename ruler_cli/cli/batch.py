@@ -140,7 +140,7 @@ def status(
     as_json: AsJson = False,
     settle: Settle = _SETTLE,
 ) -> None:
-    """List the batches that are out, with their current state at the provider.
+    """List the batches that are out, and their state at the provider.
 
     Example: ruler batch status
 

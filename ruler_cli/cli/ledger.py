@@ -56,7 +56,7 @@ def stats(
         bool, typer.Option("--json", help="One JSON object, times as ISO 8601, an unknown cost as null.")
     ] = False,
 ) -> None:
-    """Show the replies in the ledger: number, tokens and list price by model.
+    """Show the number, tokens and price of the replies by model.
 
     Example: ruler ledger stats
 

@@ -104,7 +104,7 @@ class RolloutSignals:
     changes: frozenset[str]
 
 
-class _Group:
+class _Scored:
     """Sums over the distinct rollouts of a request, in any order."""
 
     def __init__(self, members: Iterable[RolloutSignals]) -> None:
@@ -172,7 +172,7 @@ def observe(rollout: str) -> RolloutSignals:
 def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
     """Rendered rollout → (score, one sentence); the order and the number of copies do not count."""
     signals = {rollout: observe(rollout) for rollout in rollouts}
-    group = _Group(signals.values())
+    group = _Scored(signals.values())
     return {rollout: _rated(own, group) for rollout, own in signals.items()}
 
 
@@ -194,7 +194,7 @@ class Offline(Judge):
         return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 
-def _rated(signals: RolloutSignals, group: _Group) -> tuple[float, str]:
+def _rated(signals: RolloutSignals, group: _Scored) -> tuple[float, str]:
     """(score, one sentence) of a rollout in its group."""
     long = group.siblings > 0 and signals.messages > LONG * group.typical
     late = signals.before_tools / max(1, signals.messages) if group.calls else 0.0
