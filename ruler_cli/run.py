@@ -235,7 +235,7 @@ class _Run:
                 self._observer.tick(self._stats.summary, self._panel.status())
 
     async def _take(self, group: Group, result: GroupResult) -> None:
-        if self._coverage.enough:
+        if not self._coverage_reported and self._coverage.enough:
             self._warn_of_coverage()
         scores = await self._writer.take(group, result)
         if isinstance(scores, GroupError):

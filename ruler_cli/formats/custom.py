@@ -26,7 +26,7 @@ from ruler_cli.formats.turns import (
     with_answer,
 )
 from ruler_cli.types import Line, Path, Record, Rollout
-from ruler_cli.writing.splice import NewMembers, Patches, read_object, span_at
+from ruler_cli.writing.splice import Patches, nested, read_object, span_at
 
 _PROMPTS = ("prompt", "input", "question")
 
@@ -176,18 +176,10 @@ def _with_scores(path: Path, form: Format, records: Sequence[Record]) -> bytes:
     raw, rollouts = records[0].line.raw, [rollout for record in records for rollout in record.rollouts]
     patches = Patches(raw)
     if form.layout.listed:
-        patches.put(read_object(raw), tree(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"))
+        patches.put(read_object(raw), nested(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"))
         return patches.apply()
     for rollout in rollouts:
         span = span_at(raw, rollout.path)
         if span and raw[span[0]] == ord("{"):
-            patches.put(read_object(raw, span[0]), tree(path, b"0.5"))
+            patches.put(read_object(raw, span[0]), nested(path, b"0.5"))
     return patches.apply()
-
-
-def tree(path: Path, value: bytes | None) -> NewMembers:
-    """Return a value at a path below an object, as `Patches.put` takes it; None removes the value."""
-    changes: NewMembers = {str(path[-1]): value}
-    for part in reversed(path[:-1]):
-        changes = {str(part): changes}
-    return changes

@@ -52,21 +52,24 @@ def exchange(
     `state` is that of an exchange that ended in an Overflow, so that its corrections still count. The judge's
     number in the result is 0.
     """
-    state = state or ExchangeState()
     given: dict[str, tuple[float, str]] = {}
     while True:
         request = write_prompt(layout, ask, part, state, given)
         reply = yield request
+        defect = ""
+        if isinstance(reply, Reply):
+            try:
+                reading = _read(reply, request, again=bool(given))
+            except DefectError as problem:
+                defect = str(problem)
+            else:
+                return _pass_scores(part, request, {**given, **reading.entries}, reading)
+        state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
             if _fits_with_less(reply, request, state):
                 continue
             return _ended(reply, layout, part, state)
-        try:
-            reading = _read(reply, request, again=bool(given))
-        except DefectError as defect:
-            error = _correct(reply, str(defect), state)
-        else:
-            return _pass_scores(part, request, {**given, **reading.entries}, reading)
+        error = _correct(reply, defect, state)
         if error:
             return _crowded(error, layout, part, state) if len(state.cuts) > 2 else error
         cut_twice = reply.truncated and len(state.cuts) == 2

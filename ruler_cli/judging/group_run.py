@@ -107,7 +107,8 @@ class GroupRun:
         self.panel = self.judges[:-1] if runner.settings.escalate else self.judges
         self.pass_scores: list[PassScores] = []
         self.failed_calls: list[FailedCall] = []
-        self.held, self.measured = ByteLimit(_HELD), False
+        self.measured = False
+        self._held: ByteLimit | None = None
         self._escalated_to: int | None = None
 
     async def judge(self) -> GroupResult:
@@ -173,6 +174,12 @@ class GroupRun:
             paid=tuple([judge.paid for judge in self.judges]),
             ended=time.time(),
         )
+
+    @property
+    def held(self) -> ByteLimit:
+        """The bound on prompts that wait; a group of one request needs none."""
+        self._held = self._held or ByteLimit(_HELD)
+        return self._held
 
     def _passed(self, rollout: Rollout) -> bool | None:
         """Tell if a verifier passed it: by the path that the user named, else by the reward if asked."""
@@ -270,11 +277,12 @@ class _JudgePasses:
 
     async def _ask_part(self, part: RequestPart) -> None:
         size = sum(map(self._laid_out().sizes.__getitem__, part.distinct))
-        await self._run.held.enter(size)
+        held = self._run.held
+        await held.enter(size)
         try:
             answer = await self._answer(part)
         finally:
-            self._run.held.leave(size)
+            held.leave(size)
         await self._take(part, answer)
 
     async def _take(self, part: RequestPart, answer: Answer) -> None:

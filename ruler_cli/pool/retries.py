@@ -56,9 +56,9 @@ class Caller:
     async def call(self, request: Request, store: Store = _store_nothing) -> Reply | CallError:
         """Return a reply, or the error of the last try; `store` gets every answer that was paid for."""
         number = ticket = next(self._tickets)
-        budget = RetryBudget(self._retries, self._seconds)
+        budget: RetryBudget | None = None
         while True:
-            if budget.tries and self.gate.breaker.open:
+            if budget is not None and self.gate.breaker.open:
                 ticket = next(self._tickets)  # behind the others: the judge may answer those
             permit = await self.gate.enter(ticket, request)
             if isinstance(permit, CallError):
@@ -66,14 +66,14 @@ class Caller:
             began = anyio.current_time()
             answer = await self._try(permit)
             now = anyio.current_time()
-            budget.tries += 1
-            budget.first_end = min(budget.first_end, now)
             if isinstance(answer, Reply):
                 answer = replace(answer, seconds=now - began)
                 await self._keep(store, answer)
                 self.stats.usage += answer.usage
                 self._replied(permit, now, now - began)
                 return answer
+            budget = budget or RetryBudget(self._retries, self._seconds, first_end=now)
+            budget.tries += 1
             wait = await self._failed(number, permit, answer, budget, now - began, store)
             if isinstance(wait, CallError):
                 return wait

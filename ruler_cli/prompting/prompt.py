@@ -220,6 +220,10 @@ class ExchangeState:
     corrected: int = 0
 
 
+_FIRST = ExchangeState()
+"""The state before any reply."""
+
+
 def write_prompt(
     layout: PromptLayout,
     ask: AskSettings,
@@ -234,7 +238,7 @@ def write_prompt(
     if part is None:
         whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))  # of a layout that fits no context
         part = next(iter(requests_of_pass(layout, ask, 0)), whole)
-    state, given = state or ExchangeState(), given or {}
+    state, given = state or _FIRST, given or {}
     key = salt(layout.digest, seed=ask.seed, pass_index=part.pass_index, attempt=state.attempt)
     order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":

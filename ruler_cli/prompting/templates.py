@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from ruler_cli.answer import FORM
 
@@ -31,6 +32,7 @@ result` for its result.\
 """
 
 
+@lru_cache(64)
 def system(rubric: str, *, alone: bool) -> str:
     """Return the system message: the task, the grading standards, the form of the answer (a list).
 

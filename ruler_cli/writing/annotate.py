@@ -14,7 +14,6 @@ from typing import Any
 
 from ruler_cli.config import OnFailure
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.custom import tree
 from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.rewards import raw_value
 from ruler_cli.reading.parse import dump, dump_escaped, parse_text
@@ -24,6 +23,7 @@ from ruler_cli.writing.splice import (
     NewMembers,
     ObjectSpans,
     Patches,
+    nested,
     read_array,
     read_object,
     span_at,
@@ -118,7 +118,7 @@ def _put_in_lists(
     listed = b"[" + b", ".join(annotations) + b"]"
     changes: NewMembers = {}
     if layout.reward and not rewards:
-        changes = tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
+        changes = nested(layout.reward, b"[" + b", ".join(fresh) + b"]")
     if form.group_in_record:
         listed = dump_escaped(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
@@ -168,7 +168,7 @@ class _OnObject:
         return self._with_ruler(self.rewarded(original), original)
 
     def _with_ruler(self, values: NewMembers, original: bytes | None) -> NewMembers:
-        return _merged(values, tree(self.layout.ruler, _with_original(self.annotation, original)))
+        return _merged(values, nested(self.layout.ruler, _with_original(self.annotation, original)))
 
     def value(self, path: Path) -> bytes | None:
         """The bytes of the value at a path; None if it is absent."""
@@ -218,7 +218,7 @@ class _OnObject:
             if not made or self.value(holder) not in (None, b"null"):
                 return {}
         new = _written(self.annotation, layout, self.on_failure, original)
-        return tree(layout.reward, new or None) if new or now is not None else {}
+        return nested(layout.reward, new or None) if new or now is not None else {}
 
 
 class _OnArtTrajectory(_OnObject):

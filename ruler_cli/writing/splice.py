@@ -19,6 +19,7 @@ from functools import cache
 from typing import NamedTuple, cast
 
 from ruler_cli.reading.parse import dump
+from ruler_cli.types import Path
 
 
 def _many(pattern: bytes) -> bytes:
@@ -255,3 +256,11 @@ def _skip(raw: bytes, at: int) -> int:
 def _key(name: bytes) -> str:
     text = name.decode("utf-8", "surrogatepass")
     return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
+
+
+def nested(path: Path, value: bytes | None) -> NewMembers:
+    """Return a value at a path below an object, as `Patches.put` takes it; None removes the value."""
+    changes: NewMembers = {str(path[-1]): value}
+    for part in reversed(path[:-1]):
+        changes = {str(part): changes}
+    return changes

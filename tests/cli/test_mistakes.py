@@ -50,7 +50,7 @@ OURS = {
     "prompt in.jsonl --group tasks-17": "there is no group 'tasks-17'; did you mean 'task-17'?",
     "report in.jsonl --format html": "--format html: is about the format of SCORED; a page is written by -o",
     "report in.jsonl --json -o a.html": "for JSON write `--json > FILE.json` instead",
-    "report in.jsonl --group task-17 -o a.html": "where its address ends in #group=KEY",
+    "report in.jsonl --group task-17 -o a.html": "if its address ends in #group=KEY",
     "check in.json": "in.json: no such file; did you mean in.jsonl?",
     "check nothing.txt": "nothing.txt: no such file; check the path, or give `-` for stdin",
     "score new.txt in.jsonl": "new.txt: no such file, but OUTPUT in.jsonl is one; INPUT comes first: ",
