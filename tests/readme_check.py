@@ -53,7 +53,7 @@ GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
 SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
 OTHERS = {"simulated.jsonl", "formats", "pictures"}
 """What is there besides: a sample in which the embedded judge sees nothing, and folders."""
-BASE_JS = ROOT / "ruler_cli" / "report" / "web" / "base.js"
+BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
 COMMANDS = (
     *("", "score", "check", "prompt", "render", "agree", "report", "select"),
