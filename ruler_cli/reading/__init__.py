@@ -1,1 +1,1 @@
-"""Bytes ↔ records: lines, compression, exact edits, atomic output."""
+"""Bytes → records → groups: lines, compression, documents, archives, directories, remote files."""
