@@ -65,7 +65,7 @@ class ResultWriter:
                 "--on-failure drop: a record of this dump holds several groups, and cannot be left out "
                 "for one of them; give null or keep"
             )
-        self._reader = reader
+        self._reader, self._group_in_record = reader, reader.format.group_in_record
         self._writer = Writer(self.output, source.index if source.scattered else None)
 
     def unreadable(self, problem: Problem) -> None:
@@ -155,7 +155,7 @@ class ResultWriter:
             self.unfinished = True  # for the run that goes on, and not in two files
             return [(record.line.number, b"") for record in group.records]
         annotations = annotations_of(group, result, scores, self._names)
-        if not form.group_in_record:  # there the group's part stands on each rollout
+        if not self._group_in_record:  # there the group's part stands on each rollout
             annotations = [Annotation(each.score, {**each.fields, "group": fields}) for each in annotations]
         records, rest = [], iter(annotations)
         for record in group.records:

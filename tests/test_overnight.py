@@ -12,10 +12,9 @@ from pathlib import Path
 import anyio
 
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import Window
+from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller, RetryBudget
 from ruler_cli.reading.index import Index
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage

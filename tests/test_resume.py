@@ -17,9 +17,9 @@ import pytest
 from ruler_cli.errors import OutputError
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.ledger.reply_cache import ReplyCache
-from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write

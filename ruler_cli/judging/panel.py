@@ -16,10 +16,9 @@ from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
-from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
-from ruler_cli.pool.limits import Window
+from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
 

@@ -13,10 +13,9 @@ import anyio
 
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
-from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.limits import Entry, Window
+from ruler_cli.pool.limits import ConcurrencyLimit, Entry, Window
 from ruler_cli.types import CallError, Request, Usage
 
 Cost = Callable[[Usage], float | None]

@@ -11,9 +11,9 @@ import anyio
 
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, Gate
+from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request
 from tests.ledger.test_reply_cache import FAILED, reply

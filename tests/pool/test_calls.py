@@ -12,10 +12,10 @@ import anyio.lowlevel
 import pytest
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.cooldown import DISTINCT, OUTAGE
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Gate
+from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.virtual import virtually

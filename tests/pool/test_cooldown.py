@@ -7,11 +7,10 @@ import math
 import anyio
 import pytest
 
-from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.cooldown import Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import Window
+from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request
 from tests.virtual import Gateway, World, flood, virtually

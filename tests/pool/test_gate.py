@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.cooldown import DISTINCT
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
-from ruler_cli.pool.limits import Window
+from ruler_cli.pool.limits import ConcurrencyLimit, Window
 from ruler_cli.types import CallError, Request, Usage
 from tests.virtual import ASKED, virtually
 

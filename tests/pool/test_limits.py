@@ -8,10 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.concurrency import AdaptiveConcurrency
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import Window
+from ruler_cli.pool.limits import AdaptiveConcurrency, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import Request, Usage
 from tests.values import few

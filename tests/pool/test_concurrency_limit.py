@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request
 from tests.virtual import World, flood, virtually
