@@ -1,7 +1,7 @@
 """The limits of one judge: calls in flight, fixed or adaptive, and requests or tokens per minute.
 
 The rules of the adaptive limit are additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis
-of the Increase and Decrease Algorithms for Congestion Avoidance") with slow start (Jacobson 1988), as follows.
+of the Increase and Decrease Algorithms for Congestion Avoidance"), with slow start (Jacobson 1988).
 
 - Start at 4.  A round is as many replies as the limit allows, of calls that went since it changed, with
   no failure among them and four fifths of the limit in use.  After each round the limit doubles.
