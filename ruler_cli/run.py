@@ -152,8 +152,6 @@ class _Run:
         if stopped is None and (left or summary.cut):
             stopped = CapReached(self._settings.pool.max_cost or 0.0, left, summary.cut)
         summary = self._stats.finish(stopped)
-        if self._input is not None and self._input.survey is not None and self._input.survey.complete:
-            summary.total = self._input.survey.mine
         for sentence in self._input.late_warnings() if self._input is not None else ():
             self._observer.warn(sentence)
         self._warn_of_coverage()
@@ -165,10 +163,7 @@ class _Run:
         return RunResult(summary, stopped, self.whole)
 
     def _open(self, stack: ExitStack) -> Input:
-        settings = self._settings
-        share = settings.max_failures is not None and settings.max_failures.percent  # it is one of all groups
-        source, into = settings.input, self._writer.output.write_as
-        return open_input(source, stack, self._unreadable, into, once=not share)
+        return open_input(self._settings.input, stack, self._unreadable, self._writer.output.write_as)
 
     def _unreadable(self, problem: Problem) -> None:
         self._writer.unreadable(problem)

@@ -2,9 +2,8 @@
 
 A file is surveyed first (`survey`): each line is read, its group key noted, and nothing is judged before the
 whole input is known to be readable. The notes stand in a temporary SQLite file, so memory does not grow with
-the dump. The file is read again for the groups, and refused if it has changed by then. A large file whose
-records are groups is read once (`read_once`): its counts are complete at its end. So is a pipe (`streamed`),
-whose groups must be adjacent.
+the dump. The file is read again for the groups, and refused if it has changed by then. A pipe is read once
+(`streamed`): its groups must be adjacent.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ class Survey:
 
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `reader` knows the
-    words that all records have for rewards and outcomes: groups are read with it. `complete` is False until
-    the last record has been read.
+    words that all records have for rewards and outcomes: groups are read with it.
     """
 
     reader: Reader
@@ -66,22 +64,6 @@ class Survey:
     first_mixed: int = 0
     end: tuple[int, int] = (0, 0)
     where: Where = line_of
-    complete: bool = True
-
-    def finish(self, index: Index, *, whole: bool) -> None:
-        """Sum up the groups that the index has noted; `whole`: each record is one."""
-        index.flush()
-        sizes = index.sizes(each_line=whole)
-        self.groups, self.smallest, self.largest, self.singles, self.mine = sizes
-        self.complete = True
-        if whole:
-            self.repeated = index.repeated_key()
-
-    def singles_warning(self) -> str:
-        """The warning that every group has one rollout."""
-        if self.reader.format.shape == "group":
-            return "every group has one rollout: nothing can be compared"
-        return f"every group has one rollout ({self._key}): nothing can be compared; {_WAY}"
 
     @property
     def _key(self) -> str:
@@ -91,7 +73,9 @@ class Survey:
         """List the signs of a wrong group key, a sentence each."""
         out: list[str] = []
         if self.groups > 1 and self.singles == self.groups:
-            out.append(self.singles_warning())
+            whole = self.reader.format.shape == "group"
+            key, advice = ("", "") if whole else (f" ({self._key})", f"; {_WAY}")
+            out.append(f"every group has one rollout{key}: nothing can be compared{advice}")
         elif self.groups == 1 and self.records > 1 and self.reader.format.shape == "trajectory":
             out.append(f"all {self.records} records are one group ({self._key}); {_WAY}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
@@ -159,8 +143,11 @@ def survey(
             last, runs = short, runs + 1
         if on_record is not None:
             on_record(record, rollouts)
-    result.finish(index, whole=whole)
+    index.flush()
+    sizes = index.sizes(each_line=whole)
+    result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
     if whole:
+        result.repeated = index.repeated_key()
         return result
     if compare:
         openings.mixed, result.first_mixed = index.mixed()
@@ -174,18 +161,6 @@ def survey(
     if grouping != "line":
         result.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
     return result
-
-
-def read_once(lines: Iterable[Line], survey: Survey, index: Index, on_problem: OnProblem) -> Iterator[Group]:
-    """Groups that are records of a file; `survey` counts them, and is complete behind the last one."""
-    reader, openings = survey.reader, survey.openings
-    for record in records(lines, reader.read, on_problem):
-        key = str(record.key)
-        survey.records += 1
-        survey.rollouts += index.add(record, key, whole=True)[1]
-        openings.compared(openings.look(record.rollouts, record.line.where), key)
-        yield Group(key, (record,))
-    survey.finish(index, whole=True)
 
 
 def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:

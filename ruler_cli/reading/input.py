@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import printable as plain_text
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.reading.container import Container, MultiFileContainer
 from ruler_cli.reading.grouping import (
     File,
@@ -27,7 +25,6 @@ from ruler_cli.reading.grouping import (
     labelled,
     own,
     part_of,
-    read_once,
     records,
     scattered,
     streamed,
@@ -41,22 +38,16 @@ from ruler_cli.reading.open import open_container, spool_lines
 from ruler_cli.reading.openings import Openings
 from ruler_cli.reading.parse import parse
 from ruler_cli.reading.scratch import Scratch, spool_records, with_offsets
-from ruler_cli.types import Group, Line, Problem, Record, compared
-
-_SMALL = 1 << 20
-"""Bytes up to which a file is surveyed before it is read, even if its records are groups."""
-_CHUNK = 1 << 20
+from ruler_cli.types import Group, Line, Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
     """An input that is open: its reader, its counts, and its groups as an iterator.
 
-    `survey` is None for a stream, and not yet complete for a file that is read once. `waits`: to read it may
-    take long, because of a pipe or a network. `total` is the number of groups if it is known, that of lines
-    if the file is read once. `early` are warnings by the first records of a file that is read once, `notes`
-    sentences on parts that are not read. `index` keeps the records that wait for their turn if groups are
-    scattered.
+    `survey` is None for a stream, `total` the number of groups if it is known. `waits`: to read it may take
+    long, because of a pipe or a network. `notes` are sentences on parts that are not read. `index` keeps the
+    records that wait for their turn if groups are scattered.
     """
 
     reader: Reader | None
@@ -71,20 +62,14 @@ class Input:
     unit: str = "line"
     openings: Openings = field(default_factory=Openings)
     total: int | None = None
-    early: Sequence[str] = ()
-    read_once: bool = False
 
     def early_warnings(self) -> Sequence[str]:
-        """Warnings on how records are grouped, before anything is judged."""
-        return self.survey.warnings() if self.survey is not None and not self.read_once else self.early
+        """Warnings on how records are grouped, known before anything is judged; of a stream none."""
+        return self.survey.warnings() if self.survey is not None else ()
 
     def late_warnings(self) -> Sequence[str]:
-        """Warnings that are known at the end of a stream, or of a file that is read once."""
-        if self.survey is None:
-            return self.openings.sentences()
-        if not self.read_once or not self.survey.complete:
-            return ()
-        return [sentence for sentence in self.survey.warnings() if sentence not in self.early]
+        """Warnings on how records were grouped, known at the end of a stream."""
+        return self.openings.sentences() if self.survey is None else ()
 
     @property
     def scattered(self) -> bool:
@@ -115,8 +100,6 @@ class Input:
         head = f"{self.reader.format.name}, {key}"
         if self.survey is None:
             return f"{head}, streamed"
-        if self.read_once:
-            return f"{head}: {self.total:,} lines, one group per line"
         s = self.survey
         sizes = f"{s.smallest}" if s.smallest == s.largest else f"{s.smallest} to {s.largest}"
         records = f"{s.records} record{'s' * (s.records != 1)}"
@@ -143,15 +126,12 @@ def open_input(
     on_open: Callable[[Container], None] = lambda _container: None,
     on_record: OnRecord | None = None,
     on_again: Callable[[], None] = lambda: None,
-    *,
-    once: bool = False,
 ) -> Input:
     """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
     Each problem and each record is reported once: by the survey of a file, or as a stream is read. `on_open`
     gets the container before its records are read. A shard reports its own problems only. `on_again`: all
-    records are reported once more, with other groups; problems are not. `once`: a large file whose records
-    are groups is read once, and problems are reported as it is read.
+    records are reported once more, with other groups; problems are not.
     """
     shard = settings.shard
     container = open_container(settings.source, stack)
@@ -164,7 +144,7 @@ def open_input(
             on_problem(problem)
 
     if not container.once:
-        return _file(container, settings, stack, report, on_record, on_again, once=once)
+        return _file(container, settings, stack, report, on_record, on_again)
     lines, index = container.records(), _index(stack)
     first = list(itertools.islice(lines, SAMPLE))
     if not first:
@@ -194,8 +174,6 @@ def _file(
     on_problem: OnProblem,
     on_record: OnRecord | None,
     on_again: Callable[[], None],
-    *,
-    once: bool,
 ) -> Input:
     name, index, shard = Location(settings.source).shown, _index(stack), settings.shard
     problems: list[Problem] = []
@@ -210,8 +188,6 @@ def _file(
             raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
         return Input(None, None, iter(()), index, unit=container.unit)
     reader, notes = _detected(name, first, settings), list[str]()
-    if once and _readable_once(container, reader, settings):
-        return _read_once(container, reader, first, index, on_problem)
     if isinstance(container, MultiFileContainer):
         container.shard = shard
         notes += container.check_files(_fits(reader), report)
@@ -260,61 +236,6 @@ def _file(
 def _may_share_keys(reader: Reader, settings: InputSettings) -> bool:
     """Tell if equal keys of several files may be those of different groups."""
     return settings.group_by is None and reader.format.shape == "trajectory"
-
-
-def _readable_once(container: Container, reader: Reader, settings: InputSettings) -> bool:
-    """Tell if a file is large, its records are groups, and no option needs the counts of all of them first.
-
-    Words for rewards or outcomes need all of them: a word that is one label among others is no verdict.
-    """
-    if not container.plain or container.unit != "line" or isinstance(container, MultiFileContainer):
-        return False
-    if reader.format.shape != "group" or settings.shard is not None:
-        return False
-    if settings.grouping not in ("auto", "line") or reader.words != (FieldWords(), FieldWords()):
-        return False
-    return os.fstat(container.fileno()).st_size > _SMALL
-
-
-def _read_once(
-    container: Container, reader: Reader, first: list[Line], index: Index, on_problem: OnProblem
-) -> Input:
-    openings = Openings(reader.format.simulated_user)
-    survey = Survey(reader, where=container.where, openings=openings, complete=False)
-    early = []
-    sample = [record for line in first for record in _readable(reader, line)]
-    if len(sample) > 1 and all(compared(record.rollouts) == 1 for record in sample):
-        early.append(survey.singles_warning())
-    before, total = os.fstat(container.fileno()), _count_lines(container.fileno())
-
-    def groups() -> Iterator[Group]:
-        lines = itertools.takewhile(lambda line: line.offset < before.st_size, container.records())
-        yield from read_once(lines, survey, index, on_problem)
-        now = os.fstat(container.fileno())
-        grown = now.st_size > before.st_size  # then it is read as far as it went
-        if not grown and (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-            raise UsageError(f"{container.name}: changed while it was read; run again when it is whole")
-
-    return Input(
-        reader, survey, groups(), index, plain=container, line_of=container.line, unit=container.unit,
-        openings=openings, total=total, early=early, read_once=True,
-    )  # fmt: skip
-
-
-def _readable(reader: Reader, line: Line) -> tuple[Record, ...]:
-    try:
-        return reader.read(line)
-    except UnreadableError:
-        return ()
-
-
-def _count_lines(file: int) -> int:
-    """The lines of a file, the last one also without a line break."""
-    lines, at, last = 0, 0, b"\n"
-    while chunk := os.pread(file, _CHUNK, at):
-        lines += chunk.count(b"\n")
-        at, last = at + len(chunk), chunk[-1:]
-    return lines + (last != b"\n")
 
 
 def _known(_: Problem) -> None:
