@@ -97,8 +97,8 @@ class ResultWriter:
         how, positions = self._settings.combine, self._batch.position_bias
         if how.debias and not positions.enough:
             self._observer.warn(
-                f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
-                f"place is worth, here are {positions.groups}"
+                f"--debias: nothing is subtracted; to measure position bias takes {ENOUGH} groups with "
+                f"something to compare, here are {positions.groups}"
             )
         self._batch.refit_noise((result for _, result in self._spool.all()), how)
         for group, result in self._spool.all():

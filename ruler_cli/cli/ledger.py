@@ -169,7 +169,9 @@ def required_ledger_path(text: str | None) -> Path:
 
     file = ledger_path(text)
     if file is None:
-        raise UsageError("--ledger none: names no ledger; give its path, or leave the option out")
+        raise UsageError(
+            "--ledger none: replies and batches are on record in a ledger; give its path, or leave the option out"
+        )
     return file
 
 
