@@ -170,7 +170,7 @@ def required_ledger_path(text: str | None) -> Path:
     file = ledger_path(text)
     if file is None:
         raise UsageError(
-            "--ledger none: replies and batches are on record in a ledger; give its path, or leave the option out"
+            "--ledger none: replies and batches stand in a ledger; give its path, or leave the option out"
         )
     return file
 
