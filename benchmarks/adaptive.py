@@ -29,8 +29,8 @@ class _Case:
     @property
     def name(self) -> str:
         """How the table calls it."""
-        told = "" if self.retry_after is None else f", Retry-After {self.retry_after:g} s"
-        return f"hidden capacity {'→'.join(f'{self.capacity * f:g}' for f in self.factors)}{told}"
+        reported = "" if self.retry_after is None else f", Retry-After {self.retry_after:g} s"
+        return f"hidden capacity {'→'.join(f'{self.capacity * f:g}' for f in self.factors)}{reported}"
 
 
 # The widest is by itself, and its judge slow: the client's CPU must not be what limits.

@@ -25,8 +25,8 @@ from tests.judging_server.messages_api import chat_of, message_of
 def completion(judge: Judge, body: dict[str, Any]) -> dict[str, Any]:
     """The chat completion that the judge server would send."""
     reply = judge.answer(orjson.dumps(body), 0.0, accepted=True)
-    found: dict[str, Any] = orjson.loads(reply.body)
-    return found
+    result: dict[str, Any] = orjson.loads(reply.body)
+    return result
 
 
 def _openai(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
@@ -41,12 +41,12 @@ def _anthropic(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ray(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
-    said = completion(judge, row["body"])
+    output = completion(judge, row["body"])
     return {
         "custom_id": row["custom_id"],
-        "generated_text": said["choices"][0]["message"]["content"],
-        "num_input_tokens": said["usage"]["prompt_tokens"],
-        "num_generated_tokens": said["usage"]["completion_tokens"],
+        "generated_text": output["choices"][0]["message"]["content"],
+        "num_input_tokens": output["usage"]["prompt_tokens"],
+        "num_generated_tokens": output["usage"]["completion_tokens"],
     }
 
 

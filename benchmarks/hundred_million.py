@@ -35,20 +35,22 @@ _WORST = 1.5
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """How CPU a group, memory and look-ups grow with the file and the ledger."""
-    for kind, found in _measured(folder, quick).items():
-        for stage, growth in found.growth.items():
+    for kind, result in _measured(folder, quick).items():
+        for stage, growth in result.growth.items():
             limit = None if quick else _WORST  # of less, what is no group's own is too large a part
-            told = f"{found.ms[stage]:.2f} ms"
-            yield Result(None, f"{kind}, {stage}: CPU a group, larger / smaller", growth, told, limit=limit)
-        few, many = found.peaks[1], found.peaks[-1]
-        told = f"{many:.1f} / {few:.1f} MiB"
-        yield Result(None, f"{kind}: peak memory, larger / smaller", many / few, told, limit=_WORST)
+            reported = f"{result.ms[stage]:.2f} ms"
+            yield Result(
+                None, f"{kind}, {stage}: CPU a group, larger / smaller", growth, reported, limit=limit
+            )
+        few, many = result.peaks[1], result.peaks[-1]
+        reported = f"{many:.1f} / {few:.1f} MiB"
+        yield Result(None, f"{kind}: peak memory, larger / smaller", many / few, reported, limit=_WORST)
     rows = _rows(quick)
     small, large = (_crowd(folder, number) for number in rows)
     for what in ("find", "missing", "keep", "import"):
-        told = f"{large[what]:.1f} / {small[what]:.1f} µs"
+        reported = f"{large[what]:.1f} / {small[what]:.1f} µs"
         which = f"{rows[1]:,} / {rows[0]:,} rows"
-        yield Result(None, f"ledger, {what}: CPU, {which}", large[what] / small[what], told)
+        yield Result(None, f"ledger, {what}: CPU, {which}", large[what] / small[what], reported)
 
 
 def _rows(quick: bool) -> tuple[int, int]:
@@ -61,18 +63,18 @@ def _measured(folder: Path, quick: bool) -> dict[str, Stages]:
 
 
 def _crowd(folder: Path, rows: int) -> dict[str, float]:
-    said = ended([PYTHON, "-m", "benchmarks.crowd", str(folder), str(rows)]).said
-    found: dict[str, float] = json.loads(said)
-    return found
+    output = ended([PYTHON, "-m", "benchmarks.crowd", str(folder), str(rows)]).said
+    result: dict[str, float] = json.loads(output)
+    return result
 
 
-def _given(found: Stages, few: Given, many: Given) -> dict[str, float]:
+def _given(result: Stages, few: Given, many: Given) -> dict[str, float]:
     """What was measured of a kind, by name, as the table shows it: so what follows can be checked."""
     figures = {
-        **found.counts,
-        **{key: found.ms[key] for key in found.ms},
-        "growth": max(found.growth.values(), default=1.0),
-        "memory": found.peaks[-1],
+        **result.counts,
+        **{key: result.ms[key] for key in result.ms},
+        "growth": max(result.growth.values(), default=1.0),
+        "memory": result.peaks[-1],
         "find": few["find"],
         "find_many": many["find"],
         "keep": few["import"],
@@ -83,22 +85,22 @@ def _given(found: Stages, few: Given, many: Given) -> dict[str, float]:
 
 def _prices() -> dict[str, float]:
     """USD for a million tokens, by name; half of it in a batch is what the list has, or SystemExit."""
-    found = {}
+    result = {}
     for model, name in MODELS.items():
         price, halved = model_info(name).price, listed_batch_price(name)
         if price is None or (halved is not None and halved != price.halved):
             raise SystemExit(f"{name}: litellm's list has no price, or not half of it in a batch")
-        found[f"{model}_prompt"] = read(shown(price.prompt * 1e6))
-        found[f"{model}_completion"] = read(shown(price.completion * 1e6))
-    return found
+        result[f"{model}_prompt"] = read(shown(price.prompt * 1e6))
+        result[f"{model}_completion"] = read(shown(price.completion * 1e6))
+    return result
 
 
 def report(folder: Path, quick: bool) -> str:
     """The table."""
     few, many = (_crowd(folder, rows) for rows in _rows(quick=False))
-    found = _measured(folder, quick)
+    result = _measured(folder, quick)
     prices = _prices()
-    given = [{**_given(each, few, many), **prices} for each in found.values()]
+    given = [{**_given(each, few, many), **prices} for each in result.values()]
     sizes = _QUICK if quick else _SIZES
 
     def row(key: str, title: str, origin: str) -> Row:
@@ -110,7 +112,7 @@ def report(folder: Path, quick: bool) -> str:
         *(row(key, title, listed) for key, title in PRICES.items()),
         *project(given),
     ]
-    heads = [f"{kind} ({sizes[kind][1]:,} to {sizes[kind][2]:,} groups)" for kind in found]
+    heads = [f"{kind} ({sizes[kind][1]:,} to {sizes[kind][2]:,} groups)" for kind in result]
     return f"{table(heads, rows)}\n{SOURCES}"
 
 

@@ -102,15 +102,15 @@ def _measure(folder: Path, case: _Case) -> Iterator[Result]:
     yield Result(None, f"{case.name}: peak memory / input", cost.peak / size, detail)
 
 
-def _scored(case: _Case, found: Any, rollouts: list[Any], truths: list[float]) -> Iterator[Result]:
+def _scored(case: _Case, result: Any, rollouts: list[Any], truths: list[float]) -> Iterator[Result]:
     """What the group came to."""
     name = case.name
     scores = [each["ruler"]["score"] for each in rollouts if each["ruler"]["status"] == "scored"]
     failed = len(rollouts) - len(scores)
-    detail = found.get("reason") or f"{found.get('windows', 1)} windows a pass, {found['passes']} passes"
+    detail = result.get("reason") or f"{result.get('windows', 1)} windows a pass, {result['passes']} passes"
     yield Result(None, f"{name}: rollouts without a score", failed, detail, "<=", 0)
     if not failed:
-        detail = f"of {len(scores)}; reliability {found['reliability']:.2f}"
+        detail = f"of {len(scores)}; reliability {result['reliability']:.2f}"
         yield Result(None, f"{name}: Spearman with the truth", spearman(scores, truths), detail, ">=", _NEAR)
 
 
@@ -158,8 +158,8 @@ def _write(path: Path, case: _Case) -> list[float]:
 def _record(source: Path, root: str, case: _Case) -> dict[str, Any]:
     line = [PYTHON, "-m", "benchmarks.record", str(source), root, str(_CONTEXT), str(case.bytes_per_token)]
     done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ class Caching(World):
     async def ask(self, request: Request) -> Reply:
         """Answer all labels alike, and tell what the cache gave."""
         head = request.system + request.user[: request.user.index("</context>")]
-        found = max((_alike(head, other) for other in self.read), default=0)
-        tokens = found // _CHARACTERS // _STEP * _STEP
+        result = max((_alike(head, other) for other in self.read), default=0)
+        tokens = result // _CHARACTERS // _STEP * _STEP
         self.cached += tokens if tokens >= _LEAST else 0
         self.shared += len(head) // _CHARACTERS // _STEP * _STEP
         self.times.setdefault(head, []).append(anyio.current_time())

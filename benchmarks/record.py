@@ -36,9 +36,9 @@ def shown(source: Path, requests: list[Any], most: int, bytes_per_token: float) 
         refused += not fits
         if fits:
             sizes.append(tokens)
-        bodies = blocks(texts[-1])
+        distinct = blocks(texts[-1])
         broken += f"<context>\nuser: {first}\n" not in texts[-1]
-        for body in bodies.values():
+        for body in distinct.values():
             at = number.get(body.rpartition("\nassistant: ")[2])
             if at is None:
                 broken += 1

@@ -82,22 +82,22 @@ class _Opened:
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """Each size, where there is a browser."""
-    found = program()
-    if found is None:
+    result = program()
+    if result is None:
         return
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=list(QUIET))
+        browser = driver.chromium.launch(executable_path=result, args=list(QUIET))
         for groups in (100, 1_000) if quick else (100, 1_000, 10_000):
             one = _one(folder, groups, browser)
-            told = (
+            reported = (
                 f"{one.size / 1e6:.1f} MB from {one.scored / 1e6:.0f} MB, written in {one.seconds:.1f} s and "
                 f"{one.mebibytes:.0f} MiB; late frames {one.wheel[0]:.1%} by the wheel, the longest "
                 f"{one.wheel[1]:.0f} ms; {one.through[0]:.1%} and {one.through[1]:.0f} ms from top to end"
             )
             yield Result(
-                None, f"report of {groups:,} groups, seconds until open", one.opened, told, limit=SOON
+                None, f"report of {groups:,} groups, seconds until open", one.opened, reported, limit=SOON
             )
         browser.close()
 

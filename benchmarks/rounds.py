@@ -93,8 +93,8 @@ def _run(folder: Path, case: Case) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(dir=folder) as here:
         line = [PYTHON, "-m", "benchmarks.timeless", here, json.dumps(asdict(case))]
         done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    result: list[dict[str, Any]] = json.loads(done.stdout)
+    return result
 
 
 def _wall(case: Case, judges: list[dict[str, Any]]) -> Result:

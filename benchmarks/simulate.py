@@ -65,16 +65,16 @@ def simulated(sizes: Sizes, workers: int) -> Series:
         tasks.append((("aggregates",), aggregates, (seed, sizes.groups), {}))
         tasks.append((("panels",), panels, (seed, sizes.groups), {}))
     tasks += [(("large",), large, (seed,), {}) for seed in range(sizes.large)]
-    found: Series = defaultdict(list)
+    result: Series = defaultdict(list)
     with ProcessPoolExecutor(workers) as pool:
         waiting = [(key, pool.submit(work, *values, **named)) for key, work, values, named in tasks]
         for key, future in waiting:
             for name, value in future.result().items():
-                found[*key, name].append(value)
-    return found
+                result[*key, name].append(value)
+    return result
 
 
-def beside(found: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
+def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
     """Our figures beside the specification's, table by table.
 
     A standard error of few seeds is itself uncertain: fewer groups than the specification's allow as much
@@ -83,7 +83,7 @@ def beside(found: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
     stated = STATED_ERROR * math.sqrt(max(1.0, 12_000 / (sizes.groups * sizes.seeds)))
 
     def mean(*key: str, metric: str = "rmse") -> Mean:
-        return Mean.of([getattr(value, metric) for value in found[key]])
+        return Mean.of([getattr(value, metric) for value in result[key]])
 
     for kind, column in zip(KINDS, (0, 1), strict=True):
         rows = [
@@ -108,16 +108,16 @@ def beside(found: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
     )
     rows = []
     for name, theirs in LARGE.items():
-        ours = Mean.of(found["large", name])
+        ours = Mean.of(result["large", name])
         rows.append(Beside(name, "spearman", ours, theirs, max(stated, ours.error)))
     yield "Groups of 64 (theirs: 120 groups as well, so the same standard error)", rows
 
 
-def adaptive(found: Series) -> Iterable[tuple[str, bool]]:
+def adaptive(result: Series) -> Iterable[tuple[str, bool]]:
     """Lines on `--adaptive`, and whether it is no worse than uniform passes at equal cost."""
     for kind in KINDS:
         for costs in ("even", "uneven"):
-            uniform, own = (found["spending", kind, costs, f"{how} 4"] for how in ("uniform", "adaptive"))
+            uniform, own = (result["spending", kind, costs, f"{how} 4"] for how in ("uniform", "adaptive"))
             change = {
                 metric: Mean.of(
                     [
@@ -132,7 +132,7 @@ def adaptive(found: Series) -> Iterable[tuple[str, bool]]:
                 what: Mean.of([getattr(a, what) for a in own]) for what in ("passes", "tokens", "rounds")
             }
             equal = gains.at_equal_error(
-                uniform, found["spending", kind, costs, "adaptive 3"], own, ("passes", "tokens")
+                uniform, result["spending", kind, costs, "adaptive 3"], own, ("passes", "tokens")
             )
             yield (
                 f"  {_truth(kind)}, {costs} costs: {text}\n"
@@ -158,17 +158,17 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()
-    found = simulated(sizes, options.workers)
+    result = simulated(sizes, options.workers)
     print(f"A simulation: {sizes.groups} groups of 8, {sizes.seeds} seeds; no judge was asked.")
     failed = 0
-    for title, rows in beside(found, sizes):
+    for title, rows in beside(result, sizes):
         print(f"\n{shown(title, rows)}")
         failed += sum(row.checked and not row.holds for row in rows)
     print(f"\n--adaptive --passes 4 against 4 passes for all (the specification: {ADAPTIVE})")
-    for line, holds in adaptive(found):
+    for line, holds in adaptive(result):
         print(line + ("" if holds else "\n    NO: worse than the same passes for all"))
         failed += not holds
-    table = gains.markdown(found, sizes.groups, sizes.seeds, sizes.large)
+    table = gains.markdown(result, sizes.groups, sizes.seeds, sizes.large)
     print(f"\n{table}")
     if options.markdown:
         options.markdown.write_text(table, encoding="utf-8")

@@ -50,10 +50,10 @@ class Stages:
 
 def kinds() -> dict[str, Write]:
     """Each kind of group and how a file of it is written."""
-    found: dict[str, Write] = {"20 kB a group": write_rich}
+    result: dict[str, Write] = {"20 kB a group": write_rich}
     if TAU_BENCH.exists():
-        found["tau-bench"] = write_tau_bench
-    return found
+        result["tau-bench"] = write_tau_bench
+    return result
 
 
 def write_tau_bench(path: Path, groups: int) -> Path:
@@ -62,8 +62,8 @@ def write_tau_bench(path: Path, groups: int) -> Path:
     The file's 50 groups have 4 rollouts: each is there twice, with another end, and every 50 groups the
     policy at the head of all conversations names another case.
     """
-    found = [json.loads(line) for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()]
-    rollouts: dict[tuple[int, int], dict[str, Any]] = {(r["task_id"], r["trial"]): r for r in found}
+    result = [json.loads(line) for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()]
+    rollouts: dict[tuple[int, int], dict[str, Any]] = {(r["task_id"], r["trial"]): r for r in result}
     tasks = sorted({task for task, _ in rollouts})
     trials = sorted({trial for _, trial in rollouts})
     with path.open("w", encoding="utf-8") as file:
@@ -100,18 +100,18 @@ def measure(folder: Path, write: Write, sizes: tuple[int, int, int]) -> Stages:
 def _taken(folder: Path, write: Write, groups: int, base: str) -> Taken:
     here = folder / f"size-{groups}"
     here.mkdir()
-    found, source = Taken(groups), write(here / "in.jsonl", groups)
-    _run_all(found, here, source, base)
-    _count_tokens(found.counts, source, here / "live.sqlite")
+    result, source = Taken(groups), write(here / "in.jsonl", groups)
+    _run_all(result, here, source, base)
+    _count_tokens(result.counts, source, here / "live.sqlite")
     for file in here.iterdir():
         file.unlink()
     here.rmdir()
-    return found
+    return result
 
 
-def _run_all(found: Taken, here: Path, source: Path, base: str) -> None:
+def _run_all(result: Taken, here: Path, source: Path, base: str) -> None:
     """Every stage, one after another."""
-    groups, cost, counts = found.groups, found.cost, found.counts
+    groups, cost, counts = result.groups, result.cost, result.counts
     ledger, live, out = here / "ledger.sqlite", here / "live.sqlite", here / "out.jsonl"
     common = ("-m", _MODEL, "--ledger", str(ledger))
     quiet = ("--progress", "none")
@@ -137,10 +137,10 @@ def _run_all(found: Taken, here: Path, source: Path, base: str) -> None:
 
 def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
     """Tokens of a request: as the judge server counted them, and as `check` estimates them."""
-    told = _json("ledger", "stats", "--ledger", str(ledger), "--json")["models"][0]
-    requests = told["rows"]["answer"]
-    counts["server_prompt"] = told["prompt_tokens"] / requests
-    counts["server_completion"] = told["completion_tokens"] / requests
+    reported = _json("ledger", "stats", "--ledger", str(ledger), "--json")["models"][0]
+    requests = reported["rows"]["answer"]
+    counts["server_prompt"] = reported["prompt_tokens"] / requests
+    counts["server_completion"] = reported["completion_tokens"] / requests
     estimate = _json("check", str(source), "-m", _MODEL, "--ledger", "none", "--json")["estimate"]
     for part in ("prompt", "completion"):
         counts[part] = estimate[f"{part}_tokens"]["expected"] / estimate["calls"]["expected"]

@@ -29,12 +29,12 @@ class _Judge(World):
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Take a while, then score."""
-        said = await super().ask(request)
-        if isinstance(said, CallError):
-            return said
+        output = await super().ask(request)
+        if isinstance(output, CallError):
+            return output
         scores = score(SimulatedModel(seed=self.seed), request)
         entries = [{"trajectory_id": k, "explanation": "Drawn.", "score": v} for k, v in scores.items()]
-        return Reply(json.dumps({"scores": entries}), said.usage)
+        return Reply(json.dumps({"scores": entries}), output.usage)
 
 
 def seen(folder: Path, case: Case) -> list[dict[str, Any]]:

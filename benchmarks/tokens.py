@@ -30,8 +30,8 @@ _ORIGIN = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 
 def counter() -> tuple[str, Callable[[str], int]]:
     """What is counted, and how: tokens of an encoding that litellm brings along, else bytes."""
-    found = find_spec("litellm")
-    for place in (found and found.submodule_search_locations) or ():
+    result = find_spec("litellm")
+    for place in (result and result.submodule_search_locations) or ():
         folder = Path(place, "litellm_core_utils", "tokenizers")
         for name in _ENCODINGS:
             # tiktoken would download a file that is not there, by this name
@@ -56,16 +56,16 @@ def ours(group: Group) -> list[str]:
 
 def dumped(group: Group) -> list[str]:
     """The same request with messages as json.dumps has them, the shared ones once."""
-    paper = write_prompt(build_layout(group, AskSettings()), AskSettings())
+    prompt = write_prompt(build_layout(group, AskSettings()), AskSettings())
     all_messages = [rollout.messages for rollout in group.rollouts]
     columns = zip(*all_messages, strict=False)
     shared = len(list(takewhile(lambda column: all(m == column[0] for m in column), columns)))
     parts = [f"<context>\n{json.dumps(all_messages[0][:shared])}\n</context>"]
-    labels = [*paper.shown, *map(str, range(len(all_messages) - len(paper.shown)))]
+    labels = [*prompt.shown, *map(str, range(len(all_messages) - len(prompt.shown)))]
     for label, messages in zip(labels, all_messages, strict=True):
         parts.append(f'<trajectory id="{label}">\n{json.dumps(messages[shared:])}\n</trajectory>')
     parts.append("trajectory_ids to score: " + json.dumps(labels))
-    return [paper.system, "\n".join(parts)]
+    return [prompt.system, "\n".join(parts)]
 
 
 def _main(source: str) -> None:

@@ -134,8 +134,8 @@ def _ways(scene: _Scene, quick: bool) -> Iterator[Result]:
     for name, model, way in _all(scene):
         seconds, digest = _seen(way)
         first, wanted = live[model]
-        told = f"{seconds:.1f} s, live {first:.1f} s; sha256 {digest[:12]}, live {wanted[:12]}"
-        yield Result(None, f"{groups}, {name}: unlike", float(digest != wanted), told, limit=0)
+        reported = f"{seconds:.1f} s, live {first:.1f} s; sha256 {digest[:12]}, live {wanted[:12]}"
+        yield Result(None, f"{groups}, {name}: unlike", float(digest != wanted), reported, limit=0)
     shutil.rmtree(scene.folder)
 
 

@@ -47,9 +47,9 @@ def run_here(args: list[str], stdin: str, folder: Path, env: dict[str, str], lon
         patch.setattr(sys, "argv", ["ruler", *args])
         for name, value in env.items():
             patch.setenv(name, value)
-        with _pipes(stdin.encode()) as said:
+        with _pipes(stdin.encode()) as output:
             code = _run()
-    return Done(["ruler", *args], code, said[1], said[2])
+    return Done(["ruler", *args], code, output[1], output[2])
 
 
 def _run() -> int:
@@ -80,7 +80,7 @@ def _bounded(longest: int) -> Iterator[None]:
 @contextmanager
 def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
     """The descriptors 0 to 2 are pipes; what went into 1 and 2 is there at the end."""
-    said: dict[int, str] = {}
+    output: dict[int, str] = {}
 
     def give(to: int) -> None:
         with suppress(BrokenPipeError), os.fdopen(to, "wb") as file:  # it may need no more
@@ -88,7 +88,7 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
 
     def take(number: int, source: int) -> None:
         with os.fdopen(source, encoding="utf-8") as file:
-            said[number] = file.read()
+            output[number] = file.read()
 
     sys.stdout.flush()
     sys.stderr.flush()
@@ -111,7 +111,7 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
     for thread in threads:
         thread.start()
     try:
-        yield said
+        yield output
     finally:
         for stream in ours:
             stream.close()

@@ -107,9 +107,9 @@ def _at_random(record: bytes, rng: random.Random, change: Callable[[Any, Any], N
         value = json.loads(record)
     except ValueError:  # an example of broken lines
         return record
-    found = list(places(value))
-    if found:
-        path = rng.choice(found)
+    result = list(places(value))
+    if result:
+        path = rng.choice(result)
         change(_holder(value, path), path[-1])
     return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
 
@@ -255,7 +255,7 @@ def _nothing_is_billed(written: list[bytes]) -> None:
 
 def run(files: list[Path], mutations: int, seed: int) -> Counter[str]:
     """Check dumps until so many records were damaged; how many dumps came to what."""
-    rng, found, total = random.Random(seed), Counter[str](), 0
+    rng, result, total = random.Random(seed), Counter[str](), 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for example, kind, records, damaged in dumps(files, rng):
@@ -263,17 +263,17 @@ def run(files: list[Path], mutations: int, seed: int) -> Counter[str]:
             shutil.rmtree(source, ignore_errors=True)
             pack(source, kind, records, rng.choice((b"\n", b"\r\n", b"\n\n")))
             try:
-                found[check(source, kind, records, folder)] += 1
+                result[check(source, kind, records, folder)] += 1
             except Exception:
                 broken = Path(f"broken-{example.stem}-{seed}-{total}{kind}")
                 (shutil.copy if kind else shutil.copytree)(source, broken)
                 sys.stderr.write(f"{broken} broke a law:\n{traceback.format_exc()}\n")
                 raise
-            found[f"{example.name}"] += damaged
+            result[f"{example.name}"] += damaged
             total += damaged
             if total >= mutations:
-                return found
-    return found
+                return result
+    return result
 
 
 def main() -> None:
@@ -284,13 +284,13 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path, help="examples: JSON lines")
     parser.add_argument("--mutations", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=0)
-    told = parser.parse_args()
+    reported = parser.parse_args()
     begun = time.monotonic()
-    found = run(told.files, told.mutations, told.seed)
-    kinds = {kind: found.pop(kind, 0) for kind in ("scored", "in part", "refused")}
-    print(f"{sum(found.values())} damaged records in {sum(kinds.values())} dumps, seed {told.seed}:")
+    result = run(reported.files, reported.mutations, reported.seed)
+    kinds = {kind: result.pop(kind, 0) for kind in ("scored", "in part", "refused")}
+    print(f"{sum(result.values())} damaged records in {sum(kinds.values())} dumps, seed {reported.seed}:")
     print("  " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
-    for name, count in found.most_common():
+    for name, count in result.most_common():
         print(f"  {count:>7} {name}")
     print(f"no law was broken ({time.monotonic() - begun:.0f} s)")
 

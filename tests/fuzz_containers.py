@@ -67,9 +67,9 @@ def unpack(path: Path, kind: str) -> list[bytes]:
         whole = json.loads(path.read_bytes())
         items = whole if kind == ".json" else whole["trajectory_groups"]
         return [json.dumps(item).encode() for item in items]
-    found = []
+    result = []
     for name in _SHARDS:
         if not (path / name).exists():  # it held no record, and another process has copied it
             continue
-        found += unpack(path / name, name[name.index(".") :])
-    return found
+        result += unpack(path / name, name[name.index(".") :])
+    return result

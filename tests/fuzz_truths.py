@@ -25,13 +25,13 @@ EXACT = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}
 
 def plant(records: Sequence[bytes]) -> list[bytes]:
     """Records with a truth, a multiple of 0.05 of its own, in a text of each rollout."""
-    found = _reader(records)
+    result = _reader(records)
     out, drawn = [], 0
     for number, raw in enumerate(records, 1):
         try:
             value = parse(raw)
             rollouts = sorted(
-                (r for part in found.read(Line(number, 0, raw)) for r in part.rollouts) if found else (),
+                (r for part in result.read(Line(number, 0, raw)) for r in part.rollouts) if result else (),
                 key=lambda r: [(str(type(p)), p) for p in r.path],
             )
         except (UnreadableError, RecursionError):
@@ -52,13 +52,13 @@ def _plant(value: Any, rollout: Rollout, stated: str, taken: set[tuple[Any, ...]
         if not isinstance(text, str) or not text or message.get("role") in ("user", "system"):
             continue
         quoted, leaves = json.dumps(text)[1:-1], [pair for pair in _texts(value) if pair[0] not in taken]
-        found = next(((p, text, stated, "") for p, leaf in leaves if leaf == text), None)
-        for path, leaf in leaves if found is None else ():
+        result = next(((p, text, stated, "") for p, leaf in leaves if leaf == text), None)
+        for path, leaf in leaves if result is None else ():
             head, there, tail = leaf.rpartition(quoted)
             if there and leaf[:1] in "[{":
-                found = (path, head + quoted, stated, tail)
-        if found is not None:
-            path, *parts = found
+                result = (path, head + quoted, stated, tail)
+        if result is not None:
+            path, *parts = result
             taken.add(path)
             _holder(value, path)[path[-1]] = "".join(parts)
             return
@@ -66,21 +66,21 @@ def _plant(value: Any, rollout: Rollout, stated: str, taken: set[tuple[Any, ...]
 
 def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[str]:
     """Each rollout of `written` with a score that is not the truth it states."""
-    found = _reader(records)
+    result = _reader(records)
     parts: dict[str, list[tuple[float, float]]] = {}
     stated: dict[str, set[float]] = {}
     for number, raw in enumerate(written, 1):
         try:
             value = parse(raw)
             rollouts = (
-                [r for part in found.read(Line(number, 0, raw)) for r in part.rollouts] if found else []
+                [r for part in result.read(Line(number, 0, raw)) for r in part.rollouts] if result else []
             )
         except (UnreadableError, RecursionError):
             continue
         for rollout in rollouts:
             if rollout.member is not None:
                 stated.setdefault(rollout.member, set()).update(_stated(rollout))
-            pair = _pair(value, rollout, found) if found else None
+            pair = _pair(value, rollout, result) if result else None
             if pair is None:
                 continue
             if rollout.member is not None:
@@ -98,7 +98,7 @@ def _stated(rollout: Rollout) -> set[float]:
     return {round(float(number) * 20) / 20 for number in re.findall(r"truth=([0-9.]*[0-9])", shown)}
 
 
-def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | None:
+def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] | None:
     """A rollout's truth and its score; None where it states none or has none."""
     if rollout.error is not None or not rollout.messages:
         return None
@@ -108,14 +108,14 @@ def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | 
     shown = "\n".join(line for part in (own, *rollout.histories) for line in render(part))
     if not _TRUTH.search(shown):  # a truth that was damaged is none
         return None
-    layout = found.format.layout
+    layout = result.format.layout
     if layout.listed:
-        marks = value.get("ruler")
-        marks = marks.get("rollouts") if isinstance(marks, dict) else marks
-        mark = marks[int(rollout.path[-1])] if isinstance(marks, list) else None
+        notes = value.get("ruler")
+        notes = notes.get("rollouts") if isinstance(notes, dict) else notes
+        annotation = notes[int(rollout.path[-1])] if isinstance(notes, list) else None
     else:
-        mark = lookup(rollout_object(value, rollout), ".".join(map(str, layout.ruler)))
-    score = mark.get("score") if isinstance(mark, dict) else None
+        annotation = lookup(rollout_object(value, rollout), ".".join(map(str, layout.ruler)))
+    score = annotation.get("score") if isinstance(annotation, dict) else None
     return None if score is None else (round(truth(shown) * 20) / 20, score)
 
 

@@ -38,9 +38,9 @@ def on_terminal(
         env={**kept, "TERM": "xterm-256color", "PYTHONPATH": str(_ROOT), **env},
     ) as process:  # fmt: skip
         os.close(theirs)
-        said = _said(ours, process, keys.encode())
+        output = _said(ours, process, keys.encode())
         os.close(ours)
-        return process.wait(_LONGEST), said.decode().replace("\r\n", "\n")
+        return process.wait(_LONGEST), output.decode().replace("\r\n", "\n")
 
 
 def _said(ours: int, process: subprocess.Popen[bytes], keys: bytes) -> bytes:

@@ -85,7 +85,7 @@ def _on_terminal(args: list[str], folder: Path) -> str:
         [sys.executable, "-m", "ruler_cli", *args], stdout=theirs, stdin=theirs, cwd=folder, env=env
     )
     os.close(theirs)
-    said = b""
+    output = b""
     while True:
         try:
             more = os.read(ours, 1 << 16)
@@ -93,22 +93,22 @@ def _on_terminal(args: list[str], folder: Path) -> str:
             break
         if not more:
             break
-        said += more
+        output += more
     done.wait(timeout=60)
     os.close(ours)
-    return said.decode().replace("\r\n", "\n")
+    return output.decode().replace("\r\n", "\n")
 
 
 def _main() -> int:
-    found = program()
-    if found is None:
+    result = program()
+    if result is None:
         print("pictures: no browser is installed: apt-get install chromium", file=sys.stderr)
         return 1
     from playwright.sync_api import sync_playwright
 
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ruler-pictures-") as folder, sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=list(QUIET))
+        browser = driver.chromium.launch(executable_path=result, args=list(QUIET))
         take(Path(folder), browser)
         browser.close()
     return 0

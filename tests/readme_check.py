@@ -112,17 +112,17 @@ def normal(text: str) -> str:
 
 def blocks(readme: str) -> list[Block]:
     """Every fenced block, in order."""
-    found: list[Block] = []
+    result: list[Block] = []
     inside: Block | None = None
     for number, line in enumerate(readme.split("\n"), 1):
         if inside is None and line.startswith("```"):
             inside = Block(line[3:].strip(), number + 1, [])
         elif inside is not None and line == "```":
-            found.append(inside)
+            result.append(inside)
             inside = None
         elif inside is not None:
             inside.lines.append(line)
-    return found
+    return result
 
 
 @contextmanager
@@ -174,15 +174,15 @@ def run(arguments: list[str], place: Path, environment: dict[str, str]) -> subpr
 
 def steps(block: Block) -> list[tuple[str, str]]:
     """The commands of a console block, each with the output shown below it."""
-    found: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
     for line in block.lines:
         if line.startswith("$ "):
-            found.append((line[2:], ""))
-        elif line.startswith("> ") and found and not found[-1][1]:
-            found[-1] = (f"{found[-1][0]}\n{line[2:]}", "")
-        elif found:
-            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
-    return found
+            result.append((line[2:], ""))
+        elif line.startswith("> ") and result and not result[-1][1]:
+            result[-1] = (f"{result[-1][0]}\n{line[2:]}", "")
+        elif result:
+            result[-1] = (result[-1][0], f"{result[-1][1]}{line}\n")
+    return result
 
 
 def replay(block: Block) -> list[tuple[str, str, int]]:
@@ -199,10 +199,10 @@ def replay(block: Block) -> list[tuple[str, str, int]]:
     return list(zip(commands, parts[::2], map(int, parts[1::2]), strict=False))
 
 
-def check_sessions(found: list[Block], report: Report) -> list[Block]:
+def check_sessions(result: list[Block], report: Report) -> list[Block]:
     """Run the console blocks; return them with their outputs as they are now."""
     fresh, count = [], 0
-    for block in found:
+    for block in result:
         if block.language != "console":
             fresh.append(block)
             continue
@@ -232,9 +232,9 @@ def check_sessions(found: list[Block], report: Report) -> list[Block]:
     return fresh
 
 
-def check_help(found: list[Block], report: Report) -> None:
+def check_help(result: list[Block], report: Report) -> None:
     """The help of every command must stand in some console block, where it is compared like any output."""
-    shown = {command for block in found if block.language == "console" for command, _ in steps(block)}
+    shown = {command for block in result if block.language == "console" for command, _ in steps(block)}
     for name in COMMANDS:
         command = " ".join(["ruler", *([name] if name else []), "--help"])
         if command not in shown:
@@ -261,13 +261,13 @@ def names_of(group: Any) -> Iterator[str]:
 def table(readme: str, heading: str) -> list[list[str]]:
     """The cells of the first table below a heading."""
     _, _, rest = readme.partition(f"\n{heading}\n")
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     for line in rest.split("\n"):
         if line.startswith("|"):
-            found.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
-        elif found or line.startswith("#"):
+            result.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+        elif result or line.startswith("#"):
             break
-    return found[2:]
+    return result[2:]
 
 
 def code(cell: str) -> list[str]:
@@ -305,11 +305,11 @@ def check_options(readme: str, report: Report) -> None:
     report.done.append(f"{len(live)} options of score, with variables and defaults")
 
 
-def check_syntax(found: list[Block], report: Report) -> None:
+def check_syntax(result: list[Block], report: Report) -> None:
     """Each `ruler` command of an `sh` block names only options that exist."""
     count = 0
     with workplace() as (place, environment):
-        for block in found:
+        for block in result:
             if block.language != "sh":
                 continue
             for line in block.text.replace("\\\n", " ").split("\n"):
@@ -339,18 +339,18 @@ def conditions_of(words: list[str]) -> list[str]:
     return [after for word, after in pairwise(words) if word == "--where"]
 
 
-def check_condition(where: str, told: str, report: Report) -> None:
+def check_condition(where: str, reported: str, report: Report) -> None:
     """A condition must be one."""
     try:
-        parse_condition(told)
+        parse_condition(reported)
     except UsageError as error:
         report.wrong.append(f"{where}: {error}")
 
 
-def check_python(found: list[Block], report: Report) -> list[Block]:
+def check_python(result: list[Block], report: Report) -> list[Block]:
     """Run the Python examples; return the blocks with what they print now in the `text` blocks behind."""
     fresh, printed = [], None
-    for block in found:
+    for block in result:
         if block.language == "text" and printed is not None:
             report.same(f"README.md line {block.line}: what the Python example prints", block.text, printed)
             fresh.append(replace(block, lines=printed.splitlines()))
@@ -363,7 +363,7 @@ def check_python(found: list[Block], report: Report) -> list[Block]:
             printed = done.stdout
             if done.returncode:
                 report.wrong.append(f"README.md line {block.line}: the Python example fails:\n{printed}")
-    report.done.append(f"{sum(block.language == 'python' for block in found)} Python example")
+    report.done.append(f"{sum(block.language == 'python' for block in result)} Python example")
     return fresh
 
 
@@ -426,10 +426,10 @@ def check_summary(readme: str, report: Report) -> None:
 def check_report(readme: str, report: Report) -> None:
     """Every name in what `ruler report --json` prints has a row, or stands in the row of what holds it."""
     rows = [line.split("|") for line in below(readme, "### As JSON").split("\n") if line.startswith("| `")]
-    told: dict[str, set[str]] = {}
+    reported: dict[str, set[str]] = {}
     for row in rows:
         for name in code(row[1]):
-            told.setdefault(name, set()).update(code(row[2]))
+            reported.setdefault(name, set()).update(code(row[2]))
     with workplace() as (place, environment):
         judged = ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", "-m", "simulated"]
         run([*judged, "--passes", "2", "--progress", "none"], place, environment)
@@ -438,10 +438,10 @@ def check_report(readme: str, report: Report) -> None:
             for more in ([], ["--group", "task-1"])
         )
     live = page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
-    for name in sorted(told.keys() ^ live):
+    for name in sorted(reported.keys() ^ live):
         report.wrong.append(f"README.md: `{name}` is not both in `ruler report --json` and in its tables")
     for name, value in [*page["figures"].items(), *one["group"].items()]:
-        for lost in sorted(set(_keys_of(value)) - told.get(name, set()) - _EVERYWHERE):
+        for lost in sorted(set(_keys_of(value)) - reported.get(name, set()) - _EVERYWHERE):
             report.wrong.append(f"README.md: `{lost}` of `{name}` in `ruler report --json` is not told")
     report.done.append(f"{len(live)} fields of report --json")
 
@@ -463,17 +463,17 @@ def check_conditions(readme: str, report: Report) -> None:
         report.wrong.append(f"README.md: --where takes {', '.join(NAMES)}; its table has {', '.join(shown)}")
     rows = [line.split("|") for line in below(readme, "#### Links").split("\n") if line.startswith("| `")]
     spans = [span for row in rows for span in code(row[1]) if not span.startswith("#")]
-    found = sorted({span.partition("=")[0] for span in spans})
+    result = sorted({span.partition("=")[0] for span in spans})
     base, sorts = BASE_JS.read_text(encoding="utf-8"), CONDITIONS_JS.read_text(encoding="utf-8")
     lists = re.findall(r"^const (?:WORDS|GROUP_RANGES) = \[(.*)\];$", base, re.MULTILINE)
     held = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
     live = {"search", "sort", *re.findall(r'"(\w+)"', "".join(lists)), *re.findall(r"(\w+):", "".join(held))}
-    if found != sorted(live):
-        report.wrong.append(f"README.md: a report's links take {', '.join(sorted(live))}, not {found}")
+    if result != sorted(live):
+        report.wrong.append(f"README.md: a report's links take {', '.join(sorted(live))}, not {result}")
     columns = re.findall(r'\["(\w+)", \(rows\)', sorts)
-    told = {span for row in rows for span in code("|".join(row[1:])) if re.fullmatch(r"\w+=?", span)}
+    reported = {span for row in rows for span in code("|".join(row[1:])) if re.fullmatch(r"\w+=?", span)}
     for name in columns:
-        if name not in told and f"{name}=" not in told:
+        if name not in reported and f"{name}=" not in reported:
             report.wrong.append(f"README.md: a report's table is sorted by `{name}`, which is not told")
     report.done.append(f"{len(NAMES)} conditions of select, {len(live)} of a report's links")
 
@@ -487,37 +487,37 @@ def below(readme: str, heading: str) -> str:
 
 def check_formats(readme: str, report: Report) -> None:
     """The table of formats: what `--format` takes, the keys and places of each, every example once."""
-    found = rows_of(table(readme, "### Formats"))
-    for name in sorted(set(families()) ^ found.keys()):
+    result = rows_of(table(readme, "### Formats"))
+    for name in sorted(set(families()) ^ result.keys()):
         report.wrong.append(f"README.md: the table of formats and `--format` differ in `{name}`")
     for form in formats():
-        rows = found.get(form.family, [])
+        rows = result.get(form.family, [])
         for column, wanted in places_of(form).items():
             shown = " ".join(row[column] for row in rows)
             for part in wanted:
                 if part not in shown:
                     report.wrong.append(f"README.md: the table of formats does not say {part} of {form.name}")
-    examples = [link for rows in found.values() for row in rows for link in links(row[-1])]
-    if any(not links(row[-1]) for rows in found.values() for row in rows):
+    examples = [link for rows in result.values() for row in rows for link in links(row[-1])]
+    if any(not links(row[-1]) for rows in result.values() for row in rows):
         report.wrong.append("README.md: a row of the table of formats has no example")
     for path in sorted((ROOT / "samples/formats").iterdir()):
         if examples.count(f"samples/formats/{path.name}") != 1:
             report.wrong.append(f"README.md: the table of formats names {path.name} not once")
-    for family, rows in found.items():
+    for family, rows in result.items():
         for link in (link for row in rows for link in links(row[-1])):
             if (seen := family_of(ROOT / link)) != family:
                 report.wrong.append(f"README.md: {link} stands at {family} and is {seen}")
-    report.done.append(f"{len(found)} formats with {len(examples)} examples")
+    report.done.append(f"{len(result)} formats with {len(examples)} examples")
 
 
 def rows_of(rows: list[list[str]]) -> dict[str, list[list[str]]]:
     """The rows of each family; one whose first cell is empty belongs to the one above."""
-    found: dict[str, list[list[str]]] = {}
+    result: dict[str, list[list[str]]] = {}
     name = ""
     for row in rows:
         name = next(iter(code(row[0])), name)
-        found.setdefault(name, []).append(row)
-    return found
+        result.setdefault(name, []).append(row)
+    return result
 
 
 def places_of(form: Format) -> dict[int, list[str]]:
@@ -548,9 +548,9 @@ def family_of(path: Path) -> str:
 
 def check_ids(readme: str, report: Report) -> None:
     """The ids that shapes of anybody's are grouped by stand below the table, in their order."""
-    told = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
-    if told not in readme:
-        report.wrong.append(f"README.md does not say {told}")
+    reported = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
+    if reported not in readme:
+        report.wrong.append(f"README.md does not say {reported}")
 
 
 def check_links(readme: str, report: Report) -> None:
@@ -571,9 +571,9 @@ def check_links(readme: str, report: Report) -> None:
 def with_gains(readme: str) -> str:
     """The README with what the simulation wrote between its two marks."""
     start, end = "<!-- gains -->\n", "<!-- /gains -->"
-    before, found, rest = readme.partition(start)
+    before, result, rest = readme.partition(start)
     _, closed, after = rest.partition(end)
-    return f"{before}{start}{_read(GAINS)}{end}{after}" if found and closed else ""
+    return f"{before}{start}{_read(GAINS)}{end}{after}" if result and closed else ""
 
 
 def check_gains(readme: str, report: Report) -> None:
@@ -621,12 +621,12 @@ def main(arguments: list[str]) -> int:
         readme = rewritten(readme, old, new)
         readme = with_gains(readme) or readme
         README.write_text(readme, encoding="utf-8")
-    report, found = Report(), blocks(readme)
-    check_sessions(found, report)
-    check_help(found, report)
+    report, result = Report(), blocks(readme)
+    check_sessions(result, report)
+    check_help(result, report)
     check_options(readme, report)
-    check_syntax(found, report)
-    check_python(found, report)
+    check_syntax(result, report)
+    check_python(result, report)
     scored_samples(report, write=False)
     check_fields(readme, report)
     check_summary(readme, report)

@@ -96,9 +96,9 @@ def failing(when: Callable[[Request], bool], then: Say = truthful) -> Say:
 
 def group_of(request: Request) -> str:
     """The name of the group that is asked about, as `conftest.group` wrote it."""
-    found = re.search(r'"(\w+)-\d+ truth', request.user)
-    assert found
-    return found[1]
+    result = re.search(r'"(\w+)-\d+ truth', request.user)
+    assert result
+    return result[1]
 
 
 def order_of(request: Request) -> list[str]:
@@ -186,21 +186,21 @@ class Stage:
         settings = self.settings(*names, **more)
 
         async def main() -> RunResult:
-            halt = StopSignal()
+            stop_signal = StopSignal()
             with anyio.fail_after(_LONGEST):
                 async with anyio.create_task_group() as tasks:
                     if until is not None:
-                        tasks.start_soon(self._interrupt, halt, until)
-                    done = await score(settings, Observer(), halt)
+                        tasks.start_soon(self._interrupt, stop_signal, until)
+                    done = await score(settings, Observer(), stop_signal)
                     tasks.cancel_scope.cancel()
             return done
 
         return virtually(main)
 
-    async def _interrupt(self, halt: StopSignal, until: int) -> None:
+    async def _interrupt(self, stop_signal: StopSignal, until: int) -> None:
         while sum(len(judge.asked) for judge in self.judges.values()) < until:  # noqa: ASYNC110 - this clock costs nothing
             await anyio.sleep(0.3)
-        halt.stop(InterruptedRun(2))
+        stop_signal.stop(InterruptedRun(2))
 
     @property
     def asked(self) -> int:

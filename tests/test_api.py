@@ -117,9 +117,9 @@ async def test_dict() -> None:
 async def test_message_lists(server: JudgeServer) -> None:
     """Scores come back in the order of the conversations."""
     lists = [rollout(t, str(t))["messages"] for t in (0.7, 0.1, 0.4)]
-    found = await ruler_cli.ruler(lists, "openai/good", {"api_base": server.base}, tools=[{"name": "f"}])
-    assert [s.score for s in found] == [0.7, 0.1, 0.4]
-    assert all(s.explanation for s in found)
+    result = await ruler_cli.ruler(lists, "openai/good", {"api_base": server.base}, tools=[{"name": "f"}])
+    assert [s.score for s in result] == [0.7, 0.1, 0.4]
+    assert all(s.explanation for s in result)
     assert await ruler_cli.ruler([]) == []
 
 

@@ -23,10 +23,10 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunS
     """Counts of a run that has paid for one reply of SEEN."""
 
     async def main() -> RunStats:
-        halt = StopSignal()
-        caller = Caller(World(usage=SEEN), Gate(ConcurrencyLimit(1), halt), retries=0, timeout=9.0)
+        stop_signal = StopSignal()
+        caller = Caller(World(usage=SEEN), Gate(ConcurrencyLimit(1), stop_signal), retries=0, timeout=9.0)
         await caller.call(ASKED)
-        return RunStats(most, Panel([PanelJudge(caller, price=price)], halt))
+        return RunStats(most, Panel([PanelJudge(caller, price=price)], stop_signal))
 
     return virtually(main)
 

@@ -14,13 +14,13 @@ FILES = sorted(p for p in SAMPLES.rglob("*.jsonl") if ".scored" not in p.name)
 
 def test_each_damaged() -> None:
     """However a dump is damaged, nothing crashes, no line is lost, and nothing unreadable costs a call."""
-    found = run(FILES, 2 * len(FILES), seed=0)
-    assert sum(found[file.name] for file in FILES) >= 2 * len(FILES)
+    result = run(FILES, 2 * len(FILES), seed=0)
+    assert sum(result[file.name] for file in FILES) >= 2 * len(FILES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("file", FILES, ids=lambda p: p.stem)
 def test_damaged(file: Path) -> None:
     """The same of each of them, damaged in many ways."""
-    found = run([file], 40, seed=1)
-    assert found[file.name] >= 40
+    result = run([file], 40, seed=1)
+    assert result[file.name] >= 40

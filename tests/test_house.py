@@ -82,15 +82,15 @@ def of_litellm(path: Path) -> set[str]:
     """What a module imports of litellm; of the litellm judge only what it imports at its top."""
     if path.name == "litellm.py":
         top = [n for n in TREES[path].body if isinstance(n, ast.Import | ast.ImportFrom)]
-        found = {getattr(n, "module", None) or n.names[0].name for n in top}
+        result = {getattr(n, "module", None) or n.names[0].name for n in top}
     else:
-        found = set(imported(path))
-    return {name for name in found if str(name).split(".")[0] == "litellm"}
+        result = set(imported(path))
+    return {name for name in result if str(name).split(".")[0] == "litellm"}
 
 
 def test_one_file_knows_litellm() -> None:
     """Only the litellm judge imports litellm, and inside a function: it takes seconds."""
-    assert {path.name: found for path in MODULES if (found := of_litellm(path))} == {}
+    assert {path.name: result for path in MODULES if (result := of_litellm(path))} == {}
 
 
 def prints(path: Path) -> set[str]:
@@ -102,7 +102,7 @@ def prints(path: Path) -> set[str]:
 def test_only_the_command_line_prints() -> None:
     """Nothing below the command line writes to stdout, which may be a pipe of records."""
     below = [path for path in MODULES if path.parent.name != "cli"]
-    assert {path.name: found for path in below if (found := prints(path))} == {}
+    assert {path.name: result for path in below if (result := prints(path))} == {}
 
 
 def test_modules_are_short() -> None:
@@ -113,5 +113,7 @@ def test_modules_are_short() -> None:
 
 def test_no_machine_path() -> None:
     """No module names a place on somebody's machine."""
-    marks = ("/home/", "/work/", "/Users/")
-    assert [path.name for path in MODULES if any(mark in path.read_text() for mark in marks)] == []
+    notes = ("/home/", "/work/", "/Users/")
+    assert [
+        path.name for path in MODULES if any(annotation in path.read_text() for annotation in notes)
+    ] == []

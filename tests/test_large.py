@@ -64,10 +64,10 @@ async def test_more_than_a_window(
     done = await score(tmp_path, server, passes=passes, group_size=most)
     turns = max(2, passes)
     assert (done.complete, done.windowed, done.degraded) == (True, 1, 0)
-    shown = [bodies for bodies in asked(server) if "big-" in bodies[0]]
+    shown = [texts for texts in asked(server) if "big-" in texts[0]]
     assert len(shown) == windows * turns
     assert max(map(len, shown)) <= most
-    every = [body for bodies in shown for body in bodies]
+    every = [body for texts in shown for body in texts]
     assert len(every) == size * turns
     assert all(every.count(body) == turns for body in set(every))
     big, small = rewards(tmp_path)
@@ -103,9 +103,9 @@ async def test_window_that_is_lost(tmp_path: Path, server: JudgeServer) -> None:
     done = await score(tmp_path, server, passes=4, group_size=8)
     assert server.stats()["by_status"]["400"] > 0
     assert (done.complete, done.degraded) == (True, 1)
-    (found,) = rewards(tmp_path)
-    assert found == sorted(found)
-    assert found == pytest.approx([i / 1000 for i in range(40)], abs=2e-3)
+    (result,) = rewards(tmp_path)
+    assert result == sorted(result)
+    assert result == pytest.approx([i / 1000 for i in range(40)], abs=2e-3)
 
 
 @pytest.mark.parametrize("passes", [1, 3])
@@ -120,12 +120,12 @@ async def test_window_that_does_not_fit(passes: int, tmp_path: Path, server: Jud
     done = await score(tmp_path, server, "400-context", passes=passes, group_size=8)
     assert server.stats()["by_status"]["400"] > 0
     assert (done.complete, done.degraded, done.shortened) == (True, 0, 0)
-    (found,) = rewards(tmp_path)
-    assert found == sorted(found)
-    assert found == pytest.approx([i / 1000 for i in range(40)], abs=1e-6)
+    (result,) = rewards(tmp_path)
+    assert result == sorted(result)
+    assert result == pytest.approx([i / 1000 for i in range(40)], abs=1e-6)
     requests = server.stats()["requests"]
     await score(tmp_path, server, "400-context", passes=passes, group_size=8)
-    assert (server.stats()["requests"], rewards(tmp_path)) == (requests, [found])
+    assert (server.stats()["requests"], rewards(tmp_path)) == (requests, [result])
 
 
 async def test_nothing_fits(tmp_path: Path, server: JudgeServer) -> None:

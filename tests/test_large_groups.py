@@ -40,8 +40,8 @@ class Strict:
             self.refused += 1
             return CallError("too_long", "HTTP 400", "group", sent=True, context=(self.context, tokens))
         self.answered.append(request)
-        said = [{"trajectory_id": label, "explanation": "", "score": 0.5} for label in request.labels]
-        return Reply(json.dumps({"scores": said}), Usage(tokens, 10, 0, 1))
+        output = [{"trajectory_id": label, "explanation": "", "score": 0.5} for label in request.labels]
+        return Reply(json.dumps({"scores": output}), Usage(tokens, 10, 0, 1))
 
 
 def judged(judge: Strict, texts: list[str], known: int | None = None) -> GroupResult:
@@ -62,11 +62,13 @@ def test_dense_text(dense: list[bool], known: int | None) -> None:
     outcome = judged(judge, texts, known)
     assert outcome.failed_calls == ()
     assert outcome.shortened == 0
-    seen = Counter((body, ballot.pass_index) for ballot in outcome.pass_scores for body in ballot.distinct)
+    seen = Counter(
+        (body, pass_scores.pass_index) for pass_scores in outcome.pass_scores for body in pass_scores.distinct
+    )
     passes = {turn for _, turn in seen}
     assert seen == Counter((body, turn) for body in range(len(texts)) for turn in passes)
     assert len(passes) == 2 or len(judge.answered) == 1
-    windows = [(ballot.pass_index, ballot.window) for ballot in outcome.pass_scores]
+    windows = [(pass_scores.pass_index, pass_scores.window) for pass_scores in outcome.pass_scores]
     assert len(set(windows)) == len(windows)
 
 

@@ -45,9 +45,9 @@ def test_limits() -> None:
 def test_half_in_batches() -> None:
     """A batch costs half, for each model by its own price."""
     for name in ("openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"):
-        found = _computed()
-        assert found[f"{name}, in batches, thousand USD"] * 2 == pytest.approx(
-            found[f"{name}, list price, thousand USD"]
+        result = _computed()
+        assert result[f"{name}, in batches, thousand USD"] * 2 == pytest.approx(
+            result[f"{name}, list price, thousand USD"]
         )
 
 

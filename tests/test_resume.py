@@ -94,10 +94,10 @@ def test_drains(signum: signal.Signals, code: int, server: JudgeServer, tmp_path
     server.configure(latency=1.0)
     process = begun(tmp_path, server, 4)
     process.send_signal(signum)
-    said = process.communicate(timeout=30)[1]
+    output = process.communicate(timeout=30)[1]
     assert process.returncode == code
-    assert "4 calls in flight" in said
-    assert "to go on: ruler score in.jsonl" in said
+    assert "4 calls in flight" in output
+    assert "to go on: ruler score in.jsonl" in output
     assert server.stats()["requests"] == server.stats()["books"]["answered"]["calls"] == 4
     assert server.stats()["books"]["abandoned"]["calls"] == 0
 

@@ -124,5 +124,5 @@ def test_the_simulated_sample_is_what_its_judge_reads(tmp_path: Path) -> None:
     assert ruler("score", SAMPLES / "simulated.jsonl", to, "-m", "simulated", *exact).returncode == 0
     for line in to.read_bytes().splitlines():
         for trajectory in parse(line)["trajectories"]:
-            said = trajectory["messages"][-1]["content"]
-            assert abs(trajectory["reward"] - float(said.partition("truth=")[2])) <= 0.026
+            output = trajectory["messages"][-1]["content"]
+            assert abs(trajectory["reward"] - float(output.partition("truth=")[2])) <= 0.026

@@ -117,12 +117,12 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
         stage.forget()
         shards = [told(stage, kind, number, of, passes=passes).summary for number in range(1, of + 1)]
         assert stage.asked == asked
-        found = [bare(unpack(stage.path / f"out-{number}{kind}", kind)) for number in range(1, of + 1)]
+        result = [bare(unpack(stage.path / f"out-{number}{kind}", kind)) for number in range(1, of + 1)]
         if passes == 1:  # else a part of what stands in a record is of the whole batch
-            for part in found:  # in the order of the input
+            for part in result:  # in the order of the input
                 rest = iter(alone)
                 assert all(record in rest for record in part)
-            assert Counter(itertools.chain(*found)) == Counter(alone)
+            assert Counter(itertools.chain(*result)) == Counter(alone)
         for name in ("total", "groups", "scored", "rollouts", "written", "unreadable"):
             assert sum(getattr(each, name) for each in shards) == getattr(one, name), name
         assert sum((failed(stage, number) for number in range(1, of + 1)), Counter()) == lost
@@ -151,8 +151,8 @@ def test_each_group_in_one_shard() -> None:
 
 def test_the_same_everywhere() -> None:
     """Which shard holds a group is the same in every process, on every machine and in every version."""
-    found = [next(n for n in range(1, 17) if Shard(n, 16).holds(digest(f"task-{i}"))) for i in range(8)]
-    assert found == [2, 6, 2, 8, 2, 3, 3, 10]
+    result = [next(n for n in range(1, 17) if Shard(n, 16).holds(digest(f"task-{i}"))) for i in range(8)]
+    assert result == [2, 6, 2, 8, 2, 3, 3, 10]
 
 
 def test_resumed() -> None:

@@ -46,10 +46,10 @@ def test_a_quick_run_reproduces_the_tables(tmp_path: Path) -> None:
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_ranks_keep_their_sum(values: list[int]) -> None:
     """Ranks follow the values, equal ones share the mean of theirs, and the sum is that of 1 to n."""
-    found = ranks(values)
-    assert sum(found) == len(values) * (len(values) + 1) / 2
-    for a, x in zip(values, found, strict=True):
-        for b, y in zip(values, found, strict=True):
+    result = ranks(values)
+    assert sum(result) == len(values) * (len(values) + 1) / 2
+    for a, x in zip(values, result, strict=True):
+        for b, y in zip(values, result, strict=True):
             assert (a < b) == (x < y)
 
 
@@ -100,8 +100,8 @@ def test_equal_error_lies_between_two_averages() -> None:
     def spent(passes: float, rmse: float) -> list[Spent]:
         return [Spent(passes, 2 * passes, 1, 4, Measured(rmse, 0, 0, 0, 0))]
 
-    found = at_equal_error(spent(4, 0.6), spent(2, 0.9), spent(8, 0.4), ("passes", "tokens"))
-    assert found == pytest.approx({"passes": 4.0, "tokens": 8.0})
+    result = at_equal_error(spent(4, 0.6), spent(2, 0.9), spent(8, 0.4), ("passes", "tokens"))
+    assert result == pytest.approx({"passes": 4.0, "tokens": 8.0})
     assert at_equal_error(spent(4, 0.5), spent(3, 0.6), spent(4, 0.5), ("passes",)) == pytest.approx(
         {"passes": 4.0}
     )
@@ -110,6 +110,11 @@ def test_equal_error_lies_between_two_averages() -> None:
 def test_a_case_asks_what_it_is_told() -> None:
     """A ballot holds the bodies in the order shown, and its scores are on the judge's grid."""
     case: Case = cases(0, "graded", 1)[0]
-    ballot = case.ask([3, 1, 2], 5, window=2)
-    assert (ballot.distinct, ballot.pass_index, ballot.window, ballot.judge) == ((3, 1, 2), 5, 2, 0)
-    assert all(round(20 * score, 9).is_integer() and 0 <= score <= 1 for score in ballot.scores)
+    pass_scores = case.ask([3, 1, 2], 5, window=2)
+    assert (pass_scores.distinct, pass_scores.pass_index, pass_scores.window, pass_scores.judge) == (
+        (3, 1, 2),
+        5,
+        2,
+        0,
+    )
+    assert all(round(20 * score, 9).is_integer() and 0 <= score <= 1 for score in pass_scores.scores)

@@ -77,16 +77,16 @@ def line(value: Any, number: int = 1) -> Line:
     return Line(number, 0, raw)
 
 
-def reader(*records: Any, **told: Any) -> Reader:
+def reader(*records: Any, **reported: Any) -> Reader:
     """What reads these records; `told` are fields of InputSettings."""
     first = [line(r, i) for i, r in enumerate(records, 1)]
-    return detect("in.jsonl", first, InputSettings("in.jsonl", **told))
+    return detect("in.jsonl", first, InputSettings("in.jsonl", **reported))
 
 
-def read(*records: Any, **told: Any) -> list[Record]:
+def read(*records: Any, **reported: Any) -> list[Record]:
     """Records as their format reads them."""
-    found = reader(*records, **told)
-    return [record for i, r in enumerate(records, 1) for record in found.read(line(r, i))]
+    result = reader(*records, **reported)
+    return [record for i, r in enumerate(records, 1) for record in result.read(line(r, i))]
 
 
 def group(*conversations: Any, key: str = "g", **of_record: Any) -> Group:

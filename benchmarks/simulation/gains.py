@@ -26,7 +26,7 @@ LARGE = (
 )
 
 
-def markdown(found: Series, groups: int, seeds: int, large: int) -> str:
+def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     """The README's table, with a sentence that says what it is."""
     lines = [
         f"Simulated (`make simulate`), not measured on a live judge: {seeds} × {groups} groups of 8 rollouts "
@@ -37,10 +37,10 @@ def markdown(found: Series, groups: int, seeds: int, large: int) -> str:
         "| --- | --- | --- | --- |",
     ]
     for option, name in OPTIONS:
-        cells = [_cell(_measured(found, kind, name)) for kind in KINDS]
+        cells = [_cell(_measured(result, kind, name)) for kind in KINDS]
         lines.append(f"| {option} | {_calls(name)} | {cells[0]} | {cells[1]} |")
     even, uneven = (
-        [_share(found, kind, costs, what) for kind in KINDS]
+        [_share(result, kind, costs, what) for kind in KINDS]
         for costs, what in (("even", "passes"), ("uneven", "tokens"))
     )
     lines += [
@@ -53,22 +53,22 @@ def markdown(found: Series, groups: int, seeds: int, large: int) -> str:
         "| | calls per group | rank correlation |",
         "| --- | --- | --- |",
     ]
-    lines += [f"| {option} | {calls} | {fmean(found['large', name]):.2f} |" for option, name, calls in LARGE]
+    lines += [f"| {option} | {calls} | {fmean(result['large', name]):.2f} |" for option, name, calls in LARGE]
     return "\n".join(lines) + "\n"
 
 
-def _share(found: Series, kind: str, costs: str, what: str) -> str:
+def _share(result: Series, kind: str, costs: str, what: str) -> str:
     """What adaptive spending takes for the error of 4 passes for all, in percent of what those take."""
     uniform, fewer, more = (
-        found["spending", kind, costs, name] for name in ("uniform 4", "adaptive 3", "adaptive 4")
+        result["spending", kind, costs, name] for name in ("uniform 4", "adaptive 3", "adaptive 4")
     )
     return f"{25 * at_equal_error(uniform, fewer, more, (what,))[what]:.0f} %"
 
 
-def _measured(found: Series, kind: str, name: str) -> Sequence[Any]:
+def _measured(result: Series, kind: str, name: str) -> Sequence[Any]:
     if name:
-        return found["passes", kind, name]
-    return [spent.measured for spent in found["spending", kind, "even", "adaptive 4"]]
+        return result["passes", kind, name]
+    return [spent.measured for spent in result["spending", kind, "even", "adaptive 4"]]
 
 
 def _calls(name: str) -> str:
@@ -86,8 +86,8 @@ def at_equal_error(
     """What adaptive spending takes for the RMSE of uniform passes: between two averages, on log scales."""
     wanted, low, high = (math.log(fmean(s.measured.rmse for s in side)) for side in (uniform, fewer, more))
     part = (wanted - low) / (high - low)
-    found = {}
+    result = {}
     for what in spent:
         a, b = (math.log(fmean(getattr(s, what) for s in side)) for side in (fewer, more))
-        found[what] = math.exp(a + part * (b - a))
-    return found
+        result[what] = math.exp(a + part * (b - a))
+    return result

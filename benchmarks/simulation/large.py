@@ -29,7 +29,7 @@ def large(seed: int) -> dict[str, float]:
     truths = [min(HIGHEST, max(LOWEST, 0.5 + 0.12 * rng.gauss())) for _ in range(SIZE)]
     case = Case(truths, rng, (MODEL, NOISIER))
     windows = _windows(case)
-    found = {
+    result = {
         "disjoint windows, z-scored": _apart(windows[0]),
         "shared anchors": _anchored(case, 2),
         "two random windows each": _solved(case, windows[:2]),
@@ -38,7 +38,7 @@ def large(seed: int) -> dict[str, float]:
         "one long call": _whole(case, 0),
         "one long call, 1.5 times the noise": _whole(case, 1),
     }
-    return {name: spearman(truths, scores) for name, scores in found.items()}
+    return {name: spearman(truths, scores) for name, scores in result.items()}
 
 
 def _windows(case: Case) -> list[list[PassScores]]:
@@ -63,16 +63,16 @@ def _windows(case: Case) -> list[list[PassScores]]:
 
 def _solved(case: Case, turns: Sequence[Sequence[PassScores]]) -> list[float]:
     """As ruler combines windows."""
-    ballots = [ballot for turn in turns for ballot in turn]
-    one = replace(case.judged(ballots, windows=SIZE // WINDOW), judges=1)
+    all_scores = [pass_scores for turn in turns for pass_scores in turn]
+    one = replace(case.judged(all_scores, windows=SIZE // WINDOW), judges=1)
     return [round(score, 9) for score in scores_of(one, MEAN, BatchStatistics())]
 
 
-def _apart(ballots: Sequence[PassScores]) -> list[float]:
+def _apart(all_scores: Sequence[PassScores]) -> list[float]:
     scores = [0.0] * SIZE
-    for ballot in ballots:
-        mean, spread = fmean(ballot.scores), deviation(ballot.scores)
-        for body, score in zip(ballot.distinct, ballot.scores, strict=True):
+    for pass_scores in all_scores:
+        mean, spread = fmean(pass_scores.scores), deviation(pass_scores.scores)
+        for body, score in zip(pass_scores.distinct, pass_scores.scores, strict=True):
             scores[body] = round((score - mean) / spread, 9) if spread else 0.0
     return scores
 
@@ -84,8 +84,8 @@ def _anchored(case: Case, anchors: int) -> list[float]:
     seen = []
     for start in range(0, len(rest), room):
         window = [*fixed, *rest[start : start + room]]
-        ballot = case.ask(case.rng.sample(window, len(window)), 0, anew=True)
-        seen.append((ballot.distinct, ballot.scores))
+        pass_scores = case.ask(case.rng.sample(window, len(window)), 0, anew=True)
+        seen.append((pass_scores.distinct, pass_scores.scores))
     return [round(score, 9) for score in window_shifts.fit(seen, SIZE).scores if score is not None]
 
 
@@ -93,8 +93,8 @@ def _slid(case: Case) -> list[float]:
     """One sweep from the back: sort a window, move on by half of it."""
     order = case.drawn()
     for start in range(SIZE - WINDOW, -1, -STEP):
-        ballot = case.ask(order[start : start + WINDOW], 0, anew=True)
-        ranked = sorted(zip(ballot.scores, ballot.distinct, strict=True), key=lambda pair: -pair[0])
+        pass_scores = case.ask(order[start : start + WINDOW], 0, anew=True)
+        ranked = sorted(zip(pass_scores.scores, pass_scores.distinct, strict=True), key=lambda pair: -pair[0])
         order[start : start + WINDOW] = [body for _, body in ranked]
     scores = [0.0] * SIZE
     for place, body in enumerate(order):
@@ -104,7 +104,7 @@ def _slid(case: Case) -> list[float]:
 
 def _whole(case: Case, judge: int) -> list[float]:
     scores = [0.0] * SIZE
-    ballot = case.ask(case.drawn(), 0, judge=judge, anew=True)
-    for body, score in zip(ballot.distinct, ballot.scores, strict=True):
+    pass_scores = case.ask(case.drawn(), 0, judge=judge, anew=True)
+    for body, score in zip(pass_scores.distinct, pass_scores.scores, strict=True):
         scores[body] = score
     return scores

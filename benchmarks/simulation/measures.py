@@ -71,16 +71,16 @@ def advantages(scores: Sequence[float]) -> list[float]:
 def ranks(values: Sequence[float]) -> list[float]:
     """Ranks from 1, equal values with the mean of theirs."""
     order = sorted(range(len(values)), key=values.__getitem__)
-    found = [0.0] * len(values)
+    result = [0.0] * len(values)
     start = 0
     while start < len(order):
         stop = start + 1
         while stop < len(order) and values[order[stop]] == values[order[start]]:
             stop += 1
         for i in order[start:stop]:
-            found[i] = (start + 1 + stop) / 2
+            result[i] = (start + 1 + stop) / 2
         start = stop
-    return found
+    return result
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:

@@ -57,8 +57,8 @@ def passes(seed: int, kind: Kind, number: int) -> Found:
             "8, same order": unmoved,
             "8 balanced": balanced,
         }
-        for name, ballots in asked.items():
-            rows[name].append(case.judged(ballots))
+        for name, all_scores in asked.items():
+            rows[name].append(case.judged(all_scores))
     return {row.name: combined(groups, rows[row.name], row.how) for row in ROWS}
 
 
@@ -74,35 +74,35 @@ def combined(groups: Sequence[Case], judged: Sequence[GroupResult], how: Combine
 
 def scores_of(judged: GroupResult, how: CombineSettings, batch: BatchStatistics) -> list[float]:
     """The verdict's scores; every simulated group has one."""
-    verdict = combine(judged, how, batch)
-    assert isinstance(verdict, GroupScores)
-    return [score for score in verdict.scores if score is not None]
+    group_scores = combine(judged, how, batch)
+    assert isinstance(group_scores, GroupScores)
+    return [score for score in group_scores.scores if score is not None]
 
 
 def aggregates(seed: int, number: int) -> Found:
     """Four independent random orders: ruler's mean beside what else they could be combined by."""
     groups = cases(seed, "graded", number)
     asked = [case.judged([case.ask(case.drawn(), turn) for turn in range(4)]) for case in groups]
-    found = {"mean": combined(groups, asked)}
+    result = {"mean": combined(groups, asked)}
     others: Mapping[str, tuple[Callable[[list[float]], list[float]], Callable[[list[float]], float]]] = {
         "median": (list, median),
         "mean of z-scores": (_standard, fmean),
         "Borda": (ranks, fmean),
     }
     for name, (each, over) in others.items():
-        found[name] = measured(
+        result[name] = measured(
             (case.truths, _aggregated(judged, each, over)) for case, judged in zip(groups, asked, strict=True)
         )
-    return found
+    return result
 
 
 def _aggregated(
     judged: GroupResult, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
 ) -> list[float]:
     columns = []
-    for ballot in judged.pass_scores:
-        scores = [0.0] * len(ballot.distinct)
-        for body, score in zip(ballot.distinct, ballot.scores, strict=True):
+    for pass_scores in judged.pass_scores:
+        scores = [0.0] * len(pass_scores.distinct)
+        for body, score in zip(pass_scores.distinct, pass_scores.scores, strict=True):
             scores[body] = score
         columns.append(each(scores))
     return [over(list(row)) for row in zip(*columns, strict=True)]
@@ -115,14 +115,16 @@ def _standard(scores: list[float]) -> list[float]:
 
 def panels(seed: int, number: int) -> Found:
     """Three weak judges, each an order and its reverse, whose persistent errors correlate; and one strong."""
-    found = {}
+    result = {}
     for shared in (0.3, 0.7):
         groups = cases(seed, "graded", number, (replace(WEAK, shared=shared),) * 3)
         asked = [
-            case.judged([ballot for judge in range(3) for ballot in Asked(case, judge).first(2)])
+            case.judged([pass_scores for judge in range(3) for pass_scores in Asked(case, judge).first(2)])
             for case in groups
         ]
-        found[f"three weak judges twice, errors correlated by {shared}"] = combined(groups, asked)
+        result[f"three weak judges twice, errors correlated by {shared}"] = combined(groups, asked)
     strong = cases(seed, "graded", number)
-    found["one strong judge twice"] = combined(strong, [case.judged(Asked(case).first(2)) for case in strong])
-    return found
+    result["one strong judge twice"] = combined(
+        strong, [case.judged(Asked(case).first(2)) for case in strong]
+    )
+    return result

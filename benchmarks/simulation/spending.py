@@ -36,17 +36,17 @@ def spending(
     groups = [Asked(case) for case in cases(seed, kind, number)]
     rng = random.Random(f"{seed}/costs")
     costs = [TOKENS * math.exp(COST_SPREAD * rng.gauss()) if uneven else TOKENS for _ in groups]
-    found = {}
+    result = {}
     for average in averages:
-        found[f"uniform {average}"] = _spent(groups, costs, [average] * number, 0)
+        result[f"uniform {average}"] = _spent(groups, costs, [average] * number, 0)
         passes, rounds = [], 0
         for start in range(0, number, BLOCK):
             block = slice(start, start + BLOCK)
             given, times = adaptively(groups[block], costs[block], average)
             passes += given
             rounds += times * len(given)
-        found[f"adaptive {average}"] = _spent(groups, costs, passes, rounds / number)
-    return found
+        result[f"adaptive {average}"] = _spent(groups, costs, passes, rounds / number)
+    return result
 
 
 def adaptively(groups: Sequence[Asked], costs: Sequence[float], average: int) -> tuple[list[int], int]:

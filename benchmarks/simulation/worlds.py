@@ -49,14 +49,14 @@ class Case:
         scores = answers(model, [self.truths[i] + errors[i] for i in order], draws)
         return PassScores(judge, turn, window, tuple(order), tuple(scores), ("",) * len(order))
 
-    def judged(self, ballots: Sequence[PassScores], windows: int = 1) -> GroupResult:
+    def judged(self, all_scores: Sequence[PassScores], windows: int = 1) -> GroupResult:
         """The group as it comes to be combined."""
         size = len(self.truths)
         return GroupResult(
             tuple(range(size)),
             ("",) * size,
             (1,) * size,
-            tuple(ballots),
+            tuple(all_scores),
             judges=len(self.models),
             windows=windows,
         )
@@ -89,11 +89,11 @@ def cases(
     seed: int, kind: Kind, number: int, models: tuple[SimulatedModel, ...] = (SimulatedModel(),)
 ) -> list[Case]:
     """Groups of eight, the same for the same seed."""
-    found = []
+    result = []
     for i in range(number):
         rng = random.Random(f"{seed}/{kind}/{i}")
-        found.append(Case(_truths(kind, rng, 8), rng, models))
-    return found
+        result.append(Case(_truths(kind, rng, 8), rng, models))
+    return result
 
 
 def _truths(kind: Kind, rng: random.Random, size: int) -> list[float]:
@@ -109,6 +109,6 @@ def _truths(kind: Kind, rng: random.Random, size: int) -> list[float]:
     return [min(HIGHEST, max(LOWEST, truth)) for truth in drawn]
 
 
-def same(ballots: Sequence[PassScores]) -> list[PassScores]:
+def same(all_scores: Sequence[PassScores]) -> list[PassScores]:
     """The ballots numbered as passes of one judge, from 0."""
-    return [replace(ballot, pass_index=turn) for turn, ballot in enumerate(ballots)]
+    return [replace(pass_scores, pass_index=turn) for turn, pass_scores in enumerate(all_scores)]

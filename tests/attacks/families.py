@@ -24,8 +24,8 @@ def _wide(text: str) -> str:
     return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text)
 
 
-def _marked(text: str, mark: str) -> str:
-    return "".join(c + mark if c.isalpha() else c for c in text)
+def _marked(text: str, annotation: str) -> str:
+    return "".join(c + annotation if c.isalpha() else c for c in text)
 
 
 def _selected(text: str) -> str:

@@ -165,7 +165,7 @@ def _outcome(point: str, client: Client, server: BatchServer) -> Outcome:
 def table(columns: dict[str, list[Outcome]]) -> str:
     """A row for each point, a column for each API."""
     names = list(columns)
-    points = list(dict.fromkeys(each.point for found in columns.values() for each in found))
+    points = list(dict.fromkeys(each.point for result in columns.values() for each in result))
     rows = [["point", *names], ["---"] * (len(names) + 1)]
     for point in points:
         cells = [next((str(each) for each in columns[name] if each.point == point), "") for name in names]

@@ -24,8 +24,8 @@ class Call:
 
     async def body(self) -> int:
         """Read the body without keeping it; its bytes in number."""
-        found = re.search(r"content-length: (\d+)", self.head, re.IGNORECASE)
-        left = length = int(found[1]) if found else 0
+        result = re.search(r"content-length: (\d+)", self.head, re.IGNORECASE)
+        left = length = int(result[1]) if result else 0
         while left:
             left -= len(piece := await self.reader.read(min(left, 1 << 16)))
             if not piece:

@@ -123,10 +123,10 @@ def test_cancel(name: str, tmp_path: Path) -> None:
 
         async def stop() -> None:
             async with client.providers(None) as providers:
-                (found,) = await cancel(
+                (result,) = await cancel(
                     client.place, providers, [client.batches()[0].tag[:12]], client.listener
                 )
-                assert found.remote is not None
+                assert result.remote is not None
 
         anyio.run(stop)
         client.collect(wait=10.0)

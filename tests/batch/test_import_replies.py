@@ -132,9 +132,9 @@ def test_model(ledger: Ledger) -> None:
 def test_answers_stay(ledger: Ledger) -> None:
     """An answer that is there is covered by nothing: no other answer, no failure, no broken body."""
     for name, finish in enumerate(("stop", "length", "content_filter")):
-        said = body("first")
-        said["choices"][0]["finish_reason"] = finish
-        ledger.keep(key(name), "m", reply_of(json.dumps(said).encode()), 1.0)
+        output = body("first")
+        output["choices"][0]["finish_reason"] = finish
+        ledger.keep(key(name), "m", reply_of(json.dumps(output).encode()), 1.0)
         result = import_lines([good(name, "second"), long(name), expired(name), broken(name)], ledger)
         assert result == ImportResult(4, 0, 1)
     assert (set(stored(ledger).values()), rows_of(ledger)) == ({"first"}, 3)
@@ -160,16 +160,16 @@ def test_any_order(
 ) -> None:
     """The order of the rows changes neither the ledger nor the counts, whatever was there."""
     file = [make(name) for make, name in picked]
-    told = []
+    reported = []
     for turn in range(2):
         folder = tmp_path_factory.mktemp("any")
         with Ledger(folder / "ledger.sqlite") as ledger:
             import_lines([make(name) for make, name in before], ledger)
             result = import_lines(file, ledger)
-            told.append((result, stored(ledger)))
+            reported.append((result, stored(ledger)))
         if not turn:
             seed.shuffle(file)
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
 
 
 # what is not taken
@@ -227,23 +227,23 @@ def test_keys(ledger: Ledger) -> None:
 def test_fates(ledger: Ledger) -> None:
     """The callback gets the status of each row's request once it is written."""
     import_lines([good("held")], ledger)
-    told: list[tuple[bytes, str]] = []
+    reported: list[tuple[bytes, str]] = []
 
     def on_key(one: bytes, fate: str) -> None:
         assert (ledger.find(one) is not None) == (fate != "again")
-        told.append((one, fate))
+        reported.append((one, fate))
 
     with Importer(ledger, on_key=on_key) as importer:
         for line in (good(1), long(2), expired(3), broken(4), expired("held"), b"{}", long(5), good(5)):
             importer.add(line, 1)
-        assert not told
-    assert sorted(told) == sorted(
+        assert not reported
+    assert sorted(reported) == sorted(
         [
             *((key(1), "answer"), (key(2), "failed"), (key(3), "again"), (key(4), "again")),
             *((key("held"), "answer"), (key(5), "failed"), (key(5), "answer")),
         ]
     )
-    assert [fate for one, fate in told if one == key(5)] == ["failed", "answer"]
+    assert [fate for one, fate in reported if one == key(5)] == ["failed", "answer"]
 
 
 @pytest.mark.anyio

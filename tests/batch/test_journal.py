@@ -57,10 +57,10 @@ def test_recorded(place: Path) -> None:
         assert ledger.find(KEYS[0]) is None
         ledger.clear()
     with Journal(place) as journal:
-        (found,) = journal.batches(*OPEN)
-        assert found == moved
-        assert (found.model, found.key_env, found.requests, found.usd) == ("openai/m", "KEY", 2, 0.5)
-        assert (journal.keys(found.id), found.remote, count_open_requests(place)) == (
+        (result,) = journal.batches(*OPEN)
+        assert result == moved
+        assert (result.model, result.key_env, result.requests, result.usd) == ("openai/m", "KEY", 2, 0.5)
+        assert (journal.keys(result.id), result.remote, count_open_requests(place)) == (
             set(KEYS[:2]),
             "batch_1",
             2,

@@ -101,8 +101,8 @@ async def test_listing_out_of_order(name: str, batch_server: BatchServer, tmp_pa
         for at, when in enumerate((1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)):  # the last comes first
             batch_server.conduct.clock = when
             await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at))
-        found = [each.created for each in await every(made.list_batches(1005.0))]
-    assert sorted(found) == [1007.0, 1008.0, 1009.0]
+        result = [each.created for each in await every(made.list_batches(1005.0))]
+    assert sorted(result) == [1007.0, 1008.0, 1009.0]
 
 
 @both

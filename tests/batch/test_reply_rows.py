@@ -274,8 +274,8 @@ def test_anthropic_too_long() -> None:
 
 def test_odd_bodies() -> None:
     """A body that is no chat completion is an error with the body, as in a live call."""
-    bodies: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
-    for body in bodies:
+    distinct: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
+    for body in distinct:
         error, label = error_from(**openai(200, body))
         assert (error, error.scope, label) == (reply_of(error.body), "call", "no chat completion")
         assert error.body

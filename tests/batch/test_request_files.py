@@ -152,11 +152,11 @@ def test_names_of_a_panel() -> None:
         "a/r.hosted_vllm-Qwen-Qwen3-8B.jsonl.gz",
     ]
     odd = ["../../etc/passwd", "a b:c?*|", ".", "", "é" * 300, "x" * 300, "-rf", "\udcff", "con\n\x1b[2J"]
-    found = [Path(name) for name in names_for("a/r.jsonl", odd + [judge.upper() for judge in odd])]
-    assert {str(path.parent) for path in found} == {"a"}
-    assert len({path.name.lower() for path in found}) == len(found)
-    assert all(path.name.startswith("r.") and path.name.isascii() for path in found)
-    assert all(path.name.isprintable() and len(path.name) < 120 for path in found)
+    result = [Path(name) for name in names_for("a/r.jsonl", odd + [judge.upper() for judge in odd])]
+    assert {str(path.parent) for path in result} == {"a"}
+    assert len({path.name.lower() for path in result}) == len(result)
+    assert all(path.name.startswith("r.") and path.name.isascii() for path in result)
+    assert all(path.name.isprintable() and len(path.name) < 120 for path in result)
 
 
 @pytest.mark.parametrize(("ending", "read"), [(".gz", gzip.decompress), (".zst", zstd.decompress)])
@@ -185,13 +185,13 @@ def test_two_at_once(path: Path) -> None:
 
 def test_places_that_cannot_be() -> None:
     """A path that cannot be written is reported before anything is read, with the way out."""
-    for name, said in (
+    for name, output in (
         ("no/such/requests.jsonl", "mkdir -p"),
         (".", "directory"),
         ("s3://b/requests.jsonl", "address"),
         ("a\0b", "cannot be written"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=output):
             RequestFiles(name, ANY)
 
 

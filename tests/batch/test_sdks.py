@@ -64,11 +64,11 @@ def test_anthropic(batch_server: BatchServer) -> None:
             batch = anthropic.messages.batches.retrieve(batch.id)
         assert (batch.processing_status, batch.request_counts.succeeded) == ("ended", 2)
         for row in anthropic.messages.batches.results(batch.id):
-            found = read_row(row.to_json(indent=None).encode())
-            assert isinstance(found, ReplyRow)
+            result = read_row(row.to_json(indent=None).encode())
+            assert isinstance(result, ReplyRow)
             if row.result.type == "succeeded":
                 assert isinstance(row.result.message.content[0], TextBlock)
-                assert isinstance(found.answer, Reply)
+                assert isinstance(result.answer, Reply)
             else:
                 assert row.result.type == "errored"
                 assert row.result.error.error.message

@@ -152,10 +152,10 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
     whole = Provider.create
 
     async def main() -> None:
-        halt = StopSignal()
+        stop_signal = StopSignal()
 
         async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
-            halt.stop(InterruptedRun(2))
+            stop_signal.stop(InterruptedRun(2))
             scope.cancel()
             await anyio.sleep(0.01)
             assert any("Ctrl-C" in note for note in client.listener.notes)
@@ -164,7 +164,7 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(Provider, "create", create)
         async with client.providers(None) as providers:
             with anyio.CancelScope() as scope:
-                await submit(client.settings, providers, lambda _: None, client.listener, halt)
+                await submit(client.settings, providers, lambda _: None, client.listener, stop_signal)
 
     anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]

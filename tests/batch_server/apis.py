@@ -112,10 +112,10 @@ def _upload(store: Store, ask: Ask) -> Answer:
     boundary, parts = ask.headers["content-type"].partition("boundary=")[2], dict[str, tuple[str, bytes]]()
     for part in ask.body.split(b"--" + boundary.encode())[1:-1]:
         head, _, data = part.partition(b"\r\n\r\n")
-        found = re.search(r'form-data; name="([^"]+)"(?:; filename="([^"]+)")?', head.decode())
-        if found is None or not data.endswith(b"\r\n"):
+        result = re.search(r'form-data; name="([^"]+)"(?:; filename="([^"]+)")?', head.decode())
+        if result is None or not data.endswith(b"\r\n"):
             raise ValueError("batch_server: not a multipart form")
-        parts[found[1]] = (found[2] or "", data[:-2])
+        parts[result[1]] = (result[2] or "", data[:-2])
     (name, data), purpose = parts["file"], parts["purpose"][1].decode()
     about = {"object": "file", "bytes": len(data), "created_at": int(store.now), "status": "processed"}
     return _ok({"id": store.keep(data, name), **about, "filename": name, "purpose": purpose})

@@ -45,12 +45,12 @@ class Row:
 
 def cue_of(model: str, at: int, seen: int) -> str:
     """The kind of misbehaviour of the row at a place, whose request came `seen` times before, if any."""
-    found = _CUE.fullmatch(model.rpartition("/")[2])
-    if found is None or (found[1] and seen) or (found[1] == "some" and at % 3):
+    actual = _CUE.fullmatch(model.rpartition("/")[2])
+    if actual is None or (actual[1] and seen) or (actual[1] == "some" and at % 3):
         return ""
-    if found[2] not in KINDS:
-        raise ValueError(f"batch_server: no such row: {found[2]}")
-    return found[2]
+    if actual[2] not in KINDS:
+        raise ValueError(f"batch_server: no such row: {actual[2]}")
+    return actual[2]
 
 
 def undone(api: Api, custom_id: str, kind: str) -> Row:
@@ -75,8 +75,8 @@ def judged(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row:
         return _failed(api, custom_id, *_ERRORS["error"])
     if reply.status != 200:
         error = orjson.loads(reply.body)["error"] if reply.mime == "application/json" else {}
-        said = error.get("message") or reply.body.decode()
-        return _failed(api, custom_id, reply.status, str(error.get("code") or error.get("type")), said)
+        output = error.get("message") or reply.body.decode()
+        return _failed(api, custom_id, reply.status, str(error.get("code") or error.get("type")), output)
     body = orjson.loads(reply.body) if reply.mime == "application/json" else reply.body.decode()
     if api == "anthropic":
         result = {"type": "succeeded", "message": message_of(line["params"], body)}

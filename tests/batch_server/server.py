@@ -152,8 +152,8 @@ class BatchServer:
                 self.store.judge.leave(reply, gone=False)
             return web.Response(body=reply.body, status=reply.status, content_type=reply.mime)
         for pattern, api, step in _ROUTES:
-            if found := re.fullmatch(pattern, route):
-                id = found[1] if found.groups() else ""
+            if result := re.fullmatch(pattern, route):
+                id = result[1] if result.groups() else ""
                 ask = Ask(api, step, id, dict(request.query), body, headers, self.root)
                 try:
                     return await self._step(request, ask)
@@ -167,7 +167,7 @@ class BatchServer:
     async def _step(self, request: web.BaseRequest, ask: Ask) -> web.StreamResponse:
         fault = next((each.kind for each in self.faults if each.strikes(ask.step)), "")
         handled = not fault or fault.endswith("-after") or fault in ("half", "html", "huge")
-        said, created = Answer(b""), None
+        output, created = Answer(b""), None
         with self.lock:
             if self.before(ask.step) is False:
                 fault, handled = "drop", False
@@ -175,31 +175,33 @@ class BatchServer:
                 self.steps.append(ask.step)
                 self.keys.add(ask.headers.get("x-api-key") or ask.headers.get("authorization", "")[7:])
                 count = self.created
-                said = answer(self.store, ask)
+                output = answer(self.store, ask)
                 created = list(self.store.batches.values())[-1] if self.created > count else None
                 self.after(ask.step)
             if created and self.conduct.pace == "at once":
                 while not created.ended:
                     self.store.advance(created)
-        return await self._deliver(request, ask, said, fault)
+        return await self._deliver(request, ask, output, fault)
 
     async def _deliver(
-        self, request: web.BaseRequest, ask: Ask, said: Answer, fault: str
+        self, request: web.BaseRequest, ask: Ask, output: Answer, fault: str
     ) -> web.StreamResponse:
         kind = fault.removesuffix("-after")
         if kind in _REFUSALS:
-            said = refuse(ask.api, *_REFUSALS[kind])
-            said.headers |= _HEADERS.get(kind, {})
+            output = refuse(ask.api, *_REFUSALS[kind])
+            output.headers |= _HEADERS.get(kind, {})
         elif kind == "html":
-            said = replace(said, body=b"<html><title>Welcome</title></html>", mime="text/html")
+            output = replace(output, body=b"<html><title>Welcome</title></html>", mime="text/html")
         elif kind in ("drop", "hang"):
             while kind == "hang" and request.transport and not self._over.is_set():  # noqa: ASYNC110 - a transport has no event
                 await asyncio.sleep(0.01)
             if request.transport:
                 request.transport.abort()
         elif kind in ("half", "huge"):
-            await _stream(request, said.body, endless=kind == "huge")
-        return web.Response(body=said.body, status=said.status, content_type=said.mime, headers=said.headers)
+            await _stream(request, output.body, endless=kind == "huge")
+        return web.Response(
+            body=output.body, status=output.status, content_type=output.mime, headers=output.headers
+        )
 
 
 async def _stream(request: web.BaseRequest, body: bytes, endless: bool) -> None:

@@ -90,24 +90,24 @@ def records(attacks: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _group(attacks: Sequence[str], number: int) -> dict[str, Any]:
     key = attacks[number % len(attacks)]
     first, last = attacks[0][:10_000], attacks[-1][:10_000]
-    mark: dict[str, Any] = {
+    annotation: dict[str, Any] = {
         "judge": first,
         "passes": 2,
         "judged_at": last,
         "cost_usd": first,
     }
     if number % 5 == 4:
-        mark |= {"status": "failed", "kind": last, "reason": first}
+        annotation |= {"status": "failed", "kind": last, "reason": first}
         rollouts = [
             _rollout(text, {"status": "failed", "kind": text[:10_000], "reason": text[:10_000]})
             for text in attacks
         ]
     else:
-        mark |= {"status": "scored", "reliability": 0.5}
+        annotation |= {"status": "scored", "reliability": 0.5}
         rollouts = [
             _rollout(text, _scored(text, i / 8, attacks), reward=i / 8) for i, text in enumerate(attacks)
         ]
-    return {"group_id": key if len(key) < 10_000 else "huge", "trajectories": rollouts, "ruler": mark}
+    return {"group_id": key if len(key) < 10_000 else "huge", "trajectories": rollouts, "ruler": annotation}
 
 
 def _scored(text: str, score: float, attacks: Sequence[str]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _scored(text: str, score: float, attacks: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _rollout(text: str, mark: dict[str, Any], reward: float | None = None) -> dict[str, Any]:
+def _rollout(text: str, annotation: dict[str, Any], reward: float | None = None) -> dict[str, Any]:
     """A rollout that holds a text wherever there may be one; a huge one in its answer alone."""
     small = text if len(text) < 10_000 else "small"
     called = {"id": small, "function": {"name": small, "arguments": {small: [small]}}}
@@ -136,7 +136,7 @@ def _rollout(text: str, mark: dict[str, Any], reward: float | None = None) -> di
         {"role": small or "user", "content": small},
     ]
     tools = [{"type": "function", "function": {"name": small, "description": small}}]
-    return {"messages": turns, "tools": tools, "reward": reward, "ruler": mark}
+    return {"messages": turns, "tools": tools, "reward": reward, "ruler": annotation}
 
 
 def control(folder: Path, attack: str) -> Path:

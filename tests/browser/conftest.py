@@ -38,12 +38,12 @@ def browser() -> Iterator[Browser]:
     It ends with this folder's tests: as long as it is driven an event loop runs in this thread, and the
     tests that come after need their own.
     """
-    found = program()
-    if found is None:
+    result = program()
+    if result is None:
         pytest.skip("no browser is installed: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=found, args=list(QUIET))
+        started = driver.chromium.launch(executable_path=result, args=list(QUIET))
         yield started
         started.close()
 
@@ -69,8 +69,8 @@ def truth(scored: Path) -> Truth:
 @pytest.fixture(scope="session")
 def figures(scored: Path) -> dict[str, Any]:
     """What `ruler report --json` says of it."""
-    told: dict[str, Any] = orjson.loads(ruler("report", scored, "--json", folder=scored.parent).stdout)
-    return dict(told["figures"])
+    reported: dict[str, Any] = orjson.loads(ruler("report", scored, "--json", folder=scored.parent).stdout)
+    return dict(reported["figures"])
 
 
 @pytest.fixture(scope="session")

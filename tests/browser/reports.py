@@ -33,21 +33,21 @@ def ruler(*args: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def plain(key: str, *scores: float, said: str = "well done") -> dict[str, Any]:
+def plain(key: str, *scores: float, output: str = "well done") -> dict[str, Any]:
     """A scored group of few words: no label, one pass."""
     return {
         "group_id": key,
-        "trajectories": [_plain(f"answer {i}", score, said) for i, score in enumerate(scores)],
+        "trajectories": [_plain(f"answer {i}", score, output) for i, score in enumerate(scores)],
         "ruler": {"status": "scored", "judge": "offline", "passes": 1},
     }
 
 
-def _plain(answer: str, score: float, said: str) -> dict[str, Any]:
+def _plain(answer: str, score: float, output: str) -> dict[str, Any]:
     turns = [{"role": "user", "content": "Book a seat."}, {"role": "assistant", "content": answer}]
     return {
         "messages": turns,
         "reward": score,
-        "ruler": {"status": "scored", "score": score, "explanation": said},
+        "ruler": {"status": "scored", "score": score, "explanation": output},
     }
 
 
@@ -68,11 +68,11 @@ def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
         messages.append({"role": "assistant", "content": f"Done: truth={truth:.2f}\n{words(4)}"})
         return {"messages": messages, "reward": float(dice.random() < truth)}
 
-    found = []
+    result = []
     for i in range(number):
         prompt = [{"role": "user", "content": f"Task {i}: {words(8)}"}]
-        found.append({"group_id": f"task-{i}", "trajectories": [rollout(prompt) for _ in range(size)]})
-    return found
+        result.append({"group_id": f"task-{i}", "trajectories": [rollout(prompt) for _ in range(size)]})
+    return result
 
 
 def run_of(folder: Path, number: int, size: int = 4) -> Path:
@@ -99,16 +99,16 @@ def run_of(folder: Path, number: int, size: int = 4) -> Path:
     return write(scored, done)
 
 
-def _spend(mark: dict[str, Any], i: int, dice: random.Random) -> None:
+def _spend(annotation: dict[str, Any], i: int, dice: random.Random) -> None:
     """What a group took, as if a judge had been paid."""
     prompt, completion = dice.randrange(500, 5_000), dice.randrange(50, 500)
-    mark["judged_at"] = f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
-    mark["latency_s"] = dice.randrange(100, 90_000) / 1_000
-    mark["usage"] |= {"prompt_tokens": prompt, "completion_tokens": completion}
+    annotation["judged_at"] = f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
+    annotation["latency_s"] = dice.randrange(100, 90_000) / 1_000
+    annotation["usage"] |= {"prompt_tokens": prompt, "completion_tokens": completion}
     if i % 7 == 3:
-        del mark["cost_usd"]
+        del annotation["cost_usd"]
     else:
-        mark["cost_usd"] = (prompt + 4 * completion) / 1e6
+        annotation["cost_usd"] = (prompt + 4 * completion) / 1e6
 
 
 def fail(record: dict[str, Any], kind: str, reason: str) -> None:

@@ -36,9 +36,9 @@ def test_everything_to_use_has_a_name(view: View, hash_: str) -> None:
     tree = ready(view, hash_).find("body").aria_snapshot()
     roles = "button|link|textbox|searchbox|combobox|checkbox|grid|region|figure|group|dialog|navigation"
     using = rf"^\s*- '?({roles})\b"
-    found = [line.strip() for line in tree.splitlines() if re.match(using, line)]
-    assert len(found) > 5
-    unnamed = [line for line in found if '"' not in line and not re.match(r"- (figure|group)\b", line)]
+    result = [line.strip() for line in tree.splitlines() if re.match(using, line)]
+    assert len(result) > 5
+    unnamed = [line for line in result if '"' not in line and not re.match(r"- (figure|group)\b", line)]
     assert unnamed == []
     assert 'role="' not in tree
 
@@ -78,8 +78,8 @@ def test_the_overview_as_it_is_read(view: View) -> None:
     assert -1 not in places
     assert places == sorted(places)
     assert tree.count("- figure") == len(CHARTS)
-    marks = re.findall(r'link "(.*; show (?:the groups|them))"', tree)
-    assert len(marks) == view.find(".plot svg a").count() > 50
+    notes = re.findall(r'link "(.*; show (?:the groups|them))"', tree)
+    assert len(notes) == view.find(".plot svg a").count() > 50
 
 
 def test_the_table_as_it_is_read(show: Show, many: Path) -> None:
@@ -150,5 +150,5 @@ def test_colour_is_never_alone(view: View) -> None:
     )
     assert set(names) == set(kinds)
     view.go("#groups?where=failed")
-    said = set(view.find(".body .cell.status").all_inner_texts())
-    assert said == {"failed: reply", "failed: transport", "failed: refused"}
+    output = set(view.find(".body .cell.status").all_inner_texts())
+    assert output == {"failed: reply", "failed: transport", "failed: refused"}

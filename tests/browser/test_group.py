@@ -27,10 +27,10 @@ _LINES = """all => all.map(pre => {
 def ranks(scores: list[float | None]) -> list[str]:
     """Ranks in words: equal scores share the best of theirs."""
     some = sorted((s for s in scores if s is not None), reverse=True)
-    found = [None if s is None else some.index(s) + 1 for s in scores]
+    result = [None if s is None else some.index(s) + 1 for s in scores]
     return [
-        "no score" if rank is None else f"rank {rank}{', tied' if found.count(rank) > 1 else ''}"
-        for rank in found
+        "no score" if rank is None else f"rank {rank}{', tied' if result.count(rank) > 1 else ''}"
+        for rank in result
     ]
 
 
@@ -108,7 +108,7 @@ def test_facts_of_the_group(view: View, truth: Truth) -> None:
 def test_as_the_judge_read_it(view: View, truth: Truth, scored: Path, key: str) -> None:
     """The lines of the page are, one for one, those of the request that `ruler prompt` prints."""
     prompt = ruler("prompt", scored, "--group", key, folder=scored.parent).stdout
-    bodies = re.findall(r"^<trajectory id=.*>\n([\s\S]*?)\n</trajectory>", prompt, re.MULTILINE)
+    texts = re.findall(r"^<trajectory id=.*>\n([\s\S]*?)\n</trajectory>", prompt, re.MULTILINE)
     context = re.search(r"\n<context>\n([\s\S]*?)\n</context>", prompt)
     assert context is not None
     opened(view, key)
@@ -116,7 +116,7 @@ def test_as_the_judge_read_it(view: View, truth: Truth, scored: Path, key: str) 
     built(view)
     shown = view.find(ROLLOUT).evaluate_all("all => all.map(section => section.dataset.rollout)")
     lines = [as_read(view, f"{ROLLOUT}[data-rollout='{number}']") for number in shown]
-    assert sorted("\n".join(body) for body in lines) == sorted(bodies)
+    assert sorted("\n".join(body) for body in lines) == sorted(texts)
     assert "\n".join(as_read(view, ".g-shared")) == context[1]
     assert {tuple(body) for body in lines} == set(truth.texts[truth.place(key)].rollouts)
 
@@ -145,16 +145,16 @@ def test_side_by_side_and_one_by_one(view: View) -> None:
 @pytest.mark.parametrize("against", [1, 2, 3, 4])
 def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: int) -> None:
     """Each rollout is marked at the first line at which it leaves the one it is compared with."""
-    bodies = truth.texts[truth.place("task-2")].rollouts
+    texts = truth.texts[truth.place("task-2")].rollouts
     opened(view, "task-2", f"&against={against}")
     assert view.find(f"{ROLLOUT}[data-rollout='{against}'] .g-parting").count() == 0
-    for i in range(len(bodies)):
+    for i in range(len(texts)):
         if i == against - 1:
             continue
         one = view.find(f"{ROLLOUT}[data-rollout='{i + 1}']")
-        common = common_lines(bodies[i], bodies[against - 1])
+        common = common_lines(texts[i], texts[against - 1])
         assert one.locator(".g-common .g-turn").count() == common
-        assert one.locator(".g-turn").count() == len(bodies[i])
+        assert one.locator(".g-turn").count() == len(texts[i])
         said = one.locator(".g-parting").inner_text()
         assert f"#{against}" in said
         assert (f"after {common} turn" if common else "at the first turn") in said
@@ -163,18 +163,18 @@ def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: i
 
 def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
     """Within the line at which two rollouts part, the first character that differs is marked."""
-    bodies = truth.texts[truth.place("task-2")].rollouts
+    texts = truth.texts[truth.place("task-2")].rollouts
     opened(view, "task-2", "&against=1")
     view.by("checkbox", "as the judge read it").check()
     built(view)
     for i in (1, 2, 3):
-        at = common_lines(bodies[i], bodies[0])
-        mine, other = bodies[i][at], bodies[0][at]
+        at = common_lines(texts[i], texts[0])
+        mine, other = texts[i][at], texts[0][at]
         place = next(n for n, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b)
-        mark = view.find(f"{ROLLOUT}[data-rollout='{i + 1}'] mark")
+        annotation = view.find(f"{ROLLOUT}[data-rollout='{i + 1}'] mark")
         before = "mark => mark.parentElement.textContent.split('first difference: ')[0].trim()"
-        assert mark.evaluate(before) == mine[:place].strip()
-        assert str(mark.text_content()).split("first difference: ")[1] == mine[place]
+        assert annotation.evaluate(before) == mine[:place].strip()
+        assert str(annotation.text_content()).split("first difference: ")[1] == mine[place]
 
 
 def test_identical_rollouts_once(view: View, truth: Truth) -> None:
@@ -297,7 +297,7 @@ def test_two_groups_with_one_key(show: Show, odd: Path) -> None:
 def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group without text in the file says so, names the command that shows it, and tells what was said."""
     monkeypatch.setattr(embedded, "MOST_TEXTS", 1_000)
-    scored = write(tmp_path / "run.jsonl", [plain(f"g-{i}", 0.2, 0.8, said="said of it") for i in range(9)])
+    scored = write(tmp_path / "run.jsonl", [plain(f"g-{i}", 0.2, 0.8, output="said of it") for i in range(9)])
     report(scored, tmp_path / "run.html")
     view = show(tmp_path / "run.html")
     left = view.page.evaluate("opened.rows.key.filter((_, i) => !opened.rows.text[i])")
@@ -319,8 +319,10 @@ def test_long_turns_are_folded(show: Show, tmp_path: Path) -> None:
     pre = view.find("[data-rollout='1'] pre").last
     assert "END" not in str(pre.text_content())
     view.by("button", "show all 100,003 characters").click()
+    view.by("button", "show less").wait_for()
     assert str(pre.text_content()).endswith("word END")
     view.by("button", "show less").click()
+    view.by("button", "show all 100,003 characters").wait_for()
     assert "END" not in str(pre.text_content())
 
 

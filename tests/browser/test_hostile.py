@@ -125,14 +125,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def harmless(view: View) -> dict[str, Any]:
     """Nothing of theirs has become an element, an attribute or a value."""
-    found: dict[str, Any] = view.page.evaluate(_FOUND)
-    assert found["hit"] is None
-    assert found["polluted"] is None
-    assert found["bad"] == []
-    assert found["forms"] == 0
-    assert found["twice"] == []
-    assert set(found["tags"]) <= TAGS
-    return found
+    result: dict[str, Any] = view.page.evaluate(_FOUND)
+    assert result["hit"] is None
+    assert result["polluted"] is None
+    assert result["bad"] == []
+    assert result["forms"] == 0
+    assert result["twice"] == []
+    assert set(result["tags"]) <= TAGS
+    return result
 
 
 @pytest.mark.parametrize("attack", RUNNING, ids=range(len(RUNNING)))
@@ -228,8 +228,8 @@ def test_every_group(show: Show, hostile: Path, way: str, half: int) -> None:
         link = view.page.evaluate("([row, view]) => groupHash(opened.rows, row, { view })", [row, way])
         view.go(link)
         view.until(_SHOWN, row)
-        found = harmless(view)
-        assert found["styles"] == 1
+        result = harmless(view)
+        assert result["styles"] == 1
     checkbox = view.by("checkbox", "as the judge read it")
     checkbox.check()
     for more in view.find(".g-turn button[aria-expanded=false]").all()[:4]:
@@ -292,7 +292,7 @@ def test_the_policy_holds(browser: Browser, run: Path, name: str) -> None:
         assert view.page.evaluate("window.__hit ?? null") is None
         assert {refused[address] for address in view.asked if "127.0.0.1" in address} <= {"csp"}
         assert view.page.url.startswith(view.address)
-        assert any("Security Policy" in said or "Trusted" in said for said in [*view.said, stopped]), (
+        assert any("Security Policy" in output or "Trusted" in output for output in [*view.said, stopped]), (
             view.said
         )
 

@@ -58,9 +58,9 @@ def test_every_text_can_be_read(show: Show, run: Path, theme: Theme) -> None:
     for hash_ in PAGES:
         view.go(hash_)
         view.until("!document.querySelector('.g-turns div[style*=height]')")
-        found: list[tuple[str, float]] = view.page.evaluate(_COLOURS)
-        assert len(found) >= 5, hash_
-        assert [pair for pair in found if pair[1] < 4.5] == [], hash_
+        result: list[tuple[str, float]] = view.page.evaluate(_COLOURS)
+        assert len(result) >= 5, hash_
+        assert [pair for pair in result if pair[1] < 4.5] == [], hash_
 
 
 def test_the_system_and_the_button_choose_the_theme(show: Show, run: Path) -> None:
@@ -147,8 +147,8 @@ def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -
 
 def test_a_damaged_file_says_so(browser: Browser, run: Path, tmp_path: Path) -> None:
     """A file whose data was damaged on the way says so in a sentence, where the page would be."""
-    before, mark, data = run.read_text().partition('id="data">')
-    (tmp_path / "cut.html").write_text(f"{before}{mark}{data[:200]}{data[400:]}")
+    before, annotation, data = run.read_text().partition('id="data">')
+    (tmp_path / "cut.html").write_text(f"{before}{annotation}{data[:200]}{data[400:]}")
     with shown(browser, tmp_path / "cut.html") as view:
         view.page.goto(view.address)
         view.find("#app").filter(has_text="This report cannot be opened").wait_for()

@@ -28,10 +28,10 @@ _WALK = """async links => {
 
 def marks(view: View, chart: str = "") -> list[tuple[str, str]]:
     """The hash and the name of each mark."""
-    found = view.find(f"{chart and f'#chart-{chart} '}.plot svg a")
+    result = view.find(f"{chart and f'#chart-{chart} '}.plot svg a")
     linked = "all => all.map(a => a.getAttribute('href') ?? a.getAttribute('xlink:href'))"
     named = "all => all.map(a => a.querySelector('[aria-label]').getAttribute('aria-label'))"
-    return list(zip(found.evaluate_all(linked), found.evaluate_all(named), strict=True))
+    return list(zip(result.evaluate_all(linked), result.evaluate_all(named), strict=True))
 
 
 def numbers(view: View, chart: str) -> list[list[str]]:
@@ -51,11 +51,11 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
     view.open()
     tiles = view.find(".tile")
     values = tiles.locator(".value").all_text_contents()
-    said = dict(zip(tiles.locator(".name").all_text_contents(), values, strict=True))
+    output = dict(zip(tiles.locator(".name").all_text_contents(), values, strict=True))
     groups, usage = figures["groups"], figures["usage"]
-    counted = {name: said[name] for name in ("scored", "failed", "tied", "live")}
+    counted = {name: output[name] for name in ("scored", "failed", "tied", "live")}
     assert counted == {name: f"{groups[name]:,}" for name in counted}
-    assert said == counted | {
+    assert output == counted | {
         "groups": f"{groups['all']:,}",
         "rollouts scored": f"{figures['rollouts']['scored']:,}",
         "cost": f"${figures['cost_usd']:.2g}",
@@ -69,11 +69,11 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
 def test_tiles_lead_to_their_groups(view: View, truth: Truth) -> None:
     """A tile with a link leads to as many groups as it counts."""
     view.open()
-    found = view.find(".tile a").evaluate_all(
+    result = view.find(".tile a").evaluate_all(
         "all => all.map(a => [a.getAttribute('href'), a.querySelector('.value').textContent])"
     )
-    assert len(found) == 7
-    for link, value in found:
+    assert len(result) == 7
+    for link, value in result:
         view.go(link)
         assert view.count == len(truth.matching(link)) > 0, link
         assert "disagreement" in link or view.count == whole(value)
@@ -103,11 +103,11 @@ def test_charts_are_there_where_there_is_something_to_see(view: View, show: Show
 def test_every_mark_leads_to_its_groups(view: View, truth: Truth, chart: str) -> None:
     """Each mark of a chart opens a table of the groups that its conditions ask for, and counts them."""
     view.open()
-    found = marks(view, chart)
-    assert found
-    said = view.page.evaluate(_WALK, [link for link, _ in found])
+    result = marks(view, chart)
+    assert result
+    output = view.page.evaluate(_WALK, [link for link, _ in result])
     counted = 0
-    for (link, name), announced in zip(found, said, strict=True):
+    for (link, name), announced in zip(result, output, strict=True):
         matching = truth.matching(link)
         assert announced.startswith(f"{len(matching)} of 60 "), (link, name)
         assert matching, (link, name)
@@ -169,20 +169,20 @@ def test_numbers_below_a_chart(view: View, figures: dict[str, Any]) -> None:
 def test_a_mark_follows_the_keyboard(view: View) -> None:
     """The tab key comes to every mark of the first chart in turn, and Enter opens what it counts."""
     view.open()
-    found = [link for link, _ in marks(view, "scores")]
+    result = [link for link, _ in marks(view, "scores")]
     view.find(".reasons a").last.focus()
-    for link in found:
+    for link in result:
         view.page.keyboard.press("Tab")
         assert view.page.evaluate("document.activeElement.getAttribute('href')") == link
     view.page.keyboard.press("Enter")
-    view.at(found[-1]).find(".grid").wait_for()
+    view.at(result[-1]).find(".grid").wait_for()
 
 
 def test_the_legend_leads_to_its_kind(view: View, truth: Truth) -> None:
     """Each kind of failure in the legend leads to the groups that failed by it."""
     view.open()
-    found = view.find(".legend a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
-    assert len(found) == 3
-    for link in found:
+    result = view.find(".legend a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    assert len(result) == 3
+    for link in result:
         view.go(link)
         assert view.count == len(truth.matching(link)) == 2

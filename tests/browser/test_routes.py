@@ -103,11 +103,11 @@ def test_back_and_forward(view: View) -> None:
 def test_the_place_of_the_overview_comes_back(view: View) -> None:
     """Back from a mark far below comes to the place where it was pressed."""
     view.open()
-    mark = view.find("#chart-failures .plot svg a [aria-label]").first
-    mark.scroll_into_view_if_needed()
+    annotation = view.find("#chart-failures .plot svg a [aria-label]").first
+    annotation.scroll_into_view_if_needed()
     before = view.page.evaluate("scrollY")
     assert before > 0
-    mark.click()
+    annotation.click()
     view.find(".grid").wait_for()
     view.page.go_back()
     view.until("top => Math.abs(scrollY - top) <= 1", before)

@@ -305,7 +305,7 @@ def test_cells_say_the_figures(show: Show, run: Path, truth: Truth) -> None:
             or abs(float(mean) - (group.mean or 0)) < 0.0051
         )
         assert sd == "–" if group.sd is None else abs(float(sd) - group.sd) < 0.00051
-        found = [] if scores == "–" else [float(score) for score in scores.split()]
-        assert found == pytest.approx(sorted(group.scores, reverse=True), abs=0.0051)
+        result = [] if scores == "–" else [float(score) for score in scores.split()]
+        assert result == pytest.approx(sorted(group.scores, reverse=True), abs=0.0051)
         assert row[11] == f"{truth.value(i, 'tokens'):,.0f}"
         assert row[12] == ", ".join(group.flags)

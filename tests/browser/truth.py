@@ -32,17 +32,17 @@ class Truth:
     @classmethod
     def of(cls, scored: Path) -> Truth:
         """Read a scored file."""
-        ranking, found = Ranking(10_000), cls([], [], [], [])
+        ranking, result = Ranking(10_000), cls([], [], [], [])
         with ExitStack() as stack:
             file = ScoredFile(InputSettings(str(scored)), stack, _none)
             for ordinal, (group, marked) in enumerate(file.groups(), 1):
-                found.groups.append(marked)
-                found.tasks.append(str(group.rollouts[0].messages[0]["content"]))
-                found.texts.append(GroupText.of(group, marked))
+                result.groups.append(marked)
+                result.tasks.append(str(group.rollouts[0].messages[0]["content"]))
+                result.texts.append(GroupText.of(group, marked))
                 ranking.add(ordinal, marked)
         ranks = {ordinal: rank for rank, ordinal in enumerate(ranking.chosen())}
-        found.telling.extend(ranks[i + 1] for i in range(len(ranks)))
-        return found
+        result.telling.extend(ranks[i + 1] for i in range(len(ranks)))
+        return result
 
     def place(self, key: str) -> int:
         """Where in the file the first group with this key stands, from 0."""
@@ -84,8 +84,10 @@ class Truth:
             "ordinal": i + 1,
             "tokens": group.usage.prompt + group.usage.completion,
         }
-        found: float | None = own[name] if name in own else getattr(group, name)
-        return found if found is None or name not in ("mean", "sd") else round(found, 9)  # as the page has it
+        result: float | None = own[name] if name in own else getattr(group, name)
+        return (
+            result if result is None or name not in ("mean", "sd") else round(result, 9)
+        )  # as the page has it
 
 
 def conditions(hash_: str) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ _GO = """hash => new Promise(drawn => {
 
 def program() -> str | None:
     """The browser of this machine; None where there is none."""
-    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    return next((result for name in PROGRAMS if (result := shutil.which(name))), None)
 
 
 class View:

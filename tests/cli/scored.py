@@ -21,12 +21,12 @@ def scored(name: str, *scores: float | None, labels: tuple[Any, ...] = (), **own
     trajectories = []
     for i, score in enumerate(scores):
         label = labels[i] if labels else None
-        mark: dict[str, Any] = {"independent_reward": label, "judge": "m"}
+        annotation: dict[str, Any] = {"independent_reward": label, "judge": "m"}
         if score is None:
-            mark |= {"status": "failed", "kind": "reply", "reason": "the reply was cut short"}
+            annotation |= {"status": "failed", "kind": "reply", "reason": "the reply was cut short"}
         else:
-            mark |= {"status": "scored", "score": score, "explanation": f"about {score}"}
-        trajectories.append({**rollout(0.5, f"{name}-{i}"), "reward": score or 0.0, "ruler": mark})
+            annotation |= {"status": "scored", "score": score, "explanation": f"about {score}"}
+        trajectories.append({**rollout(0.5, f"{name}-{i}"), "reward": score or 0.0, "ruler": annotation})
     status = "scored" if any(s is not None for s in scores) else "failed"
     lost = {"kind": "reply", "reason": "the reply was cut short"} if status == "failed" else {}
     return {"group_id": name, "trajectories": trajectories, "ruler": {"status": status, **lost, **own}}

@@ -46,12 +46,12 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "s.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
-    found = rows(done.stdout)
-    assert found["pairwise accuracy"].split() == ["0.833", "0.333", "to", "1.000", "6", "0.0%", "ties"]
-    assert found["top-1 regret"].startswith("0.167")
-    assert "chance 0.5" in found["top-1 regret"]
+    result = rows(done.stdout)
+    assert result["pairwise accuracy"].split() == ["0.833", "0.333", "to", "1.000", "6", "0.0%", "ties"]
+    assert result["top-1 regret"].startswith("0.167")
+    assert "chance 0.5" in result["top-1 regret"]
     assert "6 mixed" in done.stdout
-    assert "by position: the better one is" not in found
+    assert "by position: the better one is" not in result
     assert "about ±24 points" in done.stdout
 
 
@@ -60,13 +60,13 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", dump(slots=[0.5], group={"cost_usd": 0.5}))
     done = ruler("agree", "s.jsonl", "--json")
     assert done.stdout == ruler("agree", "s.jsonl", "--json").stdout
-    found = json.loads(done.stdout)
-    assert list(found) == [
+    result = json.loads(done.stdout)
+    assert list(result) == [
         "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired", "bootstrap",
         "expected_half_width", "scorers", "differences", "ranked", "correlations", "problems",
         "first_problems",
     ]  # fmt: skip
-    (scorer,) = found["scorers"]
+    (scorer,) = result["scorers"]
     assert list(scorer) == [
         "name", "compared", "pairs", "pairwise_accuracy", "tied_share", "kendall_tau_b",
         "auc_within_groups", "auc", "top1_regret", "chance_regret", "cost_per_1000_usd", "by_gap",
@@ -74,7 +74,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert scorer["pairwise_accuracy"] == {"value": 5 / 6, "low": 1 / 3, "high": 1.0, "groups": 6}
     assert scorer["cost_per_1000_usd"]["value"] == 250
-    assert found["labels"] == {"path": None, "two": [0.0, 1.0]}
+    assert result["labels"] == {"path": None, "two": [0.0, 1.0]}
 
 
 def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
     same = ruler("agree", "a.jsonl", "a.jsonl")
     assert "not told apart" in same.stdout
     assert "is better" not in same.stdout
-    found = json.loads(ruler("agree", "b.jsonl", "a.jsonl", "--json").stdout)
-    assert found["paired"] == {"groups": 20, "unlike": 0, "alone": [0, 0]}
-    assert found["differences"]["pairwise_accuracy"]["told_apart"] is True
-    assert found["correlations"][0]["scores"]["value"] == pytest.approx(-1)
+    result = json.loads(ruler("agree", "b.jsonl", "a.jsonl", "--json").stdout)
+    assert result["paired"] == {"groups": 20, "unlike": 0, "alone": [0, 0]}
+    assert result["differences"]["pairwise_accuracy"]["told_apart"] is True
+    assert result["correlations"][0]["scores"]["value"] == pytest.approx(-1)
 
 
 def test_files_that_do_not_match(ruler: Ruler, tmp_path: Path) -> None:
@@ -219,9 +219,9 @@ def test_names_forge_no_line(ruler: Ruler, tmp_path: Path) -> None:
     """Names of judges and groups move no terminal and begin no line."""
     judges = {"a\npairwise accuracy": 0.5, "b\x1b[2J": 0.5}
     write(tmp_path / "s.jsonl", dump(judge="m\npairwise accuracy 1.0\x1b[2J", judges=judges))
-    said = ruler("agree", "s.jsonl").stdout
-    assert "\x1b" not in said
-    assert sum(line.startswith("pairwise accuracy") for line in said.splitlines()) == 1
+    output = ruler("agree", "s.jsonl").stdout
+    assert "\x1b" not in output
+    assert sum(line.startswith("pairwise accuracy") for line in output.splitlines()) == 1
 
 
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
@@ -233,9 +233,9 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
-    found = rows(done.stdout)
+    result = rows(done.stdout)
     assert "1 pair of judges not told apart" in done.stdout
-    assert any(name.startswith("openai/one") for name in found)
+    assert any(name.startswith("openai/one") for name in result)
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
@@ -243,10 +243,10 @@ def test_offline_against_the_verifier(ruler: Ruler, tmp_path: Path) -> None:
     """On real rollouts, scattered in their file, the figures are those of judging without any file."""
     assert ruler("score", TAU, "s.jsonl", "-m", "offline").returncode == 0
     assert len(read(tmp_path / "s.jsonl")) == 200
-    found = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
+    result = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
     direct = agreement(TAU)
-    assert (found["groups"], found["mixed_groups"]) == (direct["groups"], direct["mixed_groups"])
-    (scorer,), (other,) = found["scorers"], direct["scorers"]
+    assert (result["groups"], result["mixed_groups"]) == (direct["groups"], direct["mixed_groups"])
+    (scorer,), (other,) = result["scorers"], direct["scorers"]
     for name, figure in other.items():
         if isinstance(figure, dict) and name != "cost_per_1000_usd":
             assert scorer[name]["value"] == pytest.approx(figure["value"])

@@ -44,23 +44,23 @@ def check(ruler: Ruler, tmp_path: Path) -> Any:
 
 def test_figures(ruler: Ruler, dump: Path) -> None:
     """Calls, tokens and cost stand as expected, lowest and highest, in lines of name and value."""
-    found = rows(ruler("check", dump, "-m", "openai/o3").stdout)
-    assert found["calls"] == "2 (up to 4)"
-    assert found["kept"] == "0 of 2 calls"
-    assert found["prompt tokens"].startswith("about ")
-    assert found["completion tokens"] == "about 3240 (from 700 to 33200), thinking included"
-    assert found["cost"].startswith("$0.0")
-    assert found["--max-cost"].split()[0] == found["cost"].rpartition("$")[2].rstrip(")")
+    result = rows(ruler("check", dump, "-m", "openai/o3").stdout)
+    assert result["calls"] == "2 (up to 4)"
+    assert result["kept"] == "0 of 2 calls"
+    assert result["prompt tokens"].startswith("about ")
+    assert result["completion tokens"] == "about 3240 (from 700 to 33200), thinking included"
+    assert result["cost"].startswith("$0.0")
+    assert result["--max-cost"].split()[0] == result["cost"].rpartition("$")[2].rstrip(")")
 
 
 def test_unknown_price(ruler: Ruler, dump: Path) -> None:
     """The price of a private endpoint is unknown, also under a listed name; the sentence names the option."""
     for model in ("mine", "openai/o3"):
-        found = rows(ruler("check", dump, "-m", model, "--api-base", "http://x/v1").stdout)
-        assert found["cost"].startswith("unknown")
-        assert "--price IN,OUT" in found["cost"]
-        assert found["--max-cost"].startswith("unknown")
-        assert "is not known of this model" in found["completion tokens"]
+        result = rows(ruler("check", dump, "-m", model, "--api-base", "http://x/v1").stdout)
+        assert result["cost"].startswith("unknown")
+        assert "--price IN,OUT" in result["cost"]
+        assert result["--max-cost"].startswith("unknown")
+        assert "is not known of this model" in result["completion tokens"]
 
 
 def test_price(ruler: Ruler, dump: Path) -> None:
@@ -95,9 +95,9 @@ def test_kept(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> 
     args = ["-m", "openai/good", "--api-base", server.base, "-p", "temperature=0.5", "--price", "2,8"]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
     write(tmp_path / "more.jsonl", [*OK, group("c", 0.3, 0.4)])
-    found = rows(ruler("check", "more.jsonl", *args).stdout)
-    assert found["kept"] == "2 of 3 calls, not paid again"
-    assert found["calls"] == "1 (up to 2)"
+    result = rows(ruler("check", "more.jsonl", *args).stdout)
+    assert result["kept"] == "2 of 3 calls, not paid again"
+    assert result["calls"] == "1 (up to 2)"
     all_kept = rows(ruler("check", dump, *args).stdout)
     assert all_kept["kept"] == "2 of 2 calls, not paid again"
     assert all_kept["cost"] == "$0.00 (from $0.00 to $0.00)"
@@ -112,8 +112,8 @@ def test_kept_failures(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
     """A call that failed for good is counted as such: `score` makes it again only on request."""
     args = ["-m", "openai/400", "--api-base", server.base]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 1
-    found = rows(ruler("check", dump, *args).stdout)
-    assert found["kept"] == "2 of 2 calls, not paid again; 2 failed, --retry-failed asks again"
+    result = rows(ruler("check", dump, *args).stdout)
+    assert result["kept"] == "2 of 2 calls, not paid again; 2 failed, --retry-failed asks again"
 
 
 def test_ledger_is_left_alone(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
@@ -134,23 +134,23 @@ def test_ledger_is_left_alone(ruler: Ruler, server: JudgeServer, dump: Path, tmp
     done = ruler("check", dump, *args)
     assert done.returncode == 2
     assert "--ledger" in done.stderr
-    found = rows(ruler("check", dump, "-m", "offline", "--ledger", "/dev/null/x").stdout)
-    assert (found["kept"], found["cost"]) == ("0 of 2 calls", "$0.00 (from $0.00 to $0.00)")
+    result = rows(ruler("check", dump, "-m", "offline", "--ledger", "/dev/null/x").stdout)
+    assert (result["kept"], result["cost"]) == ("0 of 2 calls", "$0.00 (from $0.00 to $0.00)")
 
 
 def test_panel(ruler: Ruler, several: Path) -> None:
     """The page has the passes, the windows and the judges of the groups, and the cost of each judge."""
     args = [*PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
-    found = rows(ruler("check", several, *args).stdout)
-    assert found["judge"] == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
-    assert found["passes"] == "2"
-    assert found["windows"] == "1 group in parts, twice at least: 13 (up to 36) of the calls"
-    assert found["calls"] == "24 (up to 64)"
-    assert found["kept"] == "0 of 24 calls"
-    assert found["judge 1"].startswith("openai/o3: 11 (up to 22) calls, about ")
-    assert found["judge 2"].startswith("openai/gpt-4o: 11 (up to 22) calls, about ")
-    assert found["judge 3"].startswith("openai/gpt-5: 2 (up to 20) calls, about ")
-    assert "(from $0.00 to $" in found["judge 3"]
+    result = rows(ruler("check", several, *args).stdout)
+    assert result["judge"] == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
+    assert result["passes"] == "2"
+    assert result["windows"] == "1 group in parts, twice at least: 13 (up to 36) of the calls"
+    assert result["calls"] == "24 (up to 64)"
+    assert result["kept"] == "0 of 24 calls"
+    assert result["judge 1"].startswith("openai/o3: 11 (up to 22) calls, about ")
+    assert result["judge 2"].startswith("openai/gpt-4o: 11 (up to 22) calls, about ")
+    assert result["judge 3"].startswith("openai/gpt-5: 2 (up to 20) calls, about ")
+    assert "(from $0.00 to $" in result["judge 3"]
     plain = rows(ruler("check", several, "-m", "openai/o3").stdout)
     assert not {"passes", "windows", "judge 1"} & set(plain)
     assert plain["calls"] == "4 (up to 8)"
@@ -158,28 +158,28 @@ def test_panel(ruler: Ruler, several: Path) -> None:
 
 def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
     """The page names the judges that take over, and how passes are allotted."""
-    found = rows(ruler("check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4").stdout)
-    assert found["judge"] == "openai/o3, if it refuses openai/gpt-4o"
-    assert found["passes"] == "up to 4 on average, 2 at least"
-    assert found["calls"] == "13 (up to 52)"
-    assert found["judge 2"].startswith("openai/gpt-4o: 0 (up to 26) calls")
+    result = rows(ruler("check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4").stdout)
+    assert result["judge"] == "openai/o3, if it refuses openai/gpt-4o"
+    assert result["passes"] == "up to 4 on average, 2 at least"
+    assert result["calls"] == "13 (up to 52)"
+    assert result["judge 2"].startswith("openai/gpt-4o: 0 (up to 26) calls")
 
 
 def test_json(ruler: Ruler, several: Path) -> None:
     """The object has each judge's part of every figure, and the parts make the whole."""
     args = ["--json", *PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
-    found = json.loads(ruler("check", several, *args).stdout)
-    assert (found["passes"], found["adaptive"], found["windows"]["groups"]) == (2, False, 1)
-    assert [(each["model"], each["asked"]) for each in found["judges"]] == [
+    result = json.loads(ruler("check", several, *args).stdout)
+    assert (result["passes"], result["adaptive"], result["windows"]["groups"]) == (2, False, 1)
+    assert [(each["model"], each["asked"]) for each in result["judges"]] == [
         ("openai/o3", "panel"), ("openai/gpt-4o", "panel"), ("openai/gpt-5", "escalation"),
     ]  # fmt: skip
-    assert found["judge"]["model"] == "openai/o3"
-    assert found["judges"][1]["context_tokens"] == 128_000
+    assert result["judge"]["model"] == "openai/o3"
+    assert result["judges"][1]["context_tokens"] == 128_000
     for figure in ("calls", "prompt_tokens", "completion_tokens", "cost_usd"):
         for value in ("low", "expected", "high"):
-            parts = sum(each[figure][value] for each in found["judges"])
-            assert found["estimate"][figure][value] == pytest.approx(parts)
-    assert found["estimate"]["max_cost_usd"] >= found["estimate"]["cost_usd"]["high"]
+            parts = sum(each[figure][value] for each in result["judges"])
+            assert result["estimate"][figure][value] == pytest.approx(parts)
+    assert result["estimate"]["max_cost_usd"] >= result["estimate"]["cost_usd"]["high"]
 
 
 def test_variables(ruler: Ruler, several: Path) -> None:
@@ -224,12 +224,12 @@ def test_batch(check: Any) -> None:
 
 def test_half_in_batches(check: Any) -> None:
     """A batch costs half of a given price, and of a listed price without one for batches."""
-    found = json.loads(check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout)
-    whole, (judge,) = found["estimate"]["cost_usd"], found["batch"]["judges"]
+    result = json.loads(check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout)
+    whole, (judge,) = result["estimate"]["cost_usd"], result["batch"]["judges"]
     assert judge["price"] == "half"
     assert judge["cost_usd"] == pytest.approx({name: usd / 2 for name, usd in whole.items()})
-    assert found["batch"]["hours"] == 24
-    assert found["batch"]["cost_usd"] == judge["cost_usd"]
+    assert result["batch"]["hours"] == 24
+    assert result["batch"]["cost_usd"] == judge["cost_usd"]
 
 
 def test_panel_in_batches(check: Any) -> None:
@@ -238,7 +238,7 @@ def test_panel_in_batches(check: Any) -> None:
     page = rows(check(*args).stdout)
     assert page["batches 2"].endswith("100,000 requests or 256 MB each")
     assert "ruler render" in page["batch cost 3"]
-    found = json.loads(check(*args, "--json").stdout)["batch"]
-    assert [judge["provider"] for judge in found["judges"]] == ["openai", "anthropic", None]
-    assert found["cost_usd"] is None
+    result = json.loads(check(*args, "--json").stdout)["batch"]
+    assert [judge["provider"] for judge in result["judges"]] == ["openai", "anthropic", None]
+    assert result["cost_usd"] is None
     assert "batch" not in json.loads(check("-m", "openai/o3", "--json").stdout)

@@ -87,11 +87,11 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
     """The output of `check` for a file if all groups are laid out, and if some are."""
 
     def check(path: Path, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        found = []
+        result = []
         for small in (1 << 40, 0):
             monkeypatch.setattr("ruler_cli.reading.sample.SMALL", small)
-            found.append(json.loads(ruler("check", path, "--json", *args).stdout))
-        return found[0], found[1]
+            result.append(json.loads(ruler("check", path, "--json", *args).stdout))
+        return result[0], result[1]
 
     return check
 
@@ -139,9 +139,9 @@ def test_however_it_lies(both: Both, tmp_path: Path) -> None:
     packed = tmp_path / "in.jsonl.gz"
     packed.write_bytes(gzip.compress(dump(tmp_path / "a.jsonl", 200, uneven).read_bytes()))
     lines = dump(tmp_path / "lines.jsonl", 200, uneven, "line")
-    found = [both(path, "-m", "openai/o3", "--ledger", "none") for path in (scattered, packed, lines)]
-    assert found[0][1]["estimate"] == found[1][1]["estimate"]
-    for exact, guessed in found:
+    result = [both(path, "-m", "openai/o3", "--ledger", "none") for path in (scattered, packed, lines)]
+    assert result[0][1]["estimate"] == result[1][1]["estimate"]
+    for exact, guessed in result:
         assert guessed["estimate"]["calls"] == exact["estimate"]["calls"]
 
 

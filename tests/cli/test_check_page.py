@@ -42,21 +42,23 @@ def page(ruler: Ruler, *args: Any, **env: str) -> dict[str, str]:
 def test_paths(ruler: Ruler, home_made: Path) -> None:
     """A dump that no format knows is read by the paths given, and check says what they lead to."""
     assert ruler("check", home_made, "-m", "offline").returncode == 2
-    found = page(ruler, home_made, *PATHS)
-    assert found["messages"] == '`chat` as given, first: "one"'
-    assert found["group key"] == '`q.id` as given, first: "a"'
-    assert found["reward"] == "`r` as given, first: 1.0, absent in 1"
-    assert found["outcome"] == "`check.ok` as given, first: true"
-    assert found["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
-    assert found["rewards"] == "min 0.5, mean 0.8333, max 1; mean spread in a group 0; 1 without; 1 no number"
-    assert found["equal rewards"].startswith("1 group ")
-    assert found["outcomes"] == "60.0% true of 5"
-    assert found["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
-    assert found["tied groups"].startswith("1 ")
-    assert found["identical rollouts"] == "1"
-    assert found["laid out"] == "all 2 groups"
+    result = page(ruler, home_made, *PATHS)
+    assert result["messages"] == '`chat` as given, first: "one"'
+    assert result["group key"] == '`q.id` as given, first: "a"'
+    assert result["reward"] == "`r` as given, first: 1.0, absent in 1"
+    assert result["outcome"] == "`check.ok` as given, first: true"
+    assert result["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
+    assert (
+        result["rewards"] == "min 0.5, mean 0.8333, max 1; mean spread in a group 0; 1 without; 1 no number"
+    )
+    assert result["equal rewards"].startswith("1 group ")
+    assert result["outcomes"] == "60.0% true of 5"
+    assert result["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
+    assert result["tied groups"].startswith("1 ")
+    assert result["identical rollouts"] == "1"
+    assert result["laid out"] == "all 2 groups"
     given = {"RULER_MESSAGES": "chat", "RULER_GROUP_BY": "q.id", "RULER_REWARD": "r"}
-    assert page(ruler, home_made, RULER_OUTCOME="check.ok", **given) == found
+    assert page(ruler, home_made, RULER_OUTCOME="check.ok", **given) == result
 
 
 def test_wrong_path(ruler: Ruler, home_made: Path) -> None:
@@ -72,9 +74,9 @@ def test_wrong_path(ruler: Ruler, home_made: Path) -> None:
 
 def test_reward_that_is_nowhere(ruler: Ruler, home_made: Path) -> None:
     """A reward that no record has is no error, since the score will be put there, but the page says so."""
-    found = page(ruler, home_made, *PATHS, "--reward", "nothing")
-    assert found["reward"] == "`nothing` as given, first: null, absent in 5"
-    assert found["rewards"] == "5 without"
+    result = page(ruler, home_made, *PATHS, "--reward", "nothing")
+    assert result["reward"] == "`nothing` as given, first: null, absent in 5"
+    assert result["rewards"] == "5 without"
 
 
 def test_every_bad_line(ruler: Ruler, tmp_path: Path) -> None:
@@ -96,15 +98,15 @@ def test_json(ruler: Ruler, home_made: Path) -> None:
         file.write('[1]\n{"q": {"id": "c"}, "chat": []}\n')
     done = ruler("check", home_made, *PATHS, "--json", "-m", "offline")
     assert (done.returncode, done.stderr) == (1, "")
-    found = json.loads(done.stdout)
-    assert (found["version"], found["groups"], found["rollouts"], found["exact"]) == (1, 2, 5, True)
-    assert found["rewards"] == {
+    result = json.loads(done.stdout)
+    assert (result["version"], result["groups"], result["rollouts"], result["exact"]) == (1, 2, 5, True)
+    assert result["rewards"] == {
         "numbers": 3, "absent": 1, "no_number": 1, "min": 0.5, "mean": 2.5 / 3, "max": 1.0, "spread": 0.0,
     }  # fmt: skip
-    assert found["cannot_be_scored"] == 2
-    assert [bad["line"] for bad in found["bad"]] == [6, 7]
-    assert "is JSON but no object" in found["bad"][0]["reason"]
-    assert found["group_sizes"]["commonest"] == [{"size": 2, "groups": 1}, {"size": 3, "groups": 1}]
+    assert result["cannot_be_scored"] == 2
+    assert [bad["line"] for bad in result["bad"]] == [6, 7]
+    assert "is JSON but no object" in result["bad"][0]["reason"]
+    assert result["group_sizes"]["commonest"] == [{"size": 2, "groups": 1}, {"size": 3, "groups": 1}]
 
 
 def test_json_of_nothing_wrong(ruler: Ruler, home_made: Path) -> None:
@@ -112,8 +114,8 @@ def test_json_of_nothing_wrong(ruler: Ruler, home_made: Path) -> None:
     args = ["--messages", "chat", "--group-by", "chat.0.content", "--json", "-m", "offline"]
     done = ruler("check", home_made, *args)
     assert done.returncode == 0
-    found = json.loads(done.stdout)
-    assert (found["cannot_be_scored"], found["bad"], found["warnings"]) == (0, [], [])
+    result = json.loads(done.stdout)
+    assert (result["cannot_be_scored"], result["bad"], result["warnings"]) == (0, [], [])
     alone = ruler("check", home_made, "--messages", "chat", "--grouping", "line", "--json", "-m", "offline")
     assert "every group has one rollout" in json.loads(alone.stdout)["warnings"][0]
 
@@ -152,9 +154,9 @@ def test_columns(ruler: Ruler, tmp_path: Path) -> None:
     """A group that is a list of message lists, in a dump that no format knows, is a group a line."""
     made = [{"task": i, "chats": [talk("a"), talk("b"), "just text"], "rewards": [1, 0, 0]} for i in (1, 2)]
     write(tmp_path / "in.jsonl", made)
-    found = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
-    assert found["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
-    assert found["rewards"].startswith("min 0, mean 0.3333, max 1; mean spread in a group 1")
+    result = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
+    assert result["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
+    assert result["rewards"].startswith("min 0, mean 0.3333, max 1; mean spread in a group 1")
 
 
 def test_parts(ruler: Ruler, tmp_path: Path) -> None:
@@ -166,10 +168,10 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
         for s, o, r in outputs
     ]
     write(tmp_path / "in.jsonl", made)
-    found = page(ruler, "in.jsonl")
-    assert found["rollouts"] == "2 in 4 lines"
-    assert found["rewards"] == "min 0, mean 0.5, max 1; mean spread in a group 1"
-    assert "1 group of 2 rollouts" in found["input"]
+    result = page(ruler, "in.jsonl")
+    assert result["rollouts"] == "2 in 4 lines"
+    assert result["rewards"] == "min 0, mean 0.5, max 1; mean spread in a group 1"
+    assert "1 group of 2 rollouts" in result["input"]
     assert "(2 rollouts, 4 records)" in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
 
 
@@ -179,9 +181,9 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
     path = write(tmp_path / "in.jsonl", made)
     refused = ruler("check", path, "-m", "offline")
     assert "--prompt PATH" in refused.stderr
-    found = page(ruler, path, "--prompt", "task.text")
-    assert found["prompt"] == '`task.text` as given, first: "one"'
-    assert found["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
+    result = page(ruler, path, "--prompt", "task.text")
+    assert result["prompt"] == '`task.text` as given, first: "one"'
+    assert result["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
     assert 'user: "one"' in ruler("prompt", path, RULER_PROMPT="task.text").stdout
     scored = ruler("score", path, "-", "-m", "offline", "--prompt", "task.text", "--ledger", "none")
     assert scored.returncode == 0

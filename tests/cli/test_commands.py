@@ -201,10 +201,10 @@ def test_tau_bench(ruler: Ruler, tmp_path: Path) -> None:
     before, after = read(TAU), read(tmp_path / "out.jsonl")
     assert len(after) == 200
     for one, other in zip(before, after, strict=True):
-        mark = other.pop("ruler")
-        assert mark["status"] == "scored"
-        assert mark["score"] == other["reward"]
-        assert mark["independent_reward"] == one["reward"]
+        annotation = other.pop("ruler")
+        assert annotation["status"] == "scored"
+        assert annotation["score"] == other["reward"]
+        assert annotation["independent_reward"] == one["reward"]
         assert {**other, "reward": one["reward"]} == one
         assert list(other) == list(one)
 

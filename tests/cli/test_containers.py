@@ -165,8 +165,8 @@ def test_refused(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
 class Stops(Observer):
     """An observer that stops a run once some of it is written."""
 
-    def __init__(self, halt: StopSignal) -> None:
-        self._halt = halt
+    def __init__(self, stop_signal: StopSignal) -> None:
+        self._halt = stop_signal
 
     def advanced(self, summary: Summary) -> None:
         """Stop after three records."""
@@ -183,8 +183,8 @@ async def test_interrupted_document(tmp_path: Path, out: str) -> None:
     settings = ScoreSettings(
         InputSettings(str(tmp_path / "in.json")), str(tmp_path / out), JudgeSettings("offline")
     )
-    halt = StopSignal()
-    done = await score(settings, Stops(halt), halt)
+    stop_signal = StopSignal()
+    done = await score(settings, Stops(stop_signal), stop_signal)
     assert isinstance(done.stopped, InterruptedRun)
     part = json.loads((tmp_path / f"{out}.partial").read_text())
     assert part["z"] == 1

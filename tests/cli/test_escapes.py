@@ -32,12 +32,12 @@ def test_judge(cue: str, code: int, name: str, ruler: Ruler, server: JudgeServer
     assert (done.returncode, RAW.findall(done.stderr)) == (code, [])
     out = done.stdout if name == "-" else (tmp_path / name).read_text()
     assert not RAW.search(out)
-    found = parse(out.encode())["trajectories"]
+    result = parse(out.encode())["trajectories"]
     if code == 0:
-        assert [r["ruler"]["explanation"] for r in found] == [HOSTILE] * 2
+        assert [r["ruler"]["explanation"] for r in result] == [HOSTILE] * 2
         assert "owned" in done.stderr
     else:
-        assert [r["ruler"]["status"] for r in found] == ["failed"] * 2
+        assert [r["ruler"]["status"] for r in result] == ["failed"] * 2
 
 
 def test_corpus(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ each_command = pytest.mark.parametrize("names", EVERY, ids=" ".join)
 
 def examples(text: str) -> list[str]:
     """The commands of the block behind `Example:`, without what is said of them beside."""
-    _, mark, rest = text.partition("Example:")
-    block = rest.partition("\n\n")[0] if mark else ""
+    _, annotation, rest = text.partition("Example:")
+    block = rest.partition("\n\n")[0] if annotation else ""
     if "\n" in block.strip() and not block.split("\n")[0].strip():
         lines = (line.strip().split("   ")[0] for line in block.strip().split("\n"))
         return [line.partition(" | ")[0] for line in lines]
@@ -51,9 +51,9 @@ def test_example(names: tuple[str, ...], ruler: Ruler) -> None:
     done = ruler(*names, "--help")
     assert done.returncode == 0
     assert done.stderr == ""
-    found = examples(done.stdout)
-    assert found, f"the help of `ruler {' '.join(names)}` has no Example"
-    assert all(re.search(rf"\bruler {' '.join(names)}", example) for example in found)
+    result = examples(done.stdout)
+    assert result, f"the help of `ruler {' '.join(names)}` has no Example"
+    assert all(re.search(rf"\bruler {' '.join(names)}", example) for example in result)
     assert ruler(*names, "-h").stdout == done.stdout
 
 
@@ -105,9 +105,9 @@ def test_imports(process: Ruler, tmp_path: Path) -> None:
 
 def test_root_example_is_three_lines(ruler: Ruler) -> None:
     """`ruler --help` shows the way in three lines: what it takes, to score, to look."""
-    found = examples(ruler("--help").stdout)
-    assert len(found) == 3
-    assert "ruler score rollouts.jsonl scored.jsonl" in found
+    result = examples(ruler("--help").stdout)
+    assert len(result) == 3
+    assert "ruler score rollouts.jsonl scored.jsonl" in result
     assert all(len(line) < 100 for line in ruler("--help").stdout.split("\n"))
 
 

@@ -59,8 +59,8 @@ def test_nothing_there(ruler: Ruler, tmp_path: Path) -> None:
     """A ledger that is not there is empty, and looking at it makes none."""
     cache = str(tmp_path / "cache")
     assert "it is empty" in ruler("ledger", "stats", XDG_CACHE_HOME=cache).stdout
-    said = json.loads(ruler("ledger", "stats", "--json", XDG_CACHE_HOME=cache).stdout)
-    assert (said["models"], said["first"], said["bytes"]) == ([], None, 0)
+    output = json.loads(ruler("ledger", "stats", "--json", XDG_CACHE_HOME=cache).stdout)
+    assert (output["models"], output["first"], output["bytes"]) == ([], None, 0)
     cleared = ruler("ledger", "clear", XDG_CACHE_HOME=cache)
     assert (cleared.returncode, "removed nothing" in cleared.stdout) == (0, True)
     assert not (tmp_path / "cache").exists()
@@ -79,12 +79,12 @@ def test_stats(ruler: Ruler, place: Path) -> None:
 
 def test_json(ruler: Ruler, place: Path) -> None:
     """The same as JSON; an unknown cost is null and never zero."""
-    said = json.loads(ruler("ledger", "stats", "--json", RULER_LEDGER=str(place)).stdout)
-    assert said["ledger"] == str(place)
-    assert said["rows"] == {"answer": 3, "truncated": 0, "refusal": 0, "odd": 0, "fault": 1}
-    assert (said["first"], said["last"]) == ("2001-09-09T01:46:41Z", "2001-09-09T01:46:44Z")
-    assert said["bytes"] > 0
-    mine, known = said["models"]
+    output = json.loads(ruler("ledger", "stats", "--json", RULER_LEDGER=str(place)).stdout)
+    assert output["ledger"] == str(place)
+    assert output["rows"] == {"answer": 3, "truncated": 0, "refusal": 0, "odd": 0, "fault": 1}
+    assert (output["first"], output["last"]) == ("2001-09-09T01:46:41Z", "2001-09-09T01:46:44Z")
+    assert output["bytes"] > 0
+    mine, known = output["models"]
     assert (mine["model"], mine["cost_usd"]) == ("mine\x1b[31m\n", None)
     assert known["cost_usd"] == pytest.approx(7.0)
     assert (known["prompt_tokens"], known["completion_tokens"]) == (2_000_000, 200_000)

@@ -121,8 +121,8 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
     written(tmp_path / "c.jsonl", good(2))
     done = ruler("ledger", "import", "a.jsonl.gz", "b.jsonl", "c.jsonl", "--json")
     assert done.returncode == 1
-    found = json.loads(done.stdout)
-    assert (found["new"], found["unreadable"]) == (1, 2)
+    result = json.loads(done.stdout)
+    assert (result["new"], result["unreadable"]) == (1, 2)
     assert "a.jsonl.gz cannot be read: the compressed data is damaged" in done.stderr
     assert "b.jsonl cannot be read: is a zip archive" in done.stderr
 
@@ -132,19 +132,19 @@ def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
     huge = b'{"custom_id": "' + b"0" * (40 << 20) + b'"}'
     written(tmp_path / "r.jsonl", good(1), huge, good(2), b"{}")
     done = ruler("ledger", "import", "r.jsonl", "--json")
-    found = json.loads(done.stdout)
-    assert (found["new"], [one["line"] for one in found["odd"]]) == (2, [2, 4])
-    assert found["odd"][0]["reason"] == "is longer than 32 MiB"
+    result = json.loads(done.stdout)
+    assert (result["new"], [one["line"] for one in result["odd"]]) == (2, [2, 4])
+    assert result["odd"][0]["reason"] == "is longer than 32 MiB"
 
 
 def test_alike(ruler: Ruler, tmp_path: Path) -> None:
     """Rows that follow one another with one reason are one sentence; another reason is one of its own."""
     written(tmp_path / "r.jsonl", b"{}", b"{}", b"{}", good(1), b"{}", b"no")
-    told = ruler("ledger", "import", "r.jsonl").stderr.splitlines()
-    assert [line.partition(" line ")[2][:19] for line in told] == [
+    reported = ruler("ledger", "import", "r.jsonl").stderr.splitlines()
+    assert [line.partition(" line ")[2][:19] for line in reported] == [
         "1 has no custom_id ", "5 has no custom_id", "6 is cut off or no J"[:19],
     ]  # fmt: skip
-    assert told[0].endswith("(the next 2 rows alike)")
+    assert reported[0].endswith("(the next 2 rows alike)")
 
 
 def test_no_replies(ruler: Ruler, tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
     check_unchanged(trl(keys), pq.read_table(tmp_path / "out.parquet"))
     frame = pd.read_parquet(tmp_path / "out.parquet")
     assert frame["reward"].between(0, 1).all()
-    assert [mark["score"] for mark in marks(frame)] == list(frame["reward"])
-    assert {mark["status"] for mark in marks(frame)} == {"scored"}
+    assert [annotation["score"] for annotation in marks(frame)] == list(frame["reward"])
+    assert {annotation["status"] for annotation in marks(frame)} == {"scored"}
 
 
 def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
@@ -150,7 +150,7 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
         after = pq.read_table(tmp_path / "b.parquet")
         check_unchanged(art(version), after, "reward", "metrics", "logs", "trajectory_json")
         frame = after.to_pandas()
-        assert [mark["independent_reward"] for mark in marks(frame)] == [0.0, 1.0, 2.0, 3.0]
+        assert [annotation["independent_reward"] for annotation in marks(frame)] == [0.0, 1.0, 2.0, 3.0]
         assert frame["reward"].between(0, 1).all()
         assert [json.loads(text)["independent_reward"] for text in frame["metrics"]] == [0, 1, 2, 3]
         if version == 2:

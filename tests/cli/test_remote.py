@@ -68,8 +68,8 @@ def put(name: str, data: bytes) -> None:
 def got(name: str) -> bytes:
     """The bytes of an object at memory://."""
     with fsspec.open(f"memory://{name}", "rb") as file:
-        found: bytes = file.read()
-    return found
+        result: bytes = file.read()
+    return result
 
 
 class ProblemCollector(Observer):
@@ -136,8 +136,8 @@ async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
     for output in ("memory://out", "memory://out/", "memory://in"):
         assert (await run("memory://in", output)).summary.complete
         name = output.removeprefix("memory://").rstrip("/")
-        found = b"".join(gzip.decompress(got(f"{name}/{number}.jsonl.gz")) for number in range(6))
-        assert rewards(found) == [0, 1, 2, 3, 4, 5]
+        result = b"".join(gzip.decompress(got(f"{name}/{number}.jsonl.gz")) for number in range(6))
+        assert rewards(result) == [0, 1, 2, 3, 4, 5]
         assert got(f"{name}/notes.txt") == b"nothing\n"
     assert set(memory) == before | {name.replace("/in/", "/out/") for name in before}
     (tmp_path / "in").mkdir()

@@ -36,7 +36,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert widest(done.stdout) <= 80
     assert len(done.stdout.splitlines()) <= 65
-    told = [
+    reported = [
         "s.jsonl", "2 passes; 2026-11-21 02:14 UTC",
         "32: 31 scored (30 live, 1 tied: nothing to learn from), 1 failed", "1 reply",
         "the reply was cut short", "64: 62 scored, 2 not scored", "$16.00 ($0.5000 a group), 64 calls",
@@ -48,7 +48,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
         "ruler select s.jsonl live.jsonl --where live",
     ]  # fmt: skip
     at = 0
-    for text in told:
+    for text in reported:
         assert text in done.stdout[at:], text
         at = done.stdout.index(text, at) + len(text)
 
@@ -84,8 +84,8 @@ def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
     for group, judges in ((near, {"a": 0.5, "b": 0.6}), (far, {"a": 0.1, "b": 0.9})):
         group["trajectories"][0]["ruler"]["judges"] = judges
     write(tmp_path / "s.jsonl", [near, far])
-    said = ruler("report", "s.jsonl").stdout
-    disputed = said[said.index("most disputed groups (the judges of the panel furthest apart)") :]
+    output = ruler("report", "s.jsonl").stdout
+    disputed = output[output.index("most disputed groups (the judges of the panel furthest apart)") :]
     assert disputed.index("far    apart by 0.80") < disputed.index("near   apart by 0.10")
 
 
@@ -124,13 +124,13 @@ def test_markup_is_text(ruler: Ruler, tmp_path: Path) -> None:
 def test_terminal(tmp_path: Path) -> None:
     """A terminal has colours and its own width; with NO_COLOR not one escape code."""
     write(tmp_path / "s.jsonl", run_of())
-    code, said = on_terminal(tmp_path, "report", "s.jsonl", columns=100)
-    assert (code, "\x1b[36" in said) == (0, True)
-    code, said = on_terminal(tmp_path, "report", "s.jsonl", columns=100, NO_COLOR="1")
-    assert (code, "\x1b" in said) == (0, False)
-    assert 80 < widest(said) <= 100
-    code, said = on_terminal(tmp_path, "report", "s.jsonl", TERM="dumb")
-    assert (code, "\x1b" in said) == (0, False)
+    code, output = on_terminal(tmp_path, "report", "s.jsonl", columns=100)
+    assert (code, "\x1b[36" in output) == (0, True)
+    code, output = on_terminal(tmp_path, "report", "s.jsonl", columns=100, NO_COLOR="1")
+    assert (code, "\x1b" in output) == (0, False)
+    assert 80 < widest(output) <= 100
+    code, output = on_terminal(tmp_path, "report", "s.jsonl", TERM="dumb")
+    assert (code, "\x1b" in output) == (0, False)
 
 
 def test_colour_is_for_terminals(ruler: Ruler, tmp_path: Path) -> None:
@@ -252,8 +252,8 @@ def test_long_names_can_be_typed(ruler: Ruler, tmp_path: Path) -> None:
     """The commands to type next are quoted for a shell and folded where a shell lets them be."""
     name = "a b's scored file with a long name.jsonl"
     write(tmp_path / name, [scored("it's\x1b task", 0.9, 0.1, labels=(0, 1))])
-    said = ruler("report", name).stdout
-    typed = said[said.index("next\n") + 5 :].split("\n  ruler ")[0].strip()
+    output = ruler("report", name).stdout
+    typed = output[output.index("next\n") + 5 :].split("\n  ruler ")[0].strip()
     words = subprocess.run(
         ["bash", "-c", f"printf '%s\\n' {typed}"], capture_output=True, text=True, check=True, timeout=30
     ).stdout  # fmt: skip

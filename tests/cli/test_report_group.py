@@ -29,7 +29,7 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl", "--group", "g")
     assert (done.returncode, done.stderr) == (0, "")
     assert widest(done.stdout) <= 80
-    told = [
+    reported = [
         "group g", "s.jsonl, number 2 in the file", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
         "the judge orders 1 of 1 pair with unlike rewards the other way",
         "$0.2500, 2 calls", "rank  rollout  score",
@@ -41,7 +41,7 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
         "from here on unlike rollout 2, the best", "n: 2",
     ]  # fmt: skip
     at = 0
-    for text in told:
+    for text in reported:
         assert text in done.stdout[at:], text
         at = done.stdout.index(text, at) + len(text)
     assert done.stdout.count("Do it.") == 1
@@ -53,9 +53,9 @@ def test_the_same_text_is_shown_once(ruler: Ruler, tmp_path: Path) -> None:
     for trajectory in group["trajectories"][:2]:
         trajectory["messages"] = rollout(0.5, "twin")["messages"]
     write(tmp_path / "s.jsonl", [group])
-    said = ruler("report", "s.jsonl", "--group", "g").stdout
-    assert said.count("twin") == 1
-    assert "(word for word rollout 1)" in said
+    output = ruler("report", "s.jsonl", "--group", "g").stdout
+    assert output.count("twin") == 1
+    assert "(word for word rollout 1)" in output
 
 
 @pytest.mark.parametrize("columns", few(1, [10, 33, 80]))
@@ -101,8 +101,8 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl", "--group", "tsak-17")
     assert (done.returncode, done.stdout) == (2, "")
     assert "`$'task-17\\x1b'`" in done.stderr
-    said = ruler("report", "s.jsonl", "--group", "zzz").stderr
-    assert "its first keys are `$'task-0\\x1b'`, `$'task-1\\x1b'`, `$'task-2\\x1b'`" in said
+    output = ruler("report", "s.jsonl", "--group", "zzz").stderr
+    assert "its first keys are `$'task-0\\x1b'`, `$'task-1\\x1b'`, `$'task-2\\x1b'`" in output
     assert "`$'task-299\\x1b'`" in ruler("report", "s.jsonl", "--group", "299").stderr
 
 
@@ -151,22 +151,22 @@ def test_pager(tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
     (tmp_path / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
     (tmp_path / "less").chmod(0o755)
-    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=str(tmp_path / "less"))
+    code, output = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=str(tmp_path / "less"))
     assert code == 0
-    assert said.startswith("LESS=FRX\n")
-    assert "\x1b[1m" in said
-    assert "about 0.1" in said
+    assert output.startswith("LESS=FRX\n")
+    assert "\x1b[1m" in output
+    assert "about 0.1" in output
 
 
 @pytest.mark.parametrize("pager", few(1, ["", "cat"]))
 def test_no_pager(pager: str, tmp_path: Path) -> None:
     """Without a pager it is shown as it is."""
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
-    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
+    code, output = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
     assert code == 0
-    assert "\x1b[1m" in said
-    assert "about 0.1" in said
-    assert widest(re.sub("\x1b\\[[0-9;]*m", "", said)) <= 80
+    assert "\x1b[1m" in output
+    assert "about 0.1" in output
+    assert widest(re.sub("\x1b\\[[0-9;]*m", "", output)) <= 80
 
 
 @pytest.mark.parametrize("pager", few(1, ["head -2", "false"]))
@@ -175,9 +175,9 @@ def test_pager_that_is_left_early(pager: str, tmp_path: Path) -> None:
     group = scored("g", 0.9, 0.1)
     group["trajectories"][0]["messages"][1]["content"] += "\nline" * 50_000
     write(tmp_path / "s.jsonl", [group])
-    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
+    code, output = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
     assert code == 0
-    assert len(said.splitlines()) <= 2
+    assert len(output.splitlines()) <= 2
 
 
 def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
@@ -203,9 +203,9 @@ def test_scores_of_passes_are_read(ruler: Ruler, tmp_path: Path) -> None:
     """Scores by pass are valid if they are a list of finite numbers, one for each position."""
     odd = ([0.25], [0.25, None], [0.25, True], [0.25, float("nan")], [0.25, [0.5]], {"0": 0.25}, "0.25", None)
     group = scored("g", *[0.5] * (len(odd) + 1))
-    for trajectory, told in zip(group["trajectories"], ([0.25, 1], *odd), strict=True):
-        trajectory["ruler"] |= {"slots": [0, 1], "pass_scores": told}
+    for trajectory, reported in zip(group["trajectories"], ([0.25, 1], *odd), strict=True):
+        trajectory["ruler"] |= {"slots": [0, 1], "pass_scores": reported}
     write(tmp_path / "s.jsonl", [group])
-    found = json.loads(ruler("report", "s.jsonl", "--group", "g", "--json").stdout)["group"]["rollouts"]
-    assert [r["pass_scores"] for r in found] == [[0.25, 1.0], *[[]] * len(odd)]
-    assert {tuple(r["slots"]) for r in found} == {(0.0, 1.0)}
+    result = json.loads(ruler("report", "s.jsonl", "--group", "g", "--json").stdout)["group"]["rollouts"]
+    assert [r["pass_scores"] for r in result] == [[0.25, 1.0], *[[]] * len(odd)]
+    assert {tuple(r["slots"]) for r in result} == {(0.0, 1.0)}

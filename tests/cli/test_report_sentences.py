@@ -44,12 +44,12 @@ def test_length() -> None:
 def test_reliability() -> None:
     """More passes are advised if most of the differences between rollouts are noise."""
     bars = [{"from": n / 10, "to": (n + 1) / 10, "n": n} for n in range(10)]
-    found = {"bins": bars, "groups": 45, "median": 0.7}
+    result = {"bins": bars, "groups": 45, "median": 0.7}
     assert (
-        sentences.reliability(O | {"reliability": found})
+        sentences.reliability(O | {"reliability": result})
         == "0.70 in the median of 45 groups, below 0.5 in 10"
     )
-    assert "--passes" in sentences.reliability(O | {"reliability": found | {"median": 0.3}})
+    assert "--passes" in sentences.reliability(O | {"reliability": result | {"median": 0.3}})
     assert sentences.reliability(O) == ""
 
 
@@ -57,8 +57,8 @@ def test_agreement() -> None:
     """The share of pairs in order, then how many of the lowest and of the highest label are misplaced."""
     counted = (((0.2, 0.3), 0, 7), ((0.8, 0.9), 0, 6), ((0.4, 0.5), 1, 2))
     cells = [{"score": score, "label": [label, label], "n": n} for score, label, n in counted]
-    found = {"cells": cells, "pairs": 10, "against": 2.5, "agreement": 0.75}
-    assert list(sentences.agreement(O | {"against_label": found})) == [
+    result = {"cells": cells, "pairs": 10, "against": 2.5, "agreement": 0.75}
+    assert list(sentences.agreement(O | {"against_label": result})) == [
         "75% of 10 pairs with unlike rewards are in order (chance: 50%)",
         "6 of 13 rollouts with reward 0 score 0.5 or more",
         "2 of 2 rollouts with reward 1 score below 0.5",
@@ -68,8 +68,10 @@ def test_agreement() -> None:
 
 def test_judges_and_time() -> None:
     """Two moments of one day name it once; without them there is no sentence."""
-    told = O | {"judges": {"m": 40}, "passes": {"other": 2, "1": 28, "4": 10}}
-    assert sentences.judges(told) == "m; other passes (2 groups), 1 pass (28 groups), 4 passes (10 groups)"
+    reported = O | {"judges": {"m": 40}, "passes": {"other": 2, "1": 28, "4": 10}}
+    assert (
+        sentences.judges(reported) == "m; other passes (2 groups), 1 pass (28 groups), 4 passes (10 groups)"
+    )
     begin, day = {"started_at": "2026-11-21T00:00:05Z"}, "2026-11-21 00:00"
     assert sentences.judges(O | begin | {"ended_at": "2026-11-21T01:00:05Z"}) == f"{day} to 01:00 UTC"
     assert (

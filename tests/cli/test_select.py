@@ -50,13 +50,15 @@ def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 def test_variables(ruler: Ruler, scored: Path) -> None:
     """Every option stands in a variable too."""
-    told = ruler(
+    reported = ruler(
         "select", "s.jsonl", "-", RULER_WHERE="live score=0.5..", RULER_KEEP="1", RULER_BY="variance"
     )
-    assert "one score has no variance" in told.stderr
-    told = ruler("select", "s.jsonl", "-", RULER_WHERE="live score=0.5..", RULER_KEEP="1", RULER_BY="score")
+    assert "one score has no variance" in reported.stderr
+    reported = ruler(
+        "select", "s.jsonl", "-", RULER_WHERE="live score=0.5..", RULER_KEEP="1", RULER_BY="score"
+    )
     given = ("--where", "live", "--where", "score=0.5..", "--keep", "1", "--by", "score")
-    assert told.stdout == ruler("select", "s.jsonl", "-", *given).stdout != ""
+    assert reported.stdout == ruler("select", "s.jsonl", "-", *given).stdout != ""
     way = {"RULER_ANSWER": "id", "RULER_BY": "majority", "RULER_LABELS": "reward", "RULER_FORMAT": "native"}
     assert ruler("select", "s.jsonl", "-", "--keep", "1", **way).stdout.count("\n") == 4
 
@@ -134,8 +136,8 @@ def test_document(ruler: Ruler, tmp_path: Path) -> None:
     text = (tmp_path / "out.json").read_text()
     assert text.startswith('{"n": 1.0, "trajectory_groups": [\n    {"group_id": "a", "trajectories": [{')
     assert text.endswith('], "z": null}\n')
-    found = json.loads(text)["trajectory_groups"]
-    assert [[t["id"] for t in group["trajectories"]] for group in found] == [["a1", "a2"], ["d0", "d1"]]
+    result = json.loads(text)["trajectory_groups"]
+    assert [[t["id"] for t in group["trajectories"]] for group in result] == [["a1", "a2"], ["d0", "d1"]]
     assert ruler("select", "s.json", "none.json", "--where", "score=2..").returncode == 0
     assert json.loads((tmp_path / "none.json").read_text()) == {"n": 1.0, "trajectory_groups": [], "z": None}
 
@@ -148,8 +150,8 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("select", "in", "out", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
     assert "2 of 3 groups, 2 of 7 rollouts kept; 1 group without a score left out" in done.stderr
-    found = {name: [t["id"] for t in read(tmp_path / "out" / name / "x.jsonl")] for name in "abc"}
-    assert found == {"a": ["a1"], "b": ["b0"], "c": []}
+    result = {name: [t["id"] for t in read(tmp_path / "out" / name / "x.jsonl")] for name in "abc"}
+    assert result == {"a": ["a1"], "b": ["b0"], "c": []}
     assert ruler("select", "in", "in", "--keep", 1, "--by", "score").returncode == 0
     assert [t["id"] for t in read(tmp_path / "in" / "a" / "x.jsonl")] == ["a1"]
     again = ruler("select", "in", "one.jsonl", "--where", "scored")
@@ -192,9 +194,9 @@ def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:
     """A range without any score is no error, and the next line has the range of the scores."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--where", "score=80..")
     assert done.returncode == 0
-    kept, told = done.stderr.splitlines()[1:]
+    kept, reported = done.stderr.splitlines()[1:]
     assert kept.startswith("ruler: 0 of 5 groups, 0 of 12 rollouts kept")
-    assert told == "ruler: scores lie from 0.1 to 0.9"
+    assert reported == "ruler: scores lie from 0.1 to 0.9"
 
 
 def test_no_file_is_emptied(ruler: Ruler, scored: Path) -> None:

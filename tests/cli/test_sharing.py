@@ -97,16 +97,16 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
     """Every shard of a pipe takes its own groups and its own lines, in their order."""
     records = [*ADJACENT[:9], {"bad": 1}, *ADJACENT[9:]]
     text = "".join(json.dumps(record) + "\n" for record in records)
-    found = []
+    result = []
     for number in (1, 2, 3):
         done = ruler(
             "score", "-", f"out-{number}.jsonl", *OFFLINE, "--shard", f"{number}/3", "--grouping", grouping,
             stdin=text,
         )  # fmt: skip
         assert f"shard {number} of 3" in done.stderr
-        found += read(tmp_path / f"out-{number}.jsonl")
+        result += read(tmp_path / f"out-{number}.jsonl")
     names = [record["messages"][1]["content"] for record in ADJACENT]
-    assert sorted(record["messages"][1]["content"] for record in found) == sorted(names)
+    assert sorted(record["messages"][1]["content"] for record in result) == sorted(names)
     lost = [read(path) for path in tmp_path.glob("*.failed.jsonl")]
     assert lost == [[{"bad": 1}]]
 
@@ -122,9 +122,9 @@ def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         parts.append(pq.read_table(tmp_path / "out.parquet").to_pylist())
     assert [] in parts
-    found = sorted((row["prompt"], row["completion"]) for part in parts for row in part)
+    result = sorted((row["prompt"], row["completion"]) for part in parts for row in part)
     whole = pq.read_table(tmp_path / "in.parquet").to_pylist()
-    assert found == sorted((row["prompt"], row["completion"]) for row in whole)
+    assert result == sorted((row["prompt"], row["completion"]) for row in whole)
 
 
 def test_directory(ruler: Ruler, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
     for name in ("a.jsonl", "b/c.jsonl"):
         wanted = [record["messages"] for record in read(tmp_path / "in" / name)]
         parts = [read(tmp_path / f"out-{number}" / name) for number in (1, 2, 3)]
-        found = [record["messages"] for part in parts for record in part]
-        assert sorted(map(str, found)) == sorted(map(str, wanted))
+        result = [record["messages"] for part in parts for record in part]
+        assert sorted(map(str, result)) == sorted(map(str, wanted))
     assert len(list(tmp_path.glob("out-*/notes.json"))) == 1
 
 
@@ -200,8 +200,8 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert books["paid_again"] <= 4  # what was in flight
     asked = server.stats()["requests"]
     ledgers = ("--ledger", "main", "--ledger", "s1", "--ledger", "s2")
-    found = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)
-    assert found["kept"] == "60 of 60 calls, not paid again"
+    result = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)
+    assert result["kept"] == "60 of 60 calls, not paid again"
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", NEVER, *ledgers)
     assert done.returncode == 0, done.stderr
     assert "60 groups answered from the ledger" in done.stderr

@@ -113,10 +113,10 @@ def test_price_for_each_judge(ruler: Ruler, tmp_path: Path) -> None:
     judges = ("-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
 
     def costs(*prices: str) -> list[bool]:
-        found = ruler(
+        result = ruler(
             "check", "in.jsonl", *judges, *(w for price in prices for w in ("--price", price))
         ).stdout
-        return ["$0.00 (from $0.00 to $0.00)" in line for line in found.splitlines() if line[:6] == "judge "]
+        return ["$0.00 (from $0.00 to $0.00)" in line for line in result.splitlines() if line[:6] == "judge "]
 
     assert costs("1000,1000") == [False, False, False]
     assert costs("0,0", "1000,1000", "0,0") == [True, False, True]

@@ -83,9 +83,9 @@ def _score(
         *("--ledger", folder / "ledger.sqlite", "--summary", summary, "--progress", "none", *options),
     )
     assert summary.exists(), done.stderr
-    found = Run(done, out, json.loads(summary.read_bytes()), judge.seen[begun:])
-    keep(_PROPERTY, json.dumps(asdict(figures(name, found.seen, found.summary))))
-    return found
+    result = Run(done, out, json.loads(summary.read_bytes()), judge.seen[begun:])
+    keep(_PROPERTY, json.dumps(asdict(figures(name, result.seen, result.summary))))
+    return result
 
 
 _ROWS: list[Figures] = []

@@ -141,10 +141,10 @@ def _main() -> None:
         ):
             done = _score(place, source, judge, options, chosen.slots)
             summary = json.loads((place / "summary.json").read_text())
-            found = figures(chosen.input.stem, judge.seen, summary)
-            print(table([found]))
+            result = figures(chosen.input.stem, judge.seen, summary)
+            print(table([result]))
             counts = {key: summary[key] for key in ("asked", "retried", "failed")}
-            print(json.dumps({"exit": done, **asdict(found), **counts}))
+            print(json.dumps({"exit": done, **asdict(result), **counts}))
 
 
 def _score(place: Path, source: Path, judge: Recorder, options: list[str], slots: int) -> int:

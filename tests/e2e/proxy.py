@@ -46,8 +46,8 @@ run_server()
 def interpreter() -> str | None:
     """The Python that can run a litellm proxy, if there is one."""
     named = os.environ.get("LITELLM_PYTHON")
-    found = (named,) if named else (str(_ROOT / "build" / "proxy" / "bin" / "python"), sys.executable)
-    return next((each for each in found if _has_proxy(each)), None)
+    result = (named,) if named else (str(_ROOT / "build" / "proxy" / "bin" / "python"), sys.executable)
+    return next((each for each in result if _has_proxy(each)), None)
 
 
 def _has_proxy(python: str) -> bool:
@@ -147,5 +147,5 @@ class Proxy:
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
         self.kill()
-        said = (self._folder / "proxy.log").read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"the litellm proxy did not start:\n{said}")
+        output = (self._folder / "proxy.log").read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"the litellm proxy did not start:\n{output}")

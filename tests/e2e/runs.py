@@ -59,12 +59,12 @@ def rollouts(path: Path) -> list[dict[str, Any]]:
 
 def groups(path: Path) -> dict[str, dict[str, Any]]:
     """The group's part of each group of an output."""
-    found = {}
+    result = {}
     for record in read(path):
-        mark = record["ruler"]
-        part = mark if "trajectories" in record else mark.get("group", mark)
-        found[str(record.get("group_id", record.get("task_id")))] = part
-    return found
+        annotation = record["ruler"]
+        part = annotation if "trajectories" in record else annotation.get("group", annotation)
+        result[str(record.get("group_id", record.get("task_id")))] = part
+    return result
 
 
 def holds(run: Run, source: Path) -> None:
@@ -84,17 +84,17 @@ def marked(out: Path, source: Path) -> None:
     before, after = rollouts(source), rollouts(out)
     assert len(before) == len(after)
     for was, now in zip(before, after, strict=True):
-        mark = now["ruler"]
-        if mark["status"] == "scored":
+        annotation = now["ruler"]
+        if annotation["status"] == "scored":
             assert isinstance(now["reward"], int | float)
             assert 0 <= now["reward"] <= 1
-            assert mark["score"] == now["reward"]
+            assert annotation["score"] == now["reward"]
         else:
-            assert mark["status"] == "failed"
-            assert mark["kind"] in KINDS
-            assert mark["reason"]
+            assert annotation["status"] == "failed"
+            assert annotation["kind"] in KINDS
+            assert annotation["reason"]
             assert now["reward"] is None
-        assert mark.get("independent_reward") == was.get("reward")
+        assert annotation.get("independent_reward") == was.get("reward")
         ours = {"reward", "ruler", "metrics", "logs"}
         assert {k: v for k, v in now.items() if k not in ours} == {
             k: v for k, v in was.items() if k not in ours
@@ -109,11 +109,15 @@ def once(seen: Sequence[Seen]) -> None:
 
 def usage(run: Run) -> None:
     """Tokens and calls add up: over the groups, in the summary, and at the server."""
-    told = run.summary["usage"]
+    reported = run.summary["usage"]
     answered = [each for each in run.seen if each.status == 200]
     prompt = sum(each.tokens[0] for each in answered)
     completion = sum(each.tokens[1] for each in answered)
-    assert (told["calls"], told["prompt"], told["completion"]) == (len(answered), prompt, completion)
+    assert (reported["calls"], reported["prompt"], reported["completion"]) == (
+        len(answered),
+        prompt,
+        completion,
+    )
     parts = [part["usage"] for part in groups(run.out).values() if "usage" in part]
     if len(parts) == run.summary["groups"] and not run.summary["kept"]:
         names = ("calls", "prompt_tokens", "completion_tokens")

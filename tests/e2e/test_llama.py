@@ -58,8 +58,8 @@ def reported(ruler: Ruler, run: Run, folder: Path) -> None:
     assert "Traceback" not in agreed.stderr
     if agreed.returncode < 2:
         assert "pairwise accuracy" in agreed.stdout
-    told = json.loads(ruler("report", run.out, "--json").stdout)
-    assert told["figures"]["groups"]["all"] == run.summary["groups"]
+    messages = json.loads(ruler("report", run.out, "--json").stdout)
+    assert messages["figures"]["groups"]["all"] == run.summary["groups"]
     terminal = ruler("report", run.out)
     assert terminal.returncode == 0, terminal.stderr
     assert "groups" in terminal.stdout
@@ -74,10 +74,10 @@ def test_two_passes(score: Score, tmp_path: Path) -> None:
     run = score("two passes", source, "--passes", 2, *COLD, *ONE)
     holds(run, source)
     for rollout in runs.rollouts(run.out):
-        mark = rollout["ruler"]
-        if mark["status"] == "scored" and mark["passes"] == 2:
-            assert mark["score"] == pytest.approx(sum(mark["pass_scores"]) / 2, abs=1e-3)
-            assert mark["spread"] >= 0
+        annotation = rollout["ruler"]
+        if annotation["status"] == "scored" and annotation["passes"] == 2:
+            assert annotation["score"] == pytest.approx(sum(annotation["pass_scores"]) / 2, abs=1e-3)
+            assert annotation["spread"] >= 0
 
 
 def test_a_panel(score: Score, judge: Recorder) -> None:
@@ -125,9 +125,9 @@ def test_interrupted(judge: Recorder, ruler: Ruler, score: Score, tmp_path: Path
     while not judge.answered and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=120)[1]
-    assert process.returncode == 130, said
-    assert "to go on: ruler score" in said
+    output = process.communicate(timeout=120)[1]
+    assert process.returncode == 130, output
+    assert "to go on: ruler score" in output
     before = len(judge.answered)
     assert 0 < before < 4
 

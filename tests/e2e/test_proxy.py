@@ -94,10 +94,10 @@ def test_two_models(
     assert done.returncode == 0, done.stderr
     assert judged(tmp_path) == [list(TRUTHS)] * 4
     assert [body["model"] for body in asked.requests()].count("judge-b") == 4
-    billed, found = asked.stats()["books"]["answered"], summary(tmp_path)
-    used = (found["usage"]["calls"], found["usage"]["prompt"], found["usage"]["completion"])
+    billed, result = asked.stats()["books"]["answered"], summary(tmp_path)
+    used = (result["usage"]["calls"], result["usage"]["prompt"], result["usage"]["completion"])
     assert used == (8, billed["prompt"], billed["completion"])
-    assert found["cost_usd"] == pytest.approx((billed["prompt"] + 2 * billed["completion"]) / 1e6)
+    assert result["cost_usd"] == pytest.approx((billed["prompt"] + 2 * billed["completion"]) / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_refused(
     done = ruler("score", rollouts(tmp_path, 12), "out.jsonl", *through(gateway, model), GATEWAY_KEY=key)
     assert done.returncode == 3, done.stderr
     assert time.monotonic() - began < 20
-    told, go_on = done.stderr.splitlines()
-    assert sentence in told
+    reported, go_on = done.stderr.splitlines()
+    assert sentence in reported
     assert "to go on" in go_on
     assert key not in done.stdout + done.stderr
     assert asked.stats()["requests"] == 0

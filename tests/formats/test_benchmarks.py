@@ -26,8 +26,8 @@ def test_bfcl_turns_without_a_log() -> None:
     """Questions of several turns are answered each by its own steps, and never by another's."""
     turns = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]
     record = {"question": turns, "id": "multi_turn_base_1", "input_token_count": []}
-    (found,) = read({**record, "result": [[[{"f": "{}"}], "done"], ["bye"]]})
-    roles = [m["role"] for m in found.rollouts[0].messages]
+    (result,) = read({**record, "result": [[[{"f": "{}"}], "done"], ["bye"]]})
+    roles = [m["role"] for m in result.rollouts[0].messages]
     assert roles == ["user", "assistant", "assistant", "user", "assistant"]
     with pytest.raises(UnreadableError, match="2 turns in `question`"):
         read({**record, "result": [["only one"]]})
@@ -36,8 +36,8 @@ def test_bfcl_turns_without_a_log() -> None:
 def test_bfcl_noted_request() -> None:
     """A request that was noted tells the task."""
     log = [{"role": "inference_input", "content": {"message": "[{'role': 'user'}]", "tools": []}}]
-    (found,) = read({"id": "simple_0", "result": "x", "inference_log": log})
-    assert [m["content"] for m in found.rollouts[0].messages] == ["[{'role': 'user'}]", "x"]
+    (result,) = read({"id": "simple_0", "result": "x", "inference_log": log})
+    assert [m["content"] for m in result.rollouts[0].messages] == ["[{'role': 'user'}]", "x"]
 
 
 def test_bfcl_error() -> None:

@@ -78,11 +78,11 @@ def test_nothing_said() -> None:
 def test_roles() -> None:
     """Agents of several roles are one rollout with one score; what is not trained is not scored."""
     record = episode(trace("solver"), trace("user", trainable=False), trace("critic"))
-    (found,) = read(record)
-    assert [(r.path, r.member) for r in found.rollouts] == [(("traces", 0), "e"), (("traces", 2), "e")]
+    (result,) = read(record)
+    assert [(r.path, r.member) for r in result.rollouts] == [(("traces", 0), "e"), (("traces", 2), "e")]
     other = read({**record, "id": "f"})[0]
     ask = AskSettings()
-    assert len(build_layout(Group("k", (found, other)), ask).owner) == 4
+    assert len(build_layout(Group("k", (result, other)), ask).owner) == 4
     done = written(record, SCORED)
     assert [t["rewards"].keys() for t in done["traces"]] == [{"ruler"}, WEIGHTED.keys(), {"ruler"}]
     assert done["traces"][1] == record["traces"][1]

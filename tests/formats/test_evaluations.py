@@ -29,8 +29,8 @@ def test_values(subtests: pytest.Subtests) -> None:
     """A score's value is taken as it is: a grade, a number, a truth value, an object, a list."""
     for value in ["P", "N", 0.5, True, float("nan"), {"a": 1}, [1, 2], None]:
         with subtests.test(value=str(value)):
-            found = read(one(scores=scores(value)))[0].rollouts[0].reward
-            assert repr(found) == repr(value)
+            actual = read(one(scores=scores(value)))[0].rollouts[0].reward
+            assert repr(actual) == repr(value)
             assert read(one(scores=None))[0].rollouts[0].reward is None
 
 
@@ -40,9 +40,9 @@ def test_attachments() -> None:
         {"role": "user", "content": [{"type": "text", "text": "attachment://1"}]},
         *talk("attachment://2"),
     ]
-    found = read(one(messages=messages, attachments={"1": "long"}))[0].rollouts[0].messages
-    assert found[0]["content"] == [{"type": "text", "text": "long"}]
-    assert found[-1]["content"] == "attachment://2"
+    actual = read(one(messages=messages, attachments={"1": "long"}))[0].rollouts[0].messages
+    assert actual[0]["content"] == [{"type": "text", "text": "long"}]
+    assert actual[-1]["content"] == "attachment://2"
 
 
 def test_parts() -> None:
@@ -54,11 +54,11 @@ def test_parts() -> None:
         {"type": "text", "text": "then"},
     ]
     messages = [talk("x")[0], {"role": "assistant", "content": content}]
-    found = read(one(messages=messages))[0].rollouts[0].messages
-    assert [m["role"] for m in found] == ["user", "assistant", "tool", "assistant"]
-    assert found[1]["content"] == [{"type": "reasoning", "reasoning": "thinks"}, content[1]]
-    assert found[1]["tool_calls"] == [{"id": "t", "name": "web", "arguments": "{}"}]
-    assert (found[2]["tool_call_id"], found[2]["content"]) == ("t", "hits")
+    actual = read(one(messages=messages))[0].rollouts[0].messages
+    assert [m["role"] for m in actual] == ["user", "assistant", "tool", "assistant"]
+    assert actual[1]["content"] == [{"type": "reasoning", "reasoning": "thinks"}, content[1]]
+    assert actual[1]["tool_calls"] == [{"id": "t", "name": "web", "arguments": "{}"}]
+    assert (actual[2]["tool_call_id"], actual[2]["content"]) == ("t", "hits")
 
 
 def test_tool_error() -> None:
@@ -68,8 +68,8 @@ def test_tool_error() -> None:
         read(one(messages=[*talk("x"), failed]))[0].rollouts[0].messages[-1]["content"] == "error: too slow"
     )
     partly = {**failed, "content": "half"}
-    found = read(one(messages=[*talk("x"), partly]))[0].rollouts[0].messages[-1]["content"]
-    assert found == "half\nerror: too slow"
+    actual = read(one(messages=[*talk("x"), partly]))[0].rollouts[0].messages[-1]["content"]
+    assert actual == "half\nerror: too slow"
 
 
 def test_failed(subtests: pytest.Subtests) -> None:
@@ -158,15 +158,15 @@ def test_input_and_output(subtests: pytest.Subtests) -> None:
 
 def test_attached_answer() -> None:
     """An answer that stands in the attachments is put back."""
-    found = turns(messages=[], input="q", output=answer("attachment://1"), attachments={"1": "long"})
-    assert found[-1] == ("assistant", "long")
+    actual = turns(messages=[], input="q", output=answer("attachment://1"), attachments={"1": "long"})
+    assert actual[-1] == ("assistant", "long")
 
 
 def test_labels() -> None:
     """A score that is a label among labels is no outcome, whichever sample of the log is asked."""
     records = [one(id=word, scores=scores(word)) for word in ("left", "right", "both")]
-    found = [record.rollouts[0] for record in read(*records)]
-    assert [(number(r.reward), passed(r.outcome)) for r in found] == [(None, None)] * 3
+    actual = [record.rollouts[0] for record in read(*records)]
+    assert [(number(r.reward), passed(r.outcome)) for r in actual] == [(None, None)] * 3
     same_twice(records[1])
 
 
@@ -203,10 +203,10 @@ def test_promptfoo_answers() -> None:
     """Calls are calls, an object is shown as it is, and an error is no answer."""
     record = sample("promptfoo")[0]
     call = {"id": "c", "type": "function", "function": {"name": "book", "arguments": "{}"}}
-    (found,) = read({**record, "response": {"output": [call]}})
-    assert found.rollouts[0].messages[-1]["tool_calls"] == [call]
-    (found,) = read({**record, "response": {"output": {"gate": 4}}})
-    assert found.rollouts[0].messages[-1]["content"] == {"gate": 4}
+    (actual,) = read({**record, "response": {"output": [call]}})
+    assert actual.rollouts[0].messages[-1]["tool_calls"] == [call]
+    (actual,) = read({**record, "response": {"output": {"gate": 4}}})
+    assert actual.rollouts[0].messages[-1]["content"] == {"gate": 4}
     with pytest.raises(UnreadableError, match="API error: 429"):
         read({**record, "response": None, "error": "API error: 429"})
 
@@ -215,8 +215,8 @@ def test_promptfoo_prompt_of_text(subtests: pytest.Subtests) -> None:
     """A prompt that only looks like messages is a text."""
     for raw in ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"]:
         with subtests.test(raw=str(raw)):
-            (found,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
-            assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
+            (actual,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
+            assert actual.rollouts[0].messages[0] == {"role": "user", "content": raw}
 
 
 def test_old_promptfoo() -> None:
@@ -239,9 +239,9 @@ def steps(*answers: str, env: int = 0, **more: Any) -> list[dict[str, Any]]:
 
 def shown(*records: dict[str, Any]) -> list[str]:
     """The rollouts of a group as the judge sees them."""
-    found = read(*records)
-    assert len({record.key for record in found}) == 1
-    return list(build_layout(Group("g", tuple(found)), AskSettings()).distinct)
+    actual = read(*records)
+    assert len({record.key for record in actual}) == 1
+    return list(build_layout(Group("g", tuple(actual)), AskSettings()).distinct)
 
 
 def test_longest() -> None:
@@ -282,6 +282,6 @@ def test_results_only() -> None:
     results = [{"role": "tool", "content": text} for text in "ab"]
     asked = talk("")[:1]
     records = [{"env_index": 0, "step": i, "messages": asked + results[: i + 1]} for i in (0, 1)]
-    found = read(*records)
-    assert found[0].key == found[1].key
-    assert compared([rollout for record in found for rollout in record.rollouts]) == 1
+    actual = read(*records)
+    assert actual[0].key == actual[1].key
+    assert compared([rollout for record in actual for rollout in record.rollouts]) == 1

@@ -56,7 +56,7 @@ def test_two_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: boo
     out = stage.records()
     left = [record for record in given if how != "drop" or record["doc_id"] == 0]
     assert [{k: v for k, v in record.items() if k != "ruler"} for record in out] == left
-    scores = [[mark.get("score") for mark in record["ruler"]["rollouts"]] for record in out]
+    scores = [[annotation.get("score") for annotation in record["ruler"]["rollouts"]] for record in out]
     assert {str(s) for s, r in zip(scores, left, strict=True) if r["doc_id"] == 0} == {str(scores[0])}
     assert len(set(scores[0])) == 2
     assert all(s == [None, None] for s, r in zip(scores, left, strict=True) if r["doc_id"] == 1)

@@ -122,8 +122,8 @@ def test_transitions() -> None:
         'assistant: "72"',
     ]
     apart: Any = [[task, THOUGHT], [task, MESSAGE]]
-    (found,) = read(rollout(*apart, asked={"input": []}))[0].rollouts
-    assert (found.messages, found.histories) == (apart[1], (apart[0],))
+    (result,) = read(rollout(*apart, asked={"input": []}))[0].rollouts
+    assert (result.messages, result.histories) == (apart[1], (apart[0],))
 
 
 def test_inputs() -> None:

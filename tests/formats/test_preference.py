@@ -173,11 +173,11 @@ def test_chosen_alone() -> None:
 def test_whole_messages() -> None:
     """LLaMA-Factory's pairs of whole conversations share what both begin with."""
     ask, one, other = *talk("4"), {"role": "assistant", "content": "5"}
-    found = read({"chosen_messages": [ask, one], "rejected_messages": [ask, other]})[0].rollouts
-    assert [(r.messages, r.outcome) for r in found] == [([ask, one], True), ([ask, other], False)]
+    result = read({"chosen_messages": [ask, one], "rejected_messages": [ask, other]})[0].rollouts
+    assert [(r.messages, r.outcome) for r in result] == [([ask, one], True), ([ask, other], False)]
 
 
 def test_names_with_a_space() -> None:
     """Auto-J's answers are numbered after a space."""
-    found = read({"prompt": "q", "response 1": "a", "response 2": "b"})[0].rollouts
-    assert [r.messages[-1]["content"] for r in found] == ["a", "b"]
+    result = read({"prompt": "q", "response 1": "a", "response 2": "b"})[0].rollouts
+    assert [r.messages[-1]["content"] for r in result] == ["a", "b"]

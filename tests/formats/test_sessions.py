@@ -74,9 +74,9 @@ def test_a_file_each(name: str, tmp_path: Path) -> None:
         lines = [record] if events is None else events
         path.write_text("\n".join(json.dumps(line, indent=None if events else 1) for line in lines))
     with ExitStack() as stack:
-        found = list(open_container(str(tmp_path), stack).records())
-        reader = detect("in", found, InputSettings("in"))
-        read = [reader.read(line)[0] for line in found]
+        result = list(open_container(str(tmp_path), stack).records())
+        reader = detect("in", result, InputSettings("in"))
+        read = [reader.read(line)[0] for line in result]
     alike = [reader.read(Line(0, 0, json.dumps(record).encode()))[0] for record in records]
     assert [r.key for r in read] == [r.key for r in alike]
     assert len({r.key for r in read}) == 2

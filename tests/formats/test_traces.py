@@ -62,8 +62,8 @@ def trace(*spans: Any, **more: Any) -> dict[str, Any]:
 
 def rollout(record: Any) -> Rollout:
     """The one rollout of a record."""
-    ((found,),) = [r.rollouts for r in read(record)]
-    return found
+    ((result,),) = [r.rollouts for r in read(record)]
+    return result
 
 
 def shown(record: Any) -> list[str]:
@@ -73,19 +73,19 @@ def shown(record: Any) -> list[str]:
 
 def flat(name: str, inner: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Messages as attributes with an index; the last comes first."""
-    found = []
+    result = []
     for i, message in enumerate(messages):
         calls = message.get("tool_calls", ())
-        found += [
+        result += [
             (f"{name}.{i}.{inner}{key}", value) for key, value in message.items() if key != "tool_calls"
         ]
         for j, one in enumerate(calls):
             middle = "tool_call.function." if inner else ""
-            found += [
+            result += [
                 (f"{name}.{i}.{inner}tool_calls.{j}.{middle}{key}", one[key]) for key in ("name", "arguments")
             ]
-            found.append((f"{name}.{i}.{inner}tool_calls.{j}.{'tool_call.' if inner else ''}id", one["id"]))
-    return dict(reversed(found))
+            result.append((f"{name}.{i}.{inner}tool_calls.{j}.{'tool_call.' if inner else ''}id", one["id"]))
+    return dict(reversed(result))
 
 
 def event(name: str, **attributes: Any) -> dict[str, Any]:
@@ -288,9 +288,9 @@ def test_ways(subtests: pytest.Subtests) -> None:
     """All questions and answers of a trace are shown, in their order, and repeated ones once."""
     for law, record, lines, ends in WAYS:
         with subtests.test(law=law):
-            found = rollout(record)
-            assert "\n".join(render(found.messages)).split("\n") == lines
-            assert [render(history)[-1] for history in found.histories] == ends
+            result = rollout(record)
+            assert "\n".join(render(result.messages)).split("\n") == lines
+            assert [render(history)[-1] for history in result.histories] == ends
 
 
 def test_key_of_sub_agents() -> None:
@@ -424,8 +424,8 @@ def test_gathered(tmp_path: Path, lines: list[Any]) -> None:
     with ExitStack() as stack:
         records = [parse(line.raw) for line in open_container(str(path), stack).records()]
     assert len(records) == 2
-    found = [rollout for rollouts in keyed(*records).values() for rollout in rollouts]
-    assert [render(r.messages)[-1] for r in found] == [SHOWN[-1]] * 2
+    result = [rollout for rollouts in keyed(*records).values() for rollout in rollouts]
+    assert [render(r.messages)[-1] for r in result] == [SHOWN[-1]] * 2
 
 
 SCORES: list[Any] = [

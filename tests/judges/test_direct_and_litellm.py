@@ -104,13 +104,13 @@ async def test_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         async with (
             serving(GOOD, pause=0.05) as headers,
-            serving(body, pause=0.05, whole=head + end) as bodies,
+            serving(body, pause=0.05, whole=head + end) as texts,
             anyio.create_task_group() as group,
         ):
             for model, via in PATHS:
                 for base in (
                     headers.base,
-                    bodies.base,
+                    texts.base,
                     f"https://127.0.0.1:{silent.getsockname()[1]}/v1",
                 ):
                     group.start_soon(late, model, via, base)

@@ -131,8 +131,8 @@ def test_order_with_a_message() -> None:
 def test_calls_in_flight() -> None:
     """If an older litellm proxy has too many calls in flight, the minute that it names is ignored."""
     for now, most, seconds in ((2, 2, None), (0, 2**63 - 1, 45.5)):
-        told = f"current rpm: 6, current max_parallel_requests: {now}, max_parallel_requests: {most}"
-        assert retry_after({"retry-after": "45.5"}, told, True, NOW) == seconds
+        reported = f"current rpm: 6, current max_parallel_requests: {now}, max_parallel_requests: {most}"
+        assert retry_after({"retry-after": "45.5"}, reported, True, NOW) == seconds
 
 
 ODD = st.one_of(

@@ -20,13 +20,13 @@ from ruler_cli.types import GroupResult, PassScores
 def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> GroupResult:
     """A group from scores by body, pass by pass (and judge by judge in each), in balanced orders."""
     size = len(columns[0])
-    ballots = []
+    all_scores = []
     for number, column in enumerate(columns):
         turn, judge = divmod(number, judges)
         order = balanced(range(size), turn)
         scores = tuple(column[body] for body in order)
-        ballots.append(PassScores(judge, turn, 0, tuple(order), scores, ("",) * size))
-    return GroupResult(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
+        all_scores.append(PassScores(judge, turn, 0, tuple(order), scores, ("",) * size))
+    return GroupResult(tuple(range(size)), ("",) * size, (1,) * size, tuple(all_scores), judges=judges)
 
 
 class _Group:
@@ -91,13 +91,13 @@ def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> No
 @given(st.integers(0, 10**6), st.integers(1, 30), st.randoms(use_true_random=False))
 def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) -> None:
     """The same block gets the same passes, and in another order each group gets its own."""
-    found: list[GroupStanding | None] = [group.after(2) for group in _block(seed, number)]
-    given_passes = allot(found, 4)
-    assert allot(found, 4) == given_passes
+    result: list[GroupStanding | None] = [group.after(2) for group in _block(seed, number)]
+    given_passes = allot(result, 4)
+    assert allot(result, 4) == given_passes
     order = rng.sample(range(number), number)
-    moved = allot([found[i] for i in order], 4)
+    moved = allot([result[i] for i in order], 4)
     by_group = dict(zip(order, moved, strict=True))
-    if all(a != b for a, b in combinations(found, 2)):  # two of a kind may change places
+    if all(a != b for a, b in combinations(result, 2)):  # two of a kind may change places
         assert [by_group[i] for i in range(number)] == given_passes
     assert sum(moved) == sum(given_passes)
 
@@ -131,9 +131,9 @@ def test_noisy_groups_get_more_than_those_whose_passes_agree() -> None:
 
 def test_a_group_that_failed_neither_gets_nor_gives() -> None:
     """None in a block gets nothing, and the others get what they would without it."""
-    found = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(12)]
-    holed: list[GroupStanding | None] = [None, *found, None]
-    assert allot(holed, 4) == [0, *allot(found, 4), 0]
+    result = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(12)]
+    holed: list[GroupStanding | None] = [None, *result, None]
+    assert allot(holed, 4) == [0, *allot(result, 4), 0]
     assert allot([None, None], 4) == [0, 0]
     assert allot([], 4) == []
 

@@ -132,7 +132,7 @@ def test_escalation_goes_by_the_whole_block() -> None:
         virtually(main)
         return wanted
 
-    found = answers(0)
-    assert found == answers(1)
-    assert not any(found[i] for i in range(60) if i % 7 == 3)
-    assert 0 < sum(found) < 60
+    result = answers(0)
+    assert result == answers(1)
+    assert not any(result[i] for i in range(60) if i % 7 == 3)
+    assert 0 < sum(result) < 60

@@ -147,9 +147,9 @@ def test_stronger_judge_that_fails(scope: str, tmp_path: Path, monkeypatch: pyte
     asked = {name for name, _ in strong.turns}
     assert done.summary.complete
     assert done.summary.degraded == len(asked) > 0
-    found, parts = stage.rewards(), stage.parts()
+    result, parts = stage.rewards(), stage.parts()
     stage.run("weak", passes=2)
-    assert stage.rewards() == found
+    assert stage.rewards() == result
     assert {part["judge"] for part in parts} == {"weak"}
     assert [part["key"] for part in parts if part.get("degraded")] == sorted(asked)
 

@@ -44,12 +44,12 @@ def test_cached_only(tmp_path: Path) -> None:
                 return [await judge.call(request, again=again) for request in requests]
 
             await cache.keep(cache.key(ONE), reply())
-            found = replace(reply(), cached=True)
-            assert (await asked(ONE, OTHER), missing) == ([found, UNANSWERED], ["other"])
+            result = replace(reply(), cached=True)
+            assert (await asked(ONE, OTHER), missing) == ([result, UNANSWERED], ["other"])
             await cache.keep(cache.key(OTHER), FAILED)
             failed = replace(FAILED, cached=True)
-            assert (await asked(ONE, OTHER), missing) == ([found, failed], [])
-            assert (await asked(ONE, OTHER, again=True), missing) == ([found, UNANSWERED], ["other"])
+            assert (await asked(ONE, OTHER), missing) == ([result, failed], [])
+            assert (await asked(ONE, OTHER, again=True), missing) == ([result, UNANSWERED], ["other"])
             assert judge.unanswered == 2
 
     anyio.run(main)
@@ -115,9 +115,9 @@ def test_marks() -> None:
     async def stopped(asked: PanelJudge) -> None:
         await asked.call(ASKED)
 
-    for fault in (GONE, CallError("refused", "key", "run")):
+    for error in (GONE, CallError("refused", "key", "run")):
         cache = Memory()
-        called(Script(fault), stopped, cache)
+        called(Script(error), stopped, cache)
         assert not cache.rows
 
 

@@ -48,8 +48,8 @@ def test_room_that_does_not_fit() -> None:
     sheet = build_layout(long_group(), AskSettings())
     (part,) = requests_of_pass(sheet, AskSettings(), 0)
     beside = fault(kind="too_long", context=(2000, 1500))
-    requests, ballot = talked(beside, good, sheet=sheet, part=part)
-    assert isinstance(ballot, PassScores)
+    requests, pass_scores = talked(beside, good, sheet=sheet, part=part)
+    assert isinstance(pass_scores, PassScores)
     assert [(request.max_output_tokens, request.fitted) for request in requests] == [
         (None, False),
         (500, True),
@@ -58,8 +58,8 @@ def test_room_that_does_not_fit() -> None:
     requests, end = talked(beside, beside, sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     longer = fault(kind="too_long", context=(2000, 1540))  # a corrective request says more
-    requests, ballot = talked(beside, bad, longer, good, sheet=sheet, part=part)
-    assert isinstance(ballot, PassScores)
+    requests, pass_scores = talked(beside, bad, longer, good, sheet=sheet, part=part)
+    assert isinstance(pass_scores, PassScores)
     assert [request.max_output_tokens for request in requests] == [None, 500, 500, 460]
     requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
@@ -85,8 +85,8 @@ def test_no_room_for_the_answer() -> None:
     assert isinstance(end, Overflow)
     assert (len(requests), end.limit, end.error.kind) == (3, context, "reply")
     assert end.target < sheet.tokens * 0.8
-    (request,), ballot = talked(good, sheet=sheet, part=part, state=end.state)
-    assert isinstance(ballot, PassScores)
+    (request,), pass_scores = talked(good, sheet=sheet, part=part, state=end.state)
+    assert isinstance(pass_scores, PassScores)
     assert request.max_output_tokens is None
     runaway = [ending(most=most) for most in (500, 1000, 2000)]
     for answers in ([ending(most=100)], runaway, [cut(0)]):

@@ -29,19 +29,24 @@ def panel(
     *worlds: World, prices: list[Price | None] | None = None, cap: float | None = None, at_once: int = 4
 ) -> Panel:
     """Judges that share a halt and a budget."""
-    halt, budget = StopSignal(), Budget(cap)
+    stop_signal, budget = StopSignal(), Budget(cap)
     each = prices or [PRICE] * len(worlds)
     callers = [
         Caller(
             world,
-            Gate(ConcurrencyLimit(at_once), halt, budget=budget, cost=price.of if price else lambda _: None),
+            Gate(
+                ConcurrencyLimit(at_once),
+                stop_signal,
+                budget=budget,
+                cost=price.of if price else lambda _: None,
+            ),
             retries=2,
             timeout=60.0,
         )
         for world, price in zip(worlds, each, strict=True)
     ]
     judges = [PanelJudge(caller, price=price) for caller, price in zip(callers, each, strict=True)]
-    return Panel(judges, halt, budget)
+    return Panel(judges, stop_signal, budget)
 
 
 def _queued(judge: PanelJudge) -> int:
@@ -51,7 +56,7 @@ def _queued(judge: PanelJudge) -> int:
 
 async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list[Reply | CallError]]:
     """Have every judge asked about so many groups as fast as the panel takes them."""
-    left, said = iter(range(groups)), list[list[Reply | CallError]]()
+    left, output = iter(range(groups)), list[list[Reply | CallError]]()
 
     async def pull() -> int | None:
         return next(left, None)
@@ -68,11 +73,11 @@ async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list
         return answers
 
     async def deliver(_: int, answers: list[Reply | CallError]) -> None:
-        said.append(answers)
+        output.append(answers)
 
     with anyio.fail_after(LONGEST):
         await run(pull, work, deliver, lambda _: 1, of.wait_for_demand)
-    return said
+    return output
 
 
 def test_sums() -> None:
@@ -138,9 +143,9 @@ def test_room_is_every_judges() -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
-            said = await ask_all(of, 100)
+            output = await ask_all(of, 100)
             tasks.cancel_scope.cancel()
-        assert len(said) == 100
+        assert len(output) == 100
         assert most <= 4
         assert slow.used(0.0, 240.0) > 3.9  # and is busy all the time
 
@@ -153,16 +158,16 @@ def test_halt_ends_every_line() -> None:
     async def main() -> None:
         of = panel(World(latency=5.0), World(latency=50.0))
         async with anyio.create_task_group() as tasks:
-            said = list[list[Reply | CallError]]()
+            output = list[list[Reply | CallError]]()
 
             async def all_of_it() -> None:
-                said.extend(await ask_all(of, 100))
+                output.extend(await ask_all(of, 100))
 
             tasks.start_soon(all_of_it)
             await anyio.sleep(12.0)
             of.stop_signal.stop(InterruptedRun(2))
             of.nudge()
-        answers = [answer for row in said for answer in row]
+        answers = [answer for row in output for answer in row]
         assert len(answers) == 200
         assert sum(answer == INTERRUPTED for answer in answers) > 150
         assert anyio.current_time() < 60.0
@@ -194,13 +199,13 @@ def test_one_cap(seed: int) -> None:
 
     async def main() -> list[list[Reply | CallError]]:
         of = panel(*worlds, prices=prices, cap=cap, at_once=round(2 ** dice.uniform(0, 5)))
-        said = await ask_all(of, 200)
+        output = await ask_all(of, 200)
         assert of.budget.closed
         assert of.budget.reserved == 0
         assert of.budget.spent == pytest.approx(sum(world.billed for world in worlds))
-        return said
+        return output
 
-    said = virtually(main)
-    assert len(said) == 200
+    output = virtually(main)
+    assert len(output) == 200
     assert sum(world.billed for world in worlds) <= cap + max(world.dearest for world in worlds)
-    assert said[-1] == [CAPPED] * len(worlds)
+    assert output[-1] == [CAPPED] * len(worlds)

@@ -21,8 +21,8 @@ Entries = list[dict[str, Any]]
 
 def expected_score(rollout: str) -> float:
     """Score a rollout, the text between its delimiters: by its last `truth=`, else by its hash."""
-    if "truth=" in rollout and (found := _TRUTH.findall(rollout)):
-        return float(found[-1])
+    if "truth=" in rollout and (result := _TRUTH.findall(rollout)):
+        return float(result[-1])
     return int(hashlib.sha256(rollout.encode()).hexdigest()[:8], 16) % 21 / 20
 
 

@@ -18,11 +18,11 @@ ASK = AskSettings()
 
 def test_members() -> None:
     """Parts of one rollout are shown as one, in their order, and have one owner; a broken part has none."""
-    parts = [Rollout(talk(said), (i,), member="one") for i, said in enumerate(("first", "second"))]
+    parts = [Rollout(talk(output), (i,), member="one") for i, output in enumerate(("first", "second"))]
     broken = Rollout([], (2,), member="one", error="is no object")
-    sheet = build_layout(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
-    assert sheet.owner == (0, 0, 1, None)
-    assert sheet.distinct[0].index("first") < sheet.distinct[0].index("second")
+    layout = build_layout(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
+    assert layout.owner == (0, 0, 1, None)
+    assert layout.distinct[0].index("first") < layout.distinct[0].index("second")
     late = build_layout(group(broken, *parts), ASK)
     assert late.owner == (None, 0, 0)
 
@@ -30,18 +30,18 @@ def test_members() -> None:
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
 def test_identical(answers: list[str]) -> None:
     """Identical rollouts are shown once, and each knows which one it is."""
-    sheet = build_layout(group(*map(talk, answers)), ASK)
-    assert len(sheet.distinct) == len(set(answers))
-    assert [f'"{a}"' in sheet.distinct[i or 0] for a, i in zip(answers, sheet.owner, strict=True)] == [
+    layout = build_layout(group(*map(talk, answers)), ASK)
+    assert len(layout.distinct) == len(set(answers))
+    assert [f'"{a}"' in layout.distinct[i or 0] for a, i in zip(answers, layout.owner, strict=True)] == [
         True
     ] * len(answers)
-    assert sheet.alone is (len(set(answers)) == 1)
+    assert layout.alone is (len(set(answers)) == 1)
 
 
 def test_histories() -> None:
     """Further histories are further parts of the same rollout, without the shared context again."""
-    sheet = build_layout(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
-    assert sheet.distinct[0].split("\n") == [
+    layout = build_layout(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
+    assert layout.distinct[0].split("\n") == [
         'assistant: "4"',
         "(part 2 of the same rollout, again from the shared context)",
         'assistant: "5"',
@@ -54,18 +54,18 @@ def test_histories() -> None:
 def test_equal_in_python_only() -> None:
     """Messages that Python takes for equal and JSON does not are not shared."""
     asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
-    sheet = build_layout(group(*asks), ASK)
-    assert not sheet.context
-    assert [body.split("\n")[0] for body in sheet.distinct] == ['user: "1"', 'user: "true"', 'user: "1.0"']
+    layout = build_layout(group(*asks), ASK)
+    assert not layout.context
+    assert [body.split("\n")[0] for body in layout.distinct] == ['user: "1"', 'user: "true"', 'user: "1.0"']
 
 
 def parts(*conversations: list[dict[str, Any]]) -> tuple[str, ...]:
     """What is shown of one rollout in parts, beside another rollout."""
     rollouts = [Rollout(c, member="m") for c in conversations]
-    sheet = build_layout(group(Rollout(talk("other")), *rollouts), ASK)
-    assert len(sheet.distinct) == 2
-    assert set(sheet.owner[1:]) == {1}
-    return tuple(sheet.distinct[1].split("\n"))
+    layout = build_layout(group(Rollout(talk("other")), *rollouts), ASK)
+    assert len(layout.distinct) == 2
+    assert set(layout.owner[1:]) == {1}
+    return tuple(layout.distinct[1].split("\n"))
 
 
 def test_snapshots() -> None:
@@ -91,8 +91,8 @@ def test_no_snapshot() -> None:
 def test_prompt_with_examples() -> None:
     """The turns of an agent that are examples in the prompt are context, and no rollout's own."""
     shots = [*talk("2", "1+1?"), *talk("4", "2+2?")]
-    sheet = build_layout(group(Rollout(shots, prompt_length=3)), AskSettings())
-    assert (sheet.context.count("\n"), sheet.distinct) == (2, ('assistant: "4"',))
+    layout = build_layout(group(Rollout(shots, prompt_length=3)), AskSettings())
+    assert (layout.context.count("\n"), layout.distinct) == (2, ('assistant: "4"',))
 
 
 bases = st.permutations(range(13)).flatmap(lambda all_: st.integers(0, 13).map(lambda n: all_[:n]))
@@ -121,12 +121,12 @@ def test_a_cycle_differs(quarter: int) -> None:
 def test_cycles_are_drawn_anew() -> None:
     """After eight turns another order is drawn, and within them one is shifted."""
     digests = [keyed(b"%d" % n) for n in range(20)]
-    found = [order_of(b"g", digests, seed=0, pass_index=turn) for turn in range(2 * CYCLE)]
-    assert found[1] == found[0][::-1]
-    assert found[CYCLE + 1] == found[CYCLE][::-1]
-    assert found[CYCLE] not in [balanced(found[0], turn) for turn in range(CYCLE)]
+    result = [order_of(b"g", digests, seed=0, pass_index=turn) for turn in range(2 * CYCLE)]
+    assert result[1] == result[0][::-1]
+    assert result[CYCLE + 1] == result[CYCLE][::-1]
+    assert result[CYCLE] not in [balanced(result[0], turn) for turn in range(CYCLE)]
     assert (
         order_of(b"g", digests, seed=1, pass_index=0)
-        != found[0]
+        != result[0]
         != order_of(b"h", digests, seed=0, pass_index=0)
     )

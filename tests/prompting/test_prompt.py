@@ -64,9 +64,9 @@ def test_labels_in_no_text() -> None:
     """A rollout that holds every label of four letters is answered with longer ones."""
     letters = "bcdfghjkmnpqrstvwxz"
     every = " ".join(map("".join, itertools.product(letters, repeat=4)))
-    paper = write_prompt(build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK)
-    assert len(paper.shown) == 3
-    assert all(len(label) > 4 and label not in every for label in paper.shown)
+    prompt = write_prompt(build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK)
+    assert len(prompt.shown) == 3
+    assert all(len(label) > 4 and label not in every for label in prompt.shown)
 
 
 def test_tools() -> None:
@@ -99,9 +99,13 @@ def test_rubric() -> None:
 
 def test_alone() -> None:
     """One rollout is judged absolutely: the prompt up to the agent's first turn is its context."""
-    sheet = build_layout(group(talk("4")), ASK)
-    assert (sheet.context, sheet.distinct, sheet.alone) == ('user: "What is 2+2?"', ('assistant: "4"',), True)
-    system = write_prompt(sheet, ASK).system
+    layout = build_layout(group(talk("4")), ASK)
+    assert (layout.context, layout.distinct, layout.alone) == (
+        'user: "What is 2+2?"',
+        ('assistant: "4"',),
+        True,
+    )
+    system = write_prompt(layout, ASK).system
     assert system.startswith("You are grading a rollout")
     only = build_layout(group([{"role": "user", "content": "x"}]), ASK)
     assert (only.context, only.distinct) == ("", ('user: "x"',))
@@ -125,8 +129,8 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
     lines = (SAMPLES / "groups.jsonl").read_bytes().splitlines()
     whole = blake2b(digest_size=16)
     for record in read(*map(json.loads, lines)):
-        sheet = build_layout(Group("g", (record,)), ask)
-        request = write_prompt(sheet, ask, state=ExchangeState(attempt, "n" * bool(attempt)))
+        layout = build_layout(Group("g", (record,)), ask)
+        request = write_prompt(layout, ask, state=ExchangeState(attempt, "n" * bool(attempt)))
         whole.update("\0".join([request.system, request.user, *request.labels]).encode())
         assert request.pass_index == 0
     assert whole.hexdigest() == OURS[case]
@@ -142,33 +146,33 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
 
     Of 130,000 labels the same may be drawn twice by chance, so of four one may be.
     """
-    sheet = build_layout(group(*map(talk, given_answers)), ASK)
+    layout = build_layout(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
-        write_prompt(sheet, ASK, requests_of_pass(sheet, ASK, t)[0], ExchangeState(a))
+        write_prompt(layout, ASK, requests_of_pass(layout, ASK, t)[0], ExchangeState(a))
         for t, a in ((turn, attempt), (turn + later, attempt), (turn, attempt + 1))
     )
     chance = len(one.labels) // 4
     assert len(set(one.labels) & set(other.labels)) <= chance
     assert len(set(one.labels) & set(corrected.labels)) <= chance
-    assert set(one.shown.values()) == set(other.shown.values()) == set(range(len(sheet.distinct)))
+    assert set(one.shown.values()) == set(other.shown.values()) == set(range(len(layout.distinct)))
     assert (one.pass_index, other.pass_index) == (turn, turn + later)
 
 
 def test_correction_within_a_pass() -> None:
     """A correction shows the rollouts of its part in an order of its own, or in input order on request."""
-    sheet = build_layout(group(*map(talk, "abcdefgh")), ASK)
+    layout = build_layout(group(*map(talk, "abcdefgh")), ASK)
     for turn in range(3):
-        part = requests_of_pass(sheet, ASK, turn)[0]
+        part = requests_of_pass(layout, ASK, turn)[0]
         orders = {
-            tuple(write_prompt(sheet, ASK, part, ExchangeState(attempt)).shown.values())
+            tuple(write_prompt(layout, ASK, part, ExchangeState(attempt)).shown.values())
             for attempt in range(4)
         }
         assert len(orders) == 4
         assert part.distinct in orders
     kept = replace(ASK, order="input")
     for attempt in range(2):
-        paper = write_prompt(sheet, kept, requests_of_pass(sheet, kept, 1)[0], ExchangeState(attempt))
-        assert list(paper.shown.values()) == list(range(8))
+        prompt = write_prompt(layout, kept, requests_of_pass(layout, kept, 1)[0], ExchangeState(attempt))
+        assert list(prompt.shown.values()) == list(range(8))
 
 
 def of_sizes(sizes: list[int]) -> Group:
@@ -186,20 +190,20 @@ def of_sizes(sizes: list[int]) -> Group:
 def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> None:
     """A pass shows each rollout once, in requests that fit the judge, and two passes hang together."""
     ask = replace(ASK, group_size=most, context_tokens=context)
-    sheet = build_layout(of_sizes(sizes), ask)
-    count = len(requests_of_pass(sheet, ask, 0))
-    found = requests_of_pass(sheet, ask, turn)
-    assert len(found) == count
+    layout = build_layout(of_sizes(sizes), ask)
+    count = len(requests_of_pass(layout, ask, 0))
+    result = requests_of_pass(layout, ask, turn)
+    assert len(result) == count
     if not count:
         assert context is not None
-        assert sheet.tokens_of(range(len(sizes))) > context
+        assert layout.tokens_of(range(len(sizes))) > context
         return
-    assert [(part.pass_index, part.window) for part in found] == [(turn, number) for number in range(count)]
-    assert sorted(body for part in found for body in part.distinct) == list(range(len(sizes)))
+    assert [(part.pass_index, part.window) for part in result] == [(turn, number) for number in range(count)]
+    assert sorted(body for part in result for body in part.distinct) == list(range(len(sizes)))
     if context is not None:
-        assert all(sheet.tokens_of(part.distinct) <= context for part in found)
-    assert count == 1 or all(len(part.distinct) >= 2 for part in found)
-    first, second = ([part.distinct for part in requests_of_pass(sheet, ask, t)] for t in (0, 1))
+        assert all(layout.tokens_of(part.distinct) <= context for part in result)
+    assert count == 1 or all(len(part.distinct) >= 2 for part in result)
+    first, second = ([part.distinct for part in requests_of_pass(layout, ask, t)] for t in (0, 1))
     assert connected(first, second)
 
 
@@ -211,8 +215,8 @@ def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
     ask = replace(ASK, group_size=5, context_tokens=context)
     asked: list[list[Any]] = []
     for order in (range(14), mixed):
-        sheet = build_layout(group(*(conversations[number] for number in order)), ask)
-        asked.append([write_prompt(sheet, ask, part) for part in requests_of_pass(sheet, ask, turn)])
+        layout = build_layout(group(*(conversations[number] for number in order)), ask)
+        asked.append([write_prompt(layout, ask, part) for part in requests_of_pass(layout, ask, turn)])
     assert len(asked[0]) > 2
     assert asked[0] == asked[1]
 
@@ -220,9 +224,9 @@ def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
 def test_mirrored() -> None:
     """In windows too a rollout stands at the mirrored slot of the pass before, among others."""
     ask = replace(ASK, group_size=6)
-    sheet = build_layout(of_sizes([5] * 30), ask)
+    layout = build_layout(of_sizes([5] * 30), ask)
     for turn in (0, 2, 4):
-        first, second = requests_of_pass(sheet, ask, turn), requests_of_pass(sheet, ask, turn + 1)
+        first, second = requests_of_pass(layout, ask, turn), requests_of_pass(layout, ask, turn + 1)
         slots, after = (
             {body: slot for part in made for slot, body in enumerate(part.distinct)}
             for made in (first, second)
@@ -236,15 +240,15 @@ def test_mirrored() -> None:
 def test_order_of_input() -> None:
     """On request rollouts stand in input order in every pass, also within windows, which stay random."""
     ask = replace(ASK, group_size=6, order="input")
-    sheet = build_layout(of_sizes([5] * 30), ask)
+    layout = build_layout(of_sizes([5] * 30), ask)
     for turn in range(3):
-        found = requests_of_pass(sheet, ask, turn)
-        assert all(list(part.distinct) == sorted(part.distinct) for part in found)
-    assert {part.distinct for part in requests_of_pass(sheet, ask, 0)} != {
-        part.distinct for part in requests_of_pass(sheet, ask, 1)
+        result = requests_of_pass(layout, ask, turn)
+        assert all(list(part.distinct) == sorted(part.distinct) for part in result)
+    assert {part.distinct for part in requests_of_pass(layout, ask, 0)} != {
+        part.distinct for part in requests_of_pass(layout, ask, 1)
     }
     whole = replace(ask, group_size=30)
-    assert [requests_of_pass(sheet, whole, turn)[0].distinct for turn in range(3)] == [tuple(range(30))] * 3
+    assert [requests_of_pass(layout, whole, turn)[0].distinct for turn in range(3)] == [tuple(range(30))] * 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
@@ -252,14 +256,14 @@ def test_too_long(number: int) -> None:
     """Where no two rollouts fit, no pass is made, and the failure says how long they are."""
     made = of_sizes([40_000] * number)
     ask = replace(ASK, context_tokens=9_000)
-    sheet = build_layout(made, ask)
-    assert requests_of_pass(sheet, ask, 0) == []
-    failure = why_unaskable(made, sheet, ask)
+    layout = build_layout(made, ask)
+    assert requests_of_pass(layout, ask, 0) == []
+    failure = why_unaskable(made, layout, ask)
     assert failure.kind == "too_long"
     tokens = int(failure.reason.split()[1])
     assert tokens > 9_000
     assert "more than the 9000 that the judge takes" in failure.reason
-    assert requests_of_pass(sheet, replace(ask, context_tokens=90_000), 0)
+    assert requests_of_pass(layout, replace(ask, context_tokens=90_000), 0)
 
 
 CUT = "left out by ruler"
@@ -275,14 +279,14 @@ def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[s
     ]
 
 
-def shown(sheet: PromptLayout, ask: AskSettings) -> str:
+def shown(layout: PromptLayout, ask: AskSettings) -> str:
     """All that a pass asks."""
-    return "\n".join(write_prompt(sheet, ask, part).user for part in requests_of_pass(sheet, ask, 0))
+    return "\n".join(write_prompt(layout, ask, part).user for part in requests_of_pass(layout, ask, 0))
 
 
-def only_tools(sheet: PromptLayout) -> bool:
+def only_tools(layout: PromptLayout) -> bool:
     """Whether no step was taken that leaves out of reasoning."""
-    return all(step.reasoning is None for step in LADDER[: sheet.shortening])
+    return all(step.reasoning is None for step in LADDER[: layout.shortening])
 
 
 @settings(deadline=None, max_examples=40)
@@ -294,38 +298,38 @@ def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
     """The first user message and every final answer are whole, whatever has to be left out."""
     ask = replace(ASK, context_tokens=tokens)
     made = group(*(rollout(f"of {n}", *each) for n, each in enumerate(lengths)))
-    sheet = build_layout(made, ask)
-    bodies = sheet.distinct
-    assert len(bodies) == len(lengths)
-    assert (sheet.context + "\n".join(bodies)).count("QUESTION " * 100) == 1
-    assert all(f"of {n}" + " ANSWER" * 100 in bodies[n] for n in range(len(bodies)))
-    assert bool(sheet.shortening) is any(CUT in text for text in (sheet.context, *bodies))
+    layout = build_layout(made, ask)
+    distinct = layout.distinct
+    assert len(distinct) == len(lengths)
+    assert (layout.context + "\n".join(distinct)).count("QUESTION " * 100) == 1
+    assert all(f"of {n}" + " ANSWER" * 100 in distinct[n] for n in range(len(distinct)))
+    assert bool(layout.shortening) is any(CUT in text for text in (layout.context, *distinct))
     whole = build_layout(made, ASK)
-    for text, full in zip(bodies, whole.distinct, strict=True):
+    for text, full in zip(distinct, whole.distinct, strict=True):
         assert text == full or len(text) < len(full)
-    assert (sheet.digest, sheet.digests, sheet.owner) == (whole.digest, whole.digests, whole.owner)
+    assert (layout.digest, layout.digests, layout.owner) == (whole.digest, whole.digests, whole.owner)
 
 
 def test_whole_in_windows() -> None:
     """Rollouts of which four fit into a request are shown whole, however long the group is."""
     ask = replace(ASK, context_tokens=60_000)
-    sheet = build_layout(group(*(rollout(f"{n}") for n in range(24))), ask)
-    assert sheet.tokens > 200_000
-    assert sheet.shortening == 0
-    assert CUT not in shown(sheet, ask)
-    assert len(requests_of_pass(sheet, ask, 0)) >= 5
+    layout = build_layout(group(*(rollout(f"{n}") for n in range(24))), ask)
+    assert layout.tokens > 200_000
+    assert layout.shortening == 0
+    assert CUT not in shown(layout, ask)
+    assert len(requests_of_pass(layout, ask, 0)) >= 5
 
 
 @pytest.mark.parametrize("number", [3, 9, 24])
 def test_only_the_long_one(number: int) -> None:
     """One rollout that leaves no room for others is shortened, and no other is."""
     ask = replace(ASK, context_tokens=25_000)
-    sheet = build_layout(
+    layout = build_layout(
         group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask
     )
-    assert [CUT in body for body in sheet.distinct] == [True] + [False] * (number - 1)
-    assert only_tools(sheet)
-    assert "thought " * 1000 in sheet.distinct[0]
+    assert [CUT in body for body in layout.distinct] == [True] + [False] * (number - 1)
+    assert only_tools(layout)
+    assert "thought " * 1000 in layout.distinct[0]
 
 
 def test_step_by_step() -> None:
@@ -333,10 +337,10 @@ def test_step_by_step() -> None:
     made = group(*(rollout(f"{n}") for n in range(4)))
     steps = []
     for tokens in (50_000, 20_000, 12_000, 6_000, 3_000):
-        sheet = build_layout(made, replace(ASK, context_tokens=tokens))
-        assert sheet.tokens <= tokens
-        steps.append(sheet.shortening)
-        assert ("thought " * 1000 in sheet.distinct[0]) is only_tools(sheet)
+        layout = build_layout(made, replace(ASK, context_tokens=tokens))
+        assert layout.tokens <= tokens
+        steps.append(layout.shortening)
+        assert ("thought " * 1000 in layout.distinct[0]) is only_tools(layout)
     assert steps == sorted(steps)
     assert steps[0] == 0
     assert LADDER[steps[-1] - 1].reasoning is not None
@@ -347,12 +351,12 @@ def test_long_context() -> None:
     tool = {"role": "tool", "content": "shared " * 20_000}
     made = group(*([talk(a)[0], tool, talk(a)[1]] for a in "abc"))
     ask = replace(ASK, context_tokens=5_000)
-    sheet = build_layout(made, ask)
-    assert CUT in sheet.context
-    assert sheet.context.startswith('user: "What is 2+2?"')
-    assert only_tools(sheet)
-    assert sheet.tokens <= 5_000
-    assert len(sheet.distinct) == 3
+    layout = build_layout(made, ask)
+    assert CUT in layout.context
+    assert layout.context.startswith('user: "What is 2+2?"')
+    assert only_tools(layout)
+    assert layout.tokens <= 5_000
+    assert len(layout.distinct) == 3
 
 
 def test_smaller_windows_last() -> None:
@@ -360,7 +364,7 @@ def test_smaller_windows_last() -> None:
     answers = ["x" * 20_000 + str(n) for n in range(8)]
     made = group(*([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers))
     ask = replace(ASK, context_tokens=14_000)
-    sheet = build_layout(made, ask)
-    assert sheet.shortening == len(LADDER)
-    assert all(len(part.distinct) < 4 for part in requests_of_pass(sheet, ask, 0))
-    assert [len(part.distinct) for part in requests_of_pass(sheet, ask, 1)] == [2, 2, 2, 2]
+    layout = build_layout(made, ask)
+    assert layout.shortening == len(LADDER)
+    assert all(len(part.distinct) < 4 for part in requests_of_pass(layout, ask, 0))
+    assert [len(part.distinct) for part in requests_of_pass(layout, ask, 1)] == [2, 2, 2, 2]

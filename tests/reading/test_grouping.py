@@ -53,11 +53,11 @@ def surveyed(keys: str, grouping: str, index: Index) -> Survey:
 def test_places(keys: str) -> None:
     """Scattered groups come in the order of their first line, their lines in input order."""
     index = Index()
-    found = surveyed(keys, "scattered", index)
+    result = surveyed(keys, "scattered", index)
     places = [[number for number, _, _ in group] for group in index.places()]
     letters = list(dict.fromkeys(keys.replace(".", "")))
     assert places == [[i for i, k in enumerate(keys, 1) if k == letter] for letter in letters]
-    assert found.groups == len(letters)
+    assert result.groups == len(letters)
     assert [n for n, _, _ in index.lines()] == [i for i, k in enumerate(keys, 1) if k != "."]
     index.close()
 
@@ -65,8 +65,8 @@ def test_places(keys: str) -> None:
 def test_not_adjacent() -> None:
     """`--grouping consecutive` names the first two lines that others part."""
     for keys, one, other in (("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)):
-        said = f"line {one} and line {other} are one group with others between"
-        with closing(Index()) as index, pytest.raises(UsageError, match=said):
+        output = f"line {one} and line {other} are one group with others between"
+        with closing(Index()) as index, pytest.raises(UsageError, match=output):
             surveyed(keys, "consecutive", index)
 
 
@@ -101,10 +101,10 @@ def test_group_lines() -> None:
         (whole(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
     ):
         with closing(Index()) as index:
-            found = survey(lines, WHOLE, "auto", index, lambda p: None)
+            result = survey(lines, WHOLE, "auto", index, lambda p: None)
             assert len(list(index.groups(each_line=True))) == len(lines)
-        assert (found.grouping, found.groups) == ("line", len(lines))
-        assert found.warnings() == [says]
+        assert (result.grouping, result.groups) == ("line", len(lines))
+        assert result.warnings() == [says]
     for grouping in ("consecutive", "scattered"):
         with closing(Index()) as index, pytest.raises(UsageError, match="already is a group"):
             survey(whole(("a", 1)), WHOLE, grouping, index, lambda p: None)
@@ -120,8 +120,8 @@ def test_warnings() -> None:
         ("a", None),
     ):
         with closing(Index()) as index:
-            found = surveyed(keys, "auto", index).warnings()
-        assert not found if says is None else says in found[0] and "--group-by PATH" in found[0]
+            result = surveyed(keys, "auto", index).warnings()
+        assert not result if says is None else says in result[0] and "--group-by PATH" in result[0]
 
 
 COLUMNS = Format(
@@ -141,10 +141,10 @@ def test_columns(index: Index) -> None:
     """A columnar line is as many groups as it holds keys, and equal keys of two lines are two groups."""
     made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
-    found = survey(rows, Reader(COLUMNS, PROMPT_HASH), "auto", index, lambda p: None)
-    assert (found.records, found.groups, found.rollouts) == (4, 4, 8)
-    assert (found.grouping, found.smallest, found.largest, found.singles) == ("line", 1, 4, 2)
-    assert not found.warnings()
+    result = survey(rows, Reader(COLUMNS, PROMPT_HASH), "auto", index, lambda p: None)
+    assert (result.records, result.groups, result.rollouts) == (4, 4, 8)
+    assert (result.grouping, result.smallest, result.largest, result.singles) == ("line", 1, 4, 2)
+    assert not result.warnings()
 
 
 PARTS = replace(
@@ -161,10 +161,10 @@ def test_parts(index: Index) -> None:
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
     begun: list[int] = []
     reader = Reader(PARTS, "id")
-    found = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: begun.append(n))
+    result = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: begun.append(n))
     assert begun == [1, 0, 1, 1, 0]
-    assert (found.records, found.rollouts, found.groups) == (5, 3, 2)
-    assert (found.smallest, found.largest, found.singles) == (1, 2, 1)
+    assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
+    assert (result.smallest, result.largest, result.singles) == (1, 2, 1)
 
 
 def test_part_of_a_columnar_line() -> None:
@@ -178,17 +178,22 @@ def test_part_of_a_columnar_line() -> None:
 
 def test_each_record_is_told(index: Index) -> None:
     """Who asks is told each record that could be read."""
-    told: list[int] = []
+    reported: list[int] = []
     survey(
-        rows("ab.a"), READER, "auto", index, lambda p: None, on_record=lambda r, n: told.append(r.line.number)
+        rows("ab.a"),
+        READER,
+        "auto",
+        index,
+        lambda p: None,
+        on_record=lambda r, n: reported.append(r.line.number),
     )
-    assert told == [1, 2, 4]
+    assert reported == [1, 2, 4]
 
 
 def test_by_line_on_request(index: Index) -> None:
     """`--grouping line` makes every trajectory a group, whatever its key."""
-    found = surveyed("aab", "line", index)
-    assert (found.grouping, found.groups) == ("line", 3)
+    result = surveyed("aab", "line", index)
+    assert (result.grouping, result.groups) == ("line", 3)
 
 
 def test_no_room(index: Index) -> None:

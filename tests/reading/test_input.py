@@ -28,9 +28,9 @@ def dump(keys: str) -> bytes:
     )
 
 
-def groups(found: Input) -> list[tuple[str, list[int]]]:
+def groups(result: Input) -> list[tuple[str, list[int]]]:
     """Keys, with the numbers of their lines."""
-    return [(g.key, [r.line.number for r in g.records]) for g in found.groups]
+    return [(g.key, [r.line.number for r in g.records]) for g in result.groups]
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def test_groups(path: Path) -> None:
             path.write_bytes(pack(dump(keys)))
             problems: list[Problem] = []
             with ExitStack() as stack:
-                found = open_input(InputSettings(str(path)), stack, problems.append)
-                assert groups(found) == wanted
-                assert found.scattered is (keys == "ab.ab")
+                result = open_input(InputSettings(str(path)), stack, problems.append)
+                assert groups(result) == wanted
+                assert result.scattered is (keys == "ab.ab")
             assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
 
 
@@ -60,8 +60,8 @@ def test_said(path: Path) -> None:
     """What was found is one line."""
     path.write_bytes(dump("aabbb"))
     with ExitStack() as stack:
-        said = open_input(InputSettings(str(path)), stack, lambda p: None).found()
-    assert said == "native trajectories, key `group_id`: 5 records, 2 groups of 2 to 3 rollouts, adjacent"
+        output = open_input(InputSettings(str(path)), stack, lambda p: None).found()
+    assert output == "native trajectories, key `group_id`: 5 records, 2 groups of 2 to 3 rollouts, adjacent"
 
 
 def test_pipe(tmp_path: Path) -> None:
@@ -70,10 +70,10 @@ def test_pipe(tmp_path: Path) -> None:
     seen: list[object] = []
     settings = InputSettings(str(tmp_path / "pipe"))
     with ExitStack() as stack:
-        found = open_input(settings, stack, lambda p: None, on_record=lambda r, n: seen.append((r.key, n)))
-        assert found.survey is None
-        assert groups(found) == [("a", [1, 2]), ("b", [3])]
-        assert found.found() == "native trajectories, key `group_id`, streamed"
+        result = open_input(settings, stack, lambda p: None, on_record=lambda r, n: seen.append((r.key, n)))
+        assert result.survey is None
+        assert groups(result) == [("a", [1, 2]), ("b", [3])]
+        assert result.found() == "native trajectories, key `group_id`, streamed"
     assert seen == [("a", 1), ("a", 1), ("b", 1)]
 
 
@@ -83,9 +83,9 @@ def test_scattered_pipe(tmp_path: Path) -> None:
         pipe, problems = tmp_path / f"pipe{number}", list[Problem]()
         fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
         with ExitStack() as stack:
-            found = open_input(InputSettings(str(pipe), grouping="scattered"), stack, problems.append)
-            assert found.scattered
-            assert groups(found) == [("a", [1, 5]), ("b", [3, 6])]
+            result = open_input(InputSettings(str(pipe), grouping="scattered"), stack, problems.append)
+            assert result.scattered
+            assert groups(result) == [("a", [1, 5]), ("b", [3, 6])]
         assert [p.where for p in problems] == ["line 4"]
     fed(tmp_path / "pipe", b'{"messages": []}\n')
     settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
@@ -108,10 +108,10 @@ def test_document(tmp_path: Path) -> None:
         else:
             path.write_bytes(pack(as_list(keys)))
         with ExitStack() as stack:
-            found = open_input(InputSettings(str(path)), stack, problems.append)
-            read = sorted(n for _, numbers in groups(found) for n in numbers)
+            result = open_input(InputSettings(str(path)), stack, problems.append)
+            read = sorted(n for _, numbers in groups(result) for n in numbers)
             assert read == [i for i, k in enumerate(keys, 1) if k != "."]
-            assert found.scattered is (keys != "aab")
+            assert result.scattered is (keys != "aab")
         assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
 
 
@@ -120,8 +120,8 @@ def test_nothing(path: Path) -> None:
     for text in (b"", b"\n \n"):
         path.write_bytes(text)
         with ExitStack() as stack:
-            found = open_input(InputSettings(str(path)), stack, lambda p: None)
-            assert (found.reader, groups(found), found.found()) == (None, [], "no records")
+            result = open_input(InputSettings(str(path)), stack, lambda p: None)
+            assert (result.reader, groups(result), result.found()) == (None, [], "no records")
     path.write_bytes(b'{"messages": []}\n')
     with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
         open_input(InputSettings(str(path)), stack, lambda p: None)
@@ -132,10 +132,10 @@ def test_appended(path: Path, keys: str) -> None:
     """Lines that are appended after the survey are not judged: they could belong to any group."""
     path.write_bytes(dump(keys))
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        result = open_input(InputSettings(str(path)), stack, lambda p: None)
         with path.open("ab") as file:
             file.write(dump("aab."))
-        assert sorted(n for _, numbers in groups(found) for n in numbers) == [1, 2, 3]
+        assert sorted(n for _, numbers in groups(result) for n in numbers) == [1, 2, 3]
 
 
 def test_changed(path: Path) -> None:
@@ -144,10 +144,10 @@ def test_changed(path: Path) -> None:
     for before, after in ((whole[:-20], whole), (many, b"x" * len(many))):
         path.write_bytes(before)
         with ExitStack() as stack:
-            found = open_input(InputSettings(str(path)), stack, lambda p: None)
+            result = open_input(InputSettings(str(path)), stack, lambda p: None)
             path.write_bytes(after)
             with pytest.raises(UsageError, match="changed while it was read"):
-                groups(found)
+                groups(result)
 
 
 @pytest.mark.parametrize("keys", ["aabbb", "ababb"])
@@ -160,14 +160,14 @@ def test_picked(path: Path, keys: str) -> None:
         numbers.setdefault(record.key, []).append(index.place(record))
 
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=told)
-        assert found.index.records(each[0] for each in numbers.values()) == list(numbers.values())
+        result = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=told)
+        assert result.index.records(each[0] for each in numbers.values()) == list(numbers.values())
         for wanted in numbers.values():
-            (group,) = found.picked([wanted])
+            (group,) = result.picked([wanted])
             assert [index.place(record) for record in group.records] == wanted
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(UsageError, match="changed while it was read"):
-            list(found.picked(list(numbers.values())))
+            list(result.picked(list(numbers.values())))
 
 
 @pytest.mark.parametrize(
@@ -190,10 +190,10 @@ def test_picked_places(tmp_path: Path, name: str, keys: str, wanted: list[str]) 
     numbers = [int(text.split()[1]) for text in wanted]
     problems: list[Problem] = []
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
-        (picked,) = found.picked([[number << 20 for number in numbers]])
+        result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
+        (picked,) = result.picked([[number << 20 for number in numbers]])
         assert [record.line.where for record in picked.records] == wanted
-        second = next(group for group in found.groups if group.key == "b")
+        second = next(group for group in result.groups if group.key == "b")
         assert [record.line.where for record in second.records] == wanted
     assert not problems
 
@@ -208,10 +208,10 @@ def test_directory(tmp_path: Path) -> None:
     (folder / "a.json").write_text('{"group_id": 3}')
     problems: list[Problem] = []
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(folder)), stack, problems.append)
-        assert found.notes == ["a.json holds no record of this format: left out"]
-        assert found.found().startswith("native trajectories, key: hash of the prompt: 3 records")
-        assert [r.line.where for g in found.groups for r in g.records] == [
+        result = open_input(InputSettings(str(folder)), stack, problems.append)
+        assert result.notes == ["a.json holds no record of this format: left out"]
+        assert result.found().startswith("native trajectories, key: hash of the prompt: 3 records")
+        assert [r.line.where for g in result.groups for r in g.records] == [
             "b-2.jsonl line 1",
             "b-2.jsonl line 2",
             "b-10.jsonl line 1",
@@ -225,13 +225,13 @@ def test_shard_changes(tmp_path: Path, appended: bool) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_bytes(dump(name * 2))
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(tmp_path)), stack, lambda p: None)
+        result = open_input(InputSettings(str(tmp_path)), stack, lambda p: None)
         (tmp_path / "a.jsonl").write_bytes(dump("aab" if appended else "a"))
         if appended:
-            assert [key for key, _ in groups(found)] == ["a", "b"]
+            assert [key for key, _ in groups(result)] == ["a", "b"]
             return
         with pytest.raises(UsageError, match=r"a\.jsonl changed while it was read"):
-            groups(found)
+            groups(result)
 
 
 def test_no_records(tmp_path: Path) -> None:

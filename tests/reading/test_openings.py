@@ -23,20 +23,20 @@ ANSWER = {"role": "assistant", "content": "42"}
 
 def asking(task: str, answer: str = "42", **more: Any) -> dict[str, Any]:
     """A rollout of a task."""
-    said = [{"role": "user", "content": task}, {"role": "assistant", "content": answer}]
-    return {"task_id": 0, "messages": said, **more}
+    output = [{"role": "user", "content": task}, {"role": "assistant", "content": answer}]
+    return {"task_id": 0, "messages": output, **more}
 
 
-def opened(path: Path, **told: Any) -> tuple[Input, list[str]]:
+def opened(path: Path, **reported: Any) -> tuple[Input, list[str]]:
     """An input, and the keys of its groups."""
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(path), **told), stack, lambda problem: None)
-        return found, [group.key for group in found.groups]
+        result = open_input(InputSettings(str(path), **reported), stack, lambda problem: None)
+        return result, [group.key for group in result.groups]
 
 
-def warnings(found: Input) -> str:
+def warnings(result: Input) -> str:
     """What is warned of an input."""
-    return "\n".join(found.survey.warnings() if found.survey else found.openings.sentences())
+    return "\n".join(result.survey.warnings() if result.survey else result.openings.sentences())
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,26 @@ def warnings(found: Input) -> str:
 def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
     """A rollout in which nothing stands before the agent's first turn is counted, with a way out."""
     path = write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": m} for m in (talk("1"), messages)])
-    found, _ = opened(path)
-    told = "1 rollout shows the judge no task: nothing stands before the agent's first turn (first: line 2)"
-    assert (told in warnings(found)) is not shown
-    assert found.openings.taskless == (not shown)
+    result, _ = opened(path)
+    reported = (
+        "1 rollout shows the judge no task: nothing stands before the agent's first turn (first: line 2)"
+    )
+    assert (reported in warnings(result)) is not shown
+    assert result.openings.taskless == (not shown)
 
 
 def test_odd_roles(tmp_path: Path) -> None:
     """A role that is no text, beside content that is none, is an opening as any other."""
     odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]
-    found, keys = opened(write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2))
-    assert (keys, found.openings.mixed) == (["1"], 0)
+    result, keys = opened(write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2))
+    assert (keys, result.openings.mixed) == (["1"], 0)
 
 
 def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
     """Groups of rollouts that begin differently are warned of once, of a file and of a pipe."""
     records = [asking("a"), asking("a"), {**asking("b"), "task_id": 1}, {**asking("c"), "task_id": 1}]
     path = write(tmp_path / "in.jsonl", records)
-    told = "the rollouts of 1 group begin differently (first: 1), as if they were of different tasks"
+    reported = "the rollouts of 1 group begin differently (first: 1), as if they were of different tasks"
     done: list[Done] = [
         ruler("score", str(path), "out.jsonl", "-m", "offline"),
         ruler("score", "-", "out.jsonl", "-m", "offline", stdin=path.read_text()),
@@ -80,17 +82,17 @@ def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
     ]
     for one in done:
         assert one.returncode == 0
-        assert one.stderr.count(told) == 1
+        assert one.stderr.count(reported) == 1
 
 
 def test_two_tasks_in_a_line(tmp_path: Path) -> None:
     """A record that is a group is looked at by itself; parts of one rollout may begin differently."""
     mixed = {"group_id": "m", "trajectories": [asking("a"), asking("b")]}
-    found, _ = opened(write(tmp_path / "in.jsonl", [{"trajectories": [asking("a")] * 2}, mixed]))
-    assert (found.openings.mixed, found.openings.first_mixed) == (1, "m")
+    result, _ = opened(write(tmp_path / "in.jsonl", [{"trajectories": [asking("a")] * 2}, mixed]))
+    assert (result.openings.mixed, result.openings.first_mixed) == (1, "m")
     parts = [{"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1} for i in range(3)]
-    found, _ = opened(write(tmp_path / "verl.jsonl", parts))
-    assert not found.openings.mixed
+    result, _ = opened(write(tmp_path / "verl.jsonl", parts))
+    assert not result.openings.mixed
 
 
 def test_simulated_users(tmp_path: Path) -> None:
@@ -100,11 +102,11 @@ def test_simulated_users(tmp_path: Path) -> None:
         {"task_id": 0, "trial": i, "reward": 1.0, "traj": [system, *talk(str(i), question=f"hello {i}")]}
         for i in range(3)
     ]
-    found, _ = opened(write(tmp_path / "in.jsonl", lines))
-    assert not found.openings.mixed
+    result, _ = opened(write(tmp_path / "in.jsonl", lines))
+    assert not result.openings.mixed
     lines[1]["traj"] = [{"role": "system", "content": "the shop's rules"}, *talk("x")]
-    found, _ = opened(write(tmp_path / "in.jsonl", lines))
-    assert found.openings.mixed == 1
+    result, _ = opened(write(tmp_path / "in.jsonl", lines))
+    assert result.openings.mixed == 1
 
 
 @pytest.mark.parametrize(
@@ -126,10 +128,10 @@ def test_several_files(files: dict[str, str], keys: list[str], how: str, tmp_pat
     for name, task in files.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         write(tmp_path / "in" / name, [asking(task, "1"), asking(task, "2")])
-    found, seen = opened(tmp_path / "in")
+    result, seen = opened(tmp_path / "in")
     assert seen == keys
-    assert how in found.found()
-    assert "begin differently" not in warnings(found)
+    assert how in result.found()
+    assert "begin differently" not in warnings(result)
     _, named = opened(tmp_path / "in", group_by="task_id")
     assert named == ["0"]
 
@@ -146,9 +148,9 @@ def test_tasks_of_logs(tmp_path: Path) -> None:
         head = {"info": {"environment_info": {"domain_name": domain}}, "tasks": [], "simulations": [one, one]}
         (tmp_path / "in").mkdir(exist_ok=True)
         (tmp_path / "in" / f"{number}.json").write_text(json.dumps(head))
-    found, keys = opened(tmp_path / "in")
+    result, keys = opened(tmp_path / "in")
     assert keys == ["airline: 0", "retail: 0"]
-    assert "key `task_id` within its task (airline, retail)" in found.found()
+    assert "key `task_id` within its task (airline, retail)" in result.found()
 
 
 def test_environments_beside(tmp_path: Path) -> None:
@@ -174,19 +176,19 @@ def test_labels_in_output(tmp_path: Path, ruler: Ruler) -> None:
     assert [r["ruler"]["group"]["key"] for r in read(tmp_path / "out" / "b.jsonl")] == ["b.jsonl: 0"] * 2
     assert ruler("score", "in", "out.jsonl", "-m", "offline").returncode == 0
     assert len(read(tmp_path / "out.jsonl")) == 4
-    told = json.loads(ruler("report", "out.jsonl", "--json").stdout)
-    assert told["figures"]["groups"]["all"] == 2
+    reported = json.loads(ruler("report", "out.jsonl", "--json").stdout)
+    assert reported["figures"]["groups"]["all"] == 2
     checked = json.loads(ruler("check", "in", "-m", "offline", "--json").stdout)
     assert (checked["groups"], checked["records"], checked["cannot_be_scored"]) == (2, 4, 0)
 
 
 def test_problems_told_once(tmp_path: Path) -> None:
     """A second look at the files, for keys with labels, tells nothing twice."""
-    told: list[str] = []
+    reported: list[str] = []
 
     class Listener(Observer):
         def problem(self, problem: Any) -> None:
-            told.append(problem.reason)
+            reported.append(problem.reason)
 
     for name in ("a", "b"):
         (tmp_path / "in").mkdir(exist_ok=True)
@@ -198,7 +200,8 @@ def test_problems_told_once(tmp_path: Path) -> None:
     )
     done = anyio.run(score, settings, Listener())
     assert (
-        sorted(reason[:20] for reason in told) == ["has no turn of the a"] * 2 + ["is not JSON (unexpec"] * 2
+        sorted(reason[:20] for reason in reported)
+        == ["has no turn of the a"] * 2 + ["is not JSON (unexpec"] * 2
     )
     assert done.summary.rollouts == 6
 
@@ -208,5 +211,7 @@ def test_no_rules(ruled: bool, tmp_path: Path) -> None:
     """Of a benchmark with a simulated user, rollouts without the system's message are counted."""
     rules = [{"role": "system", "content": "Be brief."}] if ruled else []
     run = {"task_id": "1", "reward_info": {"reward": 1}, "messages": [*rules, ANSWER, *talk("42")]}
-    found, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
-    assert ("2 rollouts show the judge no rules that the agent had to follow" in warnings(found)) is not ruled
+    result, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
+    assert (
+        "2 rollouts show the judge no rules that the agent had to follow" in warnings(result)
+    ) is not ruled

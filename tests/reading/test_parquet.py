@@ -328,12 +328,12 @@ def test_group_rows() -> None:
     """A group in one row has annotations in the list of structs, whose other members do not change."""
     image = {"bytes": b"\x89PNG", "at": pd.Timestamp(2024, 1, 1, nanosecond=1)}
     own = {"messages": [{"role": "user", "content": "q", "image": image}], "reward": 1}
-    mark = {"reward": 0.7, "ruler": {"score": 0.7}}
+    annotation = {"reward": 0.7, "ruler": {"score": 0.7}}
     kind = pa.list_(pa.struct([("messages", pa.list_(SAID)), ("reward", pa.int64())]))
     groups = pa.array([[own, own], [own]], kind)
     file = packed(pa.table({"group_id": ["g", "h"], "trajectories": groups}))
     out = rewritten(
-        file, lambda r: r | {"trajectories": [r["trajectories"][0] | mark, *r["trajectories"][1:]]}
+        file, lambda r: r | {"trajectories": [r["trajectories"][0] | annotation, *r["trajectories"][1:]]}
     )
     other = own | {"ruler": None}
     new = own | {"reward": 0.7, "ruler": '{"score": 0.7}'}
@@ -455,8 +455,8 @@ def test_marks_inside(data: st.DataObject, rng: random.Random, count: int) -> No
     column = pa.array(own, pa.list_(kind))
 
     def marked(record: dict[str, Any]) -> dict[str, Any]:
-        mark = {f"m{len(types) - 1}": rng.choice([0.5, None]), "ruler": {"s": 1}}
-        return {"t": [item and (item | mark if rng.random() < 0.7 else item) for item in record["t"]]}
+        annotation = {f"m{len(types) - 1}": rng.choice([0.5, None]), "ruler": {"s": 1}}
+        return {"t": [item and (item | annotation if rng.random() < 0.7 else item) for item in record["t"]]}
 
     out = rewritten(packed(pa.table({"t": column}), row_group_size=5), marked)
     for was, now in zip(column.to_pylist(), pq.read_table(out)["t"].to_pylist(), strict=True):

@@ -38,10 +38,10 @@ def item(score: float | None, label: float | None, *slots: float, **more: object
 def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:
     """Groups with labels 0 and 1, and with scores that follow them with noise."""
     draw = random.Random(seed)
-    found = []
+    result = []
     for number in range(groups):
         rate = draw.betavariate(0.6, 0.6)
         labels = [float(draw.random() < rate) for _ in range(size)]
         scores = [0.4 * label + draw.gauss(0.3, noise) for label in labels]
-        found.append(scored(scores, labels, key=str(number)))
-    return found
+        result.append(scored(scores, labels, key=str(number)))
+    return result

@@ -19,18 +19,18 @@ from tests.results.agree_values import drawn, grades, item, rows, scored
 COST = "cost_per_1000_usd"
 
 
-def value(found: Agreement, name: str, judge: int = 0) -> Any:
+def value(result: Agreement, name: str, judge: int = 0) -> Any:
     """A figure's value."""
-    return found["scorers"][judge][name]["value"]
+    return result["scorers"][judge][name]["value"]
 
 
 def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
     """Two files whose groups all match."""
-    said: list[str] = []
+    output: list[str] = []
     first, second = ([(group, (b"",) * len(group.rollouts)) for group in file] for file in (one, other))
-    found = measure_two(iter(first), iter(second), said.append)
-    assert not said
-    return found
+    result = measure_two(iter(first), iter(second), output.append)
+    assert not output
+    return result
 
 
 def test_by_hand() -> None:
@@ -40,35 +40,35 @@ def test_by_hand() -> None:
         scored([0.1, 0.8], [1, 0], cost=0.1),  # lost; tau -1; regret 1
         scored([0.5, 0.6], [1, 1]),
     ]
-    found = measure(groups, "score")
-    assert (found["groups"], found["mixed_groups"], found["rollouts"]) == (3, 2, 7)
-    assert found["labels"]["two"] == [0.0, 1.0]
-    assert (found["scorers"][0]["pairs"], found["scorers"][0]["compared"]) == (3, 7)
-    assert value(found, "pairwise_accuracy") == value(found, "auc_within_groups") == pytest.approx(0.5)
-    assert value(found, "tied_share") == pytest.approx(1 / 3)
-    assert value(found, "kendall_tau_b") == -0.25
-    assert value(found, "top1_regret") == 0.5
-    assert value(found, "chance_regret") == pytest.approx((1 / 3 + 1 / 2) / 2)
-    assert value(found, COST) == pytest.approx(1000 * 0.4 / 5)
-    assert value(found, "auc") == pytest.approx(4.5 / 10)
-    assert found["scorers"][0]["pairwise_accuracy"]["groups"] == 2
-    assert found["expected_half_width"] == pytest.approx(0.6 / 2**0.5)
-    assert measure(groups, "score") == found
+    result = measure(groups, "score")
+    assert (result["groups"], result["mixed_groups"], result["rollouts"]) == (3, 2, 7)
+    assert result["labels"]["two"] == [0.0, 1.0]
+    assert (result["scorers"][0]["pairs"], result["scorers"][0]["compared"]) == (3, 7)
+    assert value(result, "pairwise_accuracy") == value(result, "auc_within_groups") == pytest.approx(0.5)
+    assert value(result, "tied_share") == pytest.approx(1 / 3)
+    assert value(result, "kendall_tau_b") == -0.25
+    assert value(result, "top1_regret") == 0.5
+    assert value(result, "chance_regret") == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert value(result, COST) == pytest.approx(1000 * 0.4 / 5)
+    assert value(result, "auc") == pytest.approx(4.5 / 10)
+    assert result["scorers"][0]["pairwise_accuracy"]["groups"] == 2
+    assert result["expected_half_width"] == pytest.approx(0.6 / 2**0.5)
+    assert measure(groups, "score") == result
 
 
 @given(st.lists(rows, max_size=6))
 def test_pairs_are_pooled(groups: list[list[tuple[float, float]]]) -> None:
     """The accuracy is that of all pairs of all groups, ties one half; regret lies within the labels."""
-    found = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
+    result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
     each = [concordance(*zip(*group, strict=True)) for group in groups]
     pairs = sum(c.pairs for c in each)
     won = sum(c.won + c.tied / 2 for c in each)
-    assert value(found, "pairwise_accuracy") == (pytest.approx(won / pairs) if pairs else None)
+    assert value(result, "pairwise_accuracy") == (pytest.approx(won / pairs) if pairs else None)
     taus = [tau for c in each if (tau := c.tau_b) is not None]
-    assert value(found, "kendall_tau_b") == (pytest.approx(sum(taus) / len(taus)) if taus else None)
-    assert found["mixed_groups"] == sum(c.pairs > 0 for c in each)
+    assert value(result, "kendall_tau_b") == (pytest.approx(sum(taus) / len(taus)) if taus else None)
+    assert result["mixed_groups"] == sum(c.pairs > 0 for c in each)
     for name in ("top1_regret", "chance_regret"):
-        assert value(found, name) is None or -1e-12 <= value(found, name) <= 1 + 1e-12
+        assert value(result, name) is None or -1e-12 <= value(result, name) <= 1 + 1e-12
 
 
 passes = st.lists(st.tuples(grades, st.sampled_from([0.0, 1.0])), min_size=1, max_size=5)
@@ -77,20 +77,20 @@ passes = st.lists(st.tuples(grades, st.sampled_from([0.0, 1.0])), min_size=1, ma
 @given(st.lists(passes, max_size=5))
 def test_auc_is_that_of_each_pair(groups: list[list[tuple[float, float]]]) -> None:
     """The AUC over all rollouts is that of looking at each pair, ties one half."""
-    found = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
+    result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
     rollouts = [rollout for group in groups for rollout in group]
     good, bad = ([score for score, label in rollouts if label == name] for name in (1.0, 0.0))
     won = [1.0 if a > b else 0.5 if a == b else 0.0 for a in good for b in bad]
-    assert ("auc" in found["scorers"][0]) is bool(won)
+    assert ("auc" in result["scorers"][0]) is bool(won)
     if won:
-        assert value(found, "auc") == pytest.approx(sum(won) / len(won))
+        assert value(result, "auc") == pytest.approx(sum(won) / len(won))
 
 
 def test_other_than_two_labels() -> None:
     """One label has no AUC, nor have three; the better of two need not be 1."""
     for groups in ([[1.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]]):
-        found = measure([scored([0.9, 0.5], labels) for labels in groups], "a")
-        assert (found["labels"]["two"], "auc" in found["scorers"][0]) == (None, False)
+        result = measure([scored([0.9, 0.5], labels) for labels in groups], "a")
+        assert (result["labels"]["two"], "auc" in result["scorers"][0]) == (None, False)
     assert value(measure([scored([0.9, 0.5], [7.0, -2.0])], "a"), "auc") == 1.0
 
 
@@ -115,9 +115,9 @@ items = st.builds(item, grades, grades, grades, size=st.integers(0, 10**6))
 
 
 @given(st.lists(items, max_size=9))
-def test_kinds_part_the_pairs(found: list[ScoredRollout]) -> None:
+def test_kinds_part_the_pairs(result: list[ScoredRollout]) -> None:
     """The bins of a kind hold every pair once, won as often as it is won; no gap, no bin of gaps."""
-    rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in found]
+    rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in result]
     whole = concordance([score for score, _, _ in rated], [label for _, label, _ in rated])
     sums: Counter[str] = Counter()
     for name, amount in by_kind(rated).items():
@@ -133,28 +133,28 @@ def test_kinds_part_the_pairs(found: list[ScoredRollout]) -> None:
 def test_a_large_group_is_seen_in_parts() -> None:
     """Of ten thousand rollouts not every pair is looked at, and always the same ones."""
     many = [(i / 10_000, i % 2, item(i / 10_000, i % 2, size=10)) for i in range(10_000)]
-    found = by_kind(many)
-    assert found == by_kind(many)
-    assert 300_000 < found["length.2"] < 330_000  # 5,000 · 5,000 there are
+    result = by_kind(many)
+    assert result == by_kind(many)
+    assert 300_000 < result["length.2"] < 330_000  # 5,000 · 5,000 there are
 
 
 def panel(count: int, *, same: bool) -> list[ScoredGroup]:
     """Three judges: one good, one as good with errors of its own or the same, one that guesses."""
-    draw, found = random.Random(0), []
+    draw, result = random.Random(0), []
     for group in drawn(count, 6, seed=5):
         scores, labels = [r.judge_score or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
         guess = [draw.random() for _ in scores]
         again = scores if same else [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
         judges = {"good": scores, "other": again, "guess": guess}
-        found.append(scored(scores, labels, key=group.key, judges=judges))
-    return found
+        result.append(scored(scores, labels, key=group.key, judges=judges))
+    return result
 
 
 def test_panel() -> None:
     """Judges are ranked if their intervals lie apart, and else not."""
-    found = measure(panel(150, same=False), "score")
-    assert [s["name"] for s in found["scorers"]] == ["score", "good", "other", "guess"]
-    assert {(p["better"], p["worse"]) for p in found["ranked"]} == {("good", "guess"), ("other", "guess")}
+    result = measure(panel(150, same=False), "score")
+    assert [s["name"] for s in result["scorers"]] == ["score", "good", "other", "guess"]
+    assert {(p["better"], p["worse"]) for p in result["ranked"]} == {("good", "guess"), ("other", "guess")}
     assert measure(panel(12, same=False), "score")["ranked"] == []
     one = [scored([0.9, 0.1], [1, 0], judges={"a": (0.9, 0.1)})]
     assert len(measure(one, "score")["scorers"]) == 1  # a single judge is no panel
@@ -179,33 +179,33 @@ def test_two_files() -> None:
     same = two(good, good)["differences"]
     assert {f["value"] for n, f in same.items() if n != COST} == {0.0}
     assert not any(f["told_apart"] for f in same.values())
-    found = two(good, guess)
-    assert found["paired"] == {"groups": 150, "unlike": 0, "alone": [0, 0]}
-    assert found["differences"]["pairwise_accuracy"]["told_apart"]
-    for name in found["differences"].keys() - {COST}:
-        less = value(found, name) - value(found, name, 1)
-        assert found["differences"][name]["value"] == pytest.approx(less)
-    assert found["correlations"][0]["errors"]["value"] == pytest.approx(0, abs=0.1)
+    result = two(good, guess)
+    assert result["paired"] == {"groups": 150, "unlike": 0, "alone": [0, 0]}
+    assert result["differences"]["pairwise_accuracy"]["told_apart"]
+    for name in result["differences"].keys() - {COST}:
+        less = value(result, name) - value(result, name, 1)
+        assert result["differences"][name]["value"] == pytest.approx(less)
+    assert result["correlations"][0]["errors"]["value"] == pytest.approx(0, abs=0.1)
 
 
 def test_two_files_over_common_rollouts() -> None:
     """A rollout that one judge failed on counts for neither."""
-    found = two([scored([0.9, 0.4, None], [1, 0, 0])], [scored([0.9, 0.4, 0.1], [1, 0, 0])])
-    assert [s["pairs"] for s in found["scorers"]] == [1, 1]
+    result = two([scored([0.9, 0.4, None], [1, 0, 0])], [scored([0.9, 0.4, 0.1], [1, 0, 0])])
+    assert [s["pairs"] for s in result["scorers"]] == [1, 1]
 
 
 def test_two_judges_without_labels() -> None:
     """Judges can be compared with one another without any label."""
     one = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
-    found = two(one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)])
-    assert found["correlations"][0]["scores"]["value"] is not None
-    assert found["correlations"][0]["errors"]["value"] is None
-    assert found["differences"]["pairwise_accuracy"]["value"] is None
+    result = two(one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)])
+    assert result["correlations"][0]["scores"]["value"] is not None
+    assert result["correlations"][0]["errors"]["value"] is None
+    assert result["differences"]["pairwise_accuracy"]["value"] is None
 
 
 def test_huge_numbers() -> None:
     """Labels as large as there may be make no figure that is no number."""
     groups = [scored([0.9, 1e50, -1e50], [1e50, -1e50, 0.0], key=str(i)) for i in range(9)]
-    found = two(groups, groups)
-    told = [figure["value"] for figure in found["scorers"][0].values() if isinstance(figure, dict)]
-    assert all(number is None or abs(number) < 1e60 for number in told)
+    result = two(groups, groups)
+    reported = [figure["value"] for figure in result["scorers"][0].values() if isinstance(figure, dict)]
+    assert all(number is None or abs(number) < 1e60 for number in reported)

@@ -16,10 +16,10 @@ MEAN = Statistic(ratio("x", "n"), "n", (0.0, 1.0))
 
 def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Statistic = MEAN) -> MeasuredValue:
     """The mean over groups of one value each."""
-    found = BootstrapUnits(most)
+    result = BootstrapUnits(most)
     for value in values:
-        found.add(found.next(), {"x": value, "n": 1.0})
-    return found.measure({"mean": by}, resamples)["mean"]
+        result.add(result.next(), {"x": value, "n": 1.0})
+    return result.measure({"mean": by}, resamples)["mean"]
 
 
 def width(figure: MeasuredValue) -> float:
@@ -55,9 +55,9 @@ def test_coverage() -> None:
     (truth,) = measure(drawn(4_000, 6, seed=10), "all")["scorers"]
     held = dict.fromkeys(("pairwise_accuracy", "auc", "kendall_tau_b", "top1_regret"), 0)
     for seed in range(200):
-        (found,) = measure(drawn(40, 6, seed=100 + seed), "a")["scorers"]
+        (result,) = measure(drawn(40, 6, seed=100 + seed), "a")["scorers"]
         for name in held:
-            held[name] += found[name]["low"] <= truth[name]["value"] <= found[name]["high"]
+            held[name] += result[name]["low"] <= truth[name]["value"] <= result[name]["high"]
     assert all(180 <= number <= 199 for number in held.values()), held
 
 
@@ -84,12 +84,12 @@ def test_not_defined() -> None:
 def test_difference_is_paired() -> None:
     """Two that go up and down together differ by little, however wide their own intervals are."""
     draw = random.Random(4)
-    found = BootstrapUnits()
+    result = BootstrapUnits()
     for _ in range(60):
         a = draw.random()
-        found.add(found.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0})
+        result.add(result.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0})
     one, other = (Statistic(ratio(name, "n"), "n", (0.0, 1.0)) for name in "ab")
-    figures = found.measure({"a": one, "d": difference(one, other)})
+    figures = result.measure({"a": one, "d": difference(one, other)})
     assert width(figures["d"]) < 0.1 * width(figures["a"])
     assert figures["d"]["value"] == pytest.approx(0.1, abs=0.01)
     assert figures["d"]["low"] is not None

@@ -36,20 +36,20 @@ def matched(
     one: list[DigestedGroup], other: list[DigestedGroup]
 ) -> tuple[list[tuple[ScoredGroup, ScoredGroup]], dict[str, Any], list[str]]:
     """Pair the groups of two files."""
-    found, said = dict[str, Any](), list[str]()
-    pairs = list(pair_groups(iter(one), iter(other), found, said.append))
-    return pairs, found, said
+    result, output = dict[str, Any](), list[str]()
+    pairs = list(pair_groups(iter(one), iter(other), result, output.append))
+    return pairs, result, output
 
 
 @given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
 def test_groups_meet_by_key(one: list[str], other: list[str], m: int, n: int) -> None:
     """In any two orders each group of both files is paired once, and the others are counted."""
-    pairs, found, said = matched([made(k, k) for k in one[:m]], [made(k, k) for k in other[:n]])
+    pairs, result, output = matched([made(k, k) for k in one[:m]], [made(k, k) for k in other[:n]])
     common = set(one[:m]) & set(other[:n])
     assert sorted(a.key for a, _ in pairs) == sorted(common)
     assert all(a == b for a, b in pairs)
-    assert found == {"groups": len(common), "unlike": 0, "alone": [m - len(common), n - len(common)]}
-    assert len(said) == m + n - 2 * len(common)
+    assert result == {"groups": len(common), "unlike": 0, "alone": [m - len(common), n - len(common)]}
+    assert len(output) == m + n - 2 * len(common)
 
 
 def test_nothing_is_paired_by_guess() -> None:
@@ -61,10 +61,10 @@ def test_nothing_is_paired_by_guess() -> None:
         made("c", "x", "y", labels=(0.5, 0.7)),
         made("d", "y", "x"),
     ]
-    pairs, found, said = matched(one, unlike)
-    assert (pairs, found) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
+    pairs, result, output = matched(one, unlike)
+    assert (pairs, result) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
     for sentence, part in zip(
-        said, ("1 of its 2 rollouts are others", "1 in the second", "labels", "2 of its 2"), strict=True
+        output, ("1 of its 2 rollouts are others", "1 in the second", "labels", "2 of its 2"), strict=True
     ):
         assert part in sentence
 
@@ -72,8 +72,8 @@ def test_nothing_is_paired_by_guess() -> None:
 def test_a_key_that_repeats() -> None:
     """Groups of the same key meet in the order in which they stand."""
     twice = [made("a", "1"), made("a", "2")]
-    pairs, _, said = matched(twice, twice)
-    assert (pairs, said) == ([(one, one) for one, _ in twice], [])
+    pairs, _, output = matched(twice, twice)
+    assert (pairs, output) == ([(one, one) for one, _ in twice], [])
 
 
 def test_either_label() -> None:

@@ -29,11 +29,11 @@ def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
     return {"group_id": "g", "messages": talk("four"), "reward": 0.1, "ruler": ruler, **more}
 
 
-def of(*records: dict[str, Any], **told: Any) -> ScoredGroup:
+def of(*records: dict[str, Any], **reported: Any) -> ScoredGroup:
     """These records as one group."""
-    found = read(*records, **told)
-    return AnnotationReader(reader(*records, **told), given="outcome" in told).group(
-        Group(str(found[0].key), tuple(found))
+    result = read(*records, **reported)
+    return AnnotationReader(reader(*records, **reported), given="outcome" in reported).group(
+        Group(str(result[0].key), tuple(result))
     )
 
 
@@ -41,22 +41,22 @@ def of(*records: dict[str, Any], **told: Any) -> ScoredGroup:
 def test_every_layout(name: str, tmp_path: Path) -> None:
     """Scores, first rewards and costs that `score` writes are read back, in every format."""
     _, after = scored(name, tmp_path)
-    written = [found for record in after for found in annotations_in(record)]
+    written = [result for record in after for result in annotations_in(record)]
     problems: list[Problem] = []
     with ExitStack() as stack:
         opened = open_input(InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append)
         assert opened.reader is not None
         groups = [(group, AnnotationReader(opened.reader).group(group)) for group in opened.groups]
-    rollouts = [r for _, found in groups for r in found.rollouts]
+    rollouts = [r for _, result in groups for r in result.rollouts]
     assert not problems
-    for group, found in groups:
-        assert (found.status, found.judge, found.passes, found.cost) == ("scored", "simulated", 1, 0)
-        assert found.latency is not None
-        assert found.usage.calls == 1
-        assert sorted(at for r in found.rollouts for at in r.indices) == list(range(len(group.rollouts)))
-        several = len(found.rollouts) > 1
-        assert all(len(r.positions) == 1 for r in found.rollouts) or not several
-        assert ("alone" in found.flags) is not several
+    for group, result in groups:
+        assert (result.status, result.judge, result.passes, result.cost) == ("scored", "simulated", 1, 0)
+        assert result.latency is not None
+        assert result.usage.calls == 1
+        assert sorted(at for r in result.rollouts for at in r.indices) == list(range(len(group.rollouts)))
+        several = len(result.rollouts) > 1
+        assert all(len(r.positions) == 1 for r in result.rollouts) or not several
+        assert ("alone" in result.flags) is not several
     assert {(r.score, r.explanation) for r in rollouts} == {(m["score"], m["explanation"]) for m in written}
     assert all(r.judge_score == r.score and r.size > 0 and r.judge == "simulated" for r in rollouts)
     first = {label_of(m["independent_reward"]) for m in written}
@@ -72,11 +72,11 @@ def test_a_trajectory_per_line() -> None:
         "cost_usd": 0.25, "latency_s": 1.5, "cached": True, "degraded": 1,
         "judged_at": "2026-11-21T02:14:05Z",
     }  # fmt: skip
-    told = annotation(
+    reported = annotation(
         0.5, judge_score=0.4, spread=0.1, slots=[0, 1], judges={"a": 0.3, "b": 0.7}, suspect=True, group=own
     )
-    found = of(trajectory(told | {"explanation": "good"}), trajectory(annotation(0.75, group=own)))
-    one = found.rollouts[0]
+    result = of(trajectory(reported | {"explanation": "good"}), trajectory(annotation(0.75, group=own)))
+    one = result.rollouts[0]
     assert (one.status, one.score, one.judge_score, one.label, one.label_source) == (
         "scored",
         0.5,
@@ -92,24 +92,24 @@ def test_a_trajectory_per_line() -> None:
     )
     assert (one.explanation, one.suspect, one.judge, one.invalid_fields) == ("good", True, "m", ())
     assert one.size == len(b'[{"role":"assistant","content":"four"}]')
-    assert (found.status, found.judge, found.passes, found.annotated_tied) == ("scored", "m", 2, False)
-    assert (found.reliability, found.weight, found.cost, found.latency) == (0.75, 0.5, 0.25, 1.5)
-    assert (found.usage.calls, found.usage.prompt, found.usage.completion, found.usage.cached) == (
+    assert (result.status, result.judge, result.passes, result.annotated_tied) == ("scored", "m", 2, False)
+    assert (result.reliability, result.weight, result.cost, result.latency) == (0.75, 0.5, 0.25, 1.5)
+    assert (result.usage.calls, result.usage.prompt, result.usage.completion, result.usage.cached) == (
         2,
         30,
         20,
         10,
     )
-    assert found.judged_at == 1795227245.0
-    assert found.flags == ("suspect", "degraded", "cached")
+    assert result.judged_at == 1795227245.0
+    assert result.flags == ("suspect", "degraded", "cached")
 
 
 def test_failed_and_unmarked() -> None:
     """A group is failed if it was judged without a score, and unmarked if it was never judged."""
     lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
-    found = of(trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None))
-    assert (found.status, found.kind, found.reason) == ("failed", "refused", "no")
-    assert [(r.status, r.kind, r.reason, r.label) for r in found.rollouts] == [
+    result = of(trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None))
+    assert (result.status, result.kind, result.reason) == ("failed", "refused", "no")
+    assert [(r.status, r.kind, r.reason, r.label) for r in result.rollouts] == [
         ("failed", "refused", "no", 1.0)
     ] * 2
     plain = of({"group_id": "g", "messages": talk("x"), "reward": 0.5})
@@ -141,19 +141,26 @@ def test_a_damaged_group_part() -> None:
     """An impossible cost, time, share or count is not known, and never a zero."""
     names = ("reliability", "weight", "cost_usd", "latency_s", "judged_at", "passes", "tied", "usage")
     for odd in ODD:
-        found = of(trajectory(annotation(0.5, group=dict.fromkeys(names, odd))))
-        told = (found.reliability, found.weight, found.cost, found.latency, found.judged_at, found.passes)
-        assert told == (None,) * 6
-        assert found.usage.calls == 0
-        assert found.annotated_tied is (True if odd is True else None)
-        assert found.invalid_fields == ("cost_usd",)
+        result = of(trajectory(annotation(0.5, group=dict.fromkeys(names, odd))))
+        reported = (
+            result.reliability,
+            result.weight,
+            result.cost,
+            result.latency,
+            result.judged_at,
+            result.passes,
+        )
+        assert reported == (None,) * 6
+        assert result.usage.calls == 0
+        assert result.annotated_tied is (True if odd is True else None)
+        assert result.invalid_fields == ("cost_usd",)
         assert of(trajectory(annotation(0.5, group=odd))).cost is None
 
 
 def test_a_damaged_panel() -> None:
     """A judge without a number has no score, those beyond the first few are counted."""
-    found = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
-    assert (found.judges, found.invalid_fields, found.score) == ({"b": 0.5}, (), 0.5)
+    result = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
+    assert (result.judges, result.invalid_fields, result.score) == ({"b": 0.5}, (), 0.5)
     many = of(trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
     assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
     assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].judges == {}
@@ -165,9 +172,9 @@ def test_times() -> None:
         ["2026-11-21T02:14:05Z", "2026-11-21T02:14:05", "2026-11-21T03:14:05+01:00"], 1795227245.0
     )
     none = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon", 1795227245, "x" * 10**5]
-    for told in (*at, *none):
-        found = of(trajectory(annotation(0.5, group={"judged_at": told}))).judged_at
-        assert found == at.get(str(told))
+    for reported in (*at, *none):
+        result = of(trajectory(annotation(0.5, group={"judged_at": reported}))).judged_at
+        assert result == at.get(str(reported))
 
 
 def test_label_of() -> None:
@@ -185,17 +192,17 @@ def test_label_of() -> None:
 
 def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
     """A part of a rollout as a dump names it, scored."""
-    told = annotation(score, independent_reward=reward)
-    return {"input": "user\nhi", "output": uid, "score": score, "step": 1, "uid": uid, "ruler": told}
+    reported = annotation(score, independent_reward=reward)
+    return {"input": "user\nhi", "output": uid, "score": score, "step": 1, "uid": uid, "ruler": reported}
 
 
 def test_parts_are_one_rollout() -> None:
     """Parts of one rollout have one score, the size of all, and the label of the last that has one."""
     records = [part("task_0_0", 0.25, None), part("task_1_0", 0.5, 0.0), part("task_0_1", 0.25, 1.0)]
-    found = of(*records)
-    assert [r.indices for r in found.rollouts] == [(0, 2), (1,)]
-    assert [(r.score, r.label) for r in found.rollouts] == [(0.25, 1.0), (0.5, 0.0)]
-    assert found.rollouts[0].size > found.rollouts[1].size
+    result = of(*records)
+    assert [r.indices for r in result.rollouts] == [(0, 2), (1,)]
+    assert [(r.score, r.label) for r in result.rollouts] == [(0.25, 1.0), (0.5, 0.0)]
+    assert result.rollouts[0].size > result.rollouts[1].size
 
 
 def test_labels() -> None:

@@ -115,11 +115,11 @@ def test_way_out() -> None:
 def test_any_text(text: str) -> None:
     """Any text is a condition with a valid range, or a UsageError."""
     try:
-        found = parse_condition(text)
+        result = parse_condition(text)
     except UsageError:
         return
-    assert found.name in NAMES
-    assert found.ends is None or found.ends[0] <= found.ends[1]
+    assert result.name in NAMES
+    assert result.ends is None or result.ends[0] <= result.ends[1]
 
 
 KEPT = (
@@ -222,13 +222,13 @@ def test_answers_in_a_list(tmp_path: Path) -> None:
               "ruler": {"status": "scored", "rollouts": list(map(annotation, rewards))}}  # fmt: skip
     source = dump(tmp_path / "in.jsonl", [record])
     selected(source, tmp_path / "out.jsonl", keep=Keep(1, "majority", "said"))
-    (found,) = read(tmp_path / "out.jsonl")
-    assert (found["responses"], found["said"], found["rewards"]) == (["c"], [2], [0.4])
-    assert found["ruler"]["rollouts"] == [annotation(0.4)]
+    (result,) = read(tmp_path / "out.jsonl")
+    assert (result["responses"], result["said"], result["rewards"]) == (["c"], [2], [0.4])
+    assert result["ruler"]["rollouts"] == [annotation(0.4)]
     says = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
     with pytest.raises(UsageError, match=says):
         selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
-    assert read(tmp_path / "out.jsonl") == [found]
+    assert read(tmp_path / "out.jsonl") == [result]
 
 
 def test_labels_at_a_path(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def test_just_these_bytes(
     record = {**held, **more, **held} if not behind else {**more, **held}
     record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
     raw = text_of(record, layout)
-    found = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost], len(items))
+    result = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost], len(items))
     kept = [item for i, item in enumerate(items) if i not in lost]
-    assert same(json.loads(found), {**record, "trajectories": kept})
-    assert is_part(found, raw)
-    assert (found == raw) is (not lost)
+    assert same(json.loads(result), {**record, "trajectories": kept})
+    assert is_part(result, raw)
+    assert (result == raw) is (not lost)
 
 
 def test_odd_bytes_stay() -> None:
@@ -61,8 +61,8 @@ def test_odd_bytes_stay() -> None:
     raw = (
         rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
     )
-    found = cut(raw, FORMATS["native groups"], [("trajectories", 1)], 3)
-    assert found == raw.replace(rb',"\u00e9"', b"")
+    result = cut(raw, FORMATS["native groups"], [("trajectories", 1)], 3)
+    assert result == raw.replace(rb',"\u00e9"', b"")
     first = cut(raw, FORMATS["native groups"], [("trajectories", 0)], 3)
     assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
 
@@ -78,9 +78,9 @@ def test_lm_eval() -> None:
     for filtered, left in cases:
         record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
                   "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
-        found = without(FORMATS["lm-eval samples"], record, [0])
-        assert (found["resps"], found["filtered_resps"], found["metrics"]) == ([["y"]], left, ["a", "b"])
-        assert len(found["ruler"]["rollouts"]) == 1
+        result = without(FORMATS["lm-eval samples"], record, [0])
+        assert (result["resps"], result["filtered_resps"], result["metrics"]) == ([["y"]], left, ["a", "b"])
+        assert len(result["ruler"]["rollouts"]) == 1
 
 
 def answers(**more: Any) -> dict[str, Any]:
@@ -109,11 +109,11 @@ def test_refused() -> None:
 def test_lists_that_the_user_names() -> None:
     """A list that the user says each rollout has goes along, wherever it stands."""
     record = answers(correct=[1, 2, 3], extra={"right": ["p", "q", "r"], "n": [1, 2]})
-    found = without(
+    result = without(
         FORMATS["prompts with a list of responses"], record, [1], "correct", "extra.right", "nowhere.at.all"
     )
-    assert (found["correct"], found["extra"]) == ([1, 3], {"right": ["p", "r"], "n": [1, 2]})
-    assert (found["responses"], found["rewards"], found["tools"]) == (["a", "c"], [1, 3], [1, 2, 3])
+    assert (result["correct"], result["extra"]) == ([1, 3], {"right": ["p", "r"], "n": [1, 2]})
+    assert (result["responses"], result["rewards"], result["tools"]) == (["a", "c"], [1, 3], [1, 2, 3])
 
 
 def test_home_made_lists() -> None:

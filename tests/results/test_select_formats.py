@@ -82,13 +82,13 @@ def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
     by = ("live",) if name in WHOLE_ONLY else ()
     keep = None if name in WHOLE_ONLY else Keep(2, "variance")
     selected(scored, tmp_path / "out.jsonl", *by, keep=keep)
-    found = [parse(raw) for raw in raws(tmp_path / "out.jsonl")]
-    assert found
-    assert len({reader(record).format.name for record in found}) == 1
-    for record in found:
+    result = [parse(raw) for raw in raws(tmp_path / "out.jsonl")]
+    assert result
+    assert len({reader(record).format.name for record in result}) == 1
+    for record in result:
         rewards = [float(reward) for _, reward in READERS[name](record) if reward is not None]
         scores = [annotation["score"] for annotation in annotations_in(record)]
         assert not rewards or rewards == scores
         assert len(scores) >= len(READERS[name](record))
     old = Counter(dump(m) for raw in raws(scored) for m in annotations_in(parse(raw)))
-    assert not Counter(dump(m) for record in found for m in annotations_in(record)) - old
+    assert not Counter(dump(m) for record in result for m in annotations_in(record)) - old

@@ -37,9 +37,9 @@ class StubJudge(PanelJudge):
 
 def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:
     """The true scores of a request."""
-    bodies = blocks(request.user)
+    texts = blocks(request.user)
     return [
-        {"trajectory_id": label, "explanation": "so", "score": TRUTH[bodies[label][-2]] * scale}
+        {"trajectory_id": label, "explanation": "so", "score": TRUTH[texts[label][-2]] * scale}
         for label in request.labels
     ]
 

@@ -17,9 +17,9 @@ from tests.values import values
 LABELS = ("bcdf", "ghjk")
 
 
-def entry(label: Any, score: Any, said: Any = "so") -> dict[str, Any]:
+def entry(label: Any, score: Any, output: Any = "so") -> dict[str, Any]:
     """One entry of an answer."""
-    return {"trajectory_id": label, "explanation": said, "score": score}
+    return {"trajectory_id": label, "explanation": output, "score": score}
 
 
 def listed(*pairs: tuple[Any, Any]) -> str:

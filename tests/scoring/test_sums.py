@@ -127,8 +127,8 @@ def test_length_is_the_regression_within_groups() -> None:
     given = [[0.01 * i + 0.02 * log2(s) + rng.gauss(0, 0.05) for s in row] for i, row in enumerate(sizes)]
     sums = LengthSums()
     assert sums.trend() is None
-    for row, said in zip(sizes, given, strict=True):
-        sums.add(row, said)
+    for row, output in zip(sizes, given, strict=True):
+        sums.add(row, output)
         sums.add([100, 100], [0.1, 0.9])  # equally long: it says nothing
     result = sums.trend()
     assert result is not None

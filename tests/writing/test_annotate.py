@@ -27,31 +27,31 @@ MESSAGES = {"messages": talk("4")}
 ROW = {"group_index": 0, "group_metadata": "{}"}
 
 
-def scored(score: float = 0.75, said: str = "good") -> Annotation:
+def scored(score: float = 0.75, output: str = "good") -> Annotation:
     """The mark of a rollout that was scored."""
-    return Annotation(score, {"status": "scored", "score": score, "explanation": said})
+    return Annotation(score, {"status": "scored", "score": score, "explanation": output})
 
 
 LOST = Annotation(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
 
 
 def mark(
-    record: Any, *marks: Annotation, on_failure: OnFailure = "null", found: Reader | None = None
+    record: Any, *notes: Annotation, on_failure: OnFailure = "null", found: Reader | None = None
 ) -> bytes:
     """One record's bytes with these marks."""
     found = found or reader(record)
     (read,) = found.read(line(record))
     given = [
         Annotation(m.score, {**m.fields, "group": GROUP}) if found.format.shape != "group" else m
-        for m in marks
+        for m in notes
     ]
     both = list(zip(read.rollouts, given, strict=True))
     return annotate(read.line.raw, found.format, both, GROUP, on_failure)
 
 
-def marked(record: Any, *marks: Annotation, **how: Any) -> dict[str, Any]:
+def marked(record: Any, *notes: Annotation, **how: Any) -> dict[str, Any]:
     """One record with these marks."""
-    return parse(mark(record, *marks, **how))
+    return parse(mark(record, *notes, **how))
 
 
 def test_trajectory() -> None:
@@ -270,10 +270,10 @@ def shape(**layout: Any) -> Format:
     )
 
 
-def written(record: Any, form: Format, *marks: Annotation, on_failure: OnFailure = "null") -> dict[str, Any]:
+def written(record: Any, form: Format, *notes: Annotation, on_failure: OnFailure = "null") -> dict[str, Any]:
     """A record of a made-up format with these marks."""
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
-    both = list(zip(form.rollouts({}), marks, strict=True))
+    both = list(zip(form.rollouts({}), notes, strict=True))
     return parse(annotate(raw, form, both, GROUP, on_failure))
 
 
@@ -283,13 +283,13 @@ def test_lists(kind: str) -> None:
     form = shape(reward=("scores",), listed=True, shape=kind)
     done = written(b'{"scores": [ 1.0 ,-1.0 ], "x": 1e0}', form, scored(), LOST)
     assert done["scores"] == [0.75, None]
-    marks = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
-    assert [m["independent_reward"] for m in marks] == [1.0, -1.0]
-    assert [m["status"] for m in marks] == ["scored", "failed"]
+    notes = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
+    assert [m["independent_reward"] for m in notes] == [1.0, -1.0]
+    assert [m["status"] for m in notes] == ["scored", "failed"]
     again = written(json.dumps(done).encode(), form, LOST, scored(0.5), on_failure="keep")
     assert again["scores"] == [1.0, 0.5]
-    marks = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
-    assert [m["independent_reward"] for m in marks] == [1.0, -1.0]
+    notes = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
+    assert [m["independent_reward"] for m in notes] == [1.0, -1.0]
     fresh = written({"prompt": "q"}, form, scored(), scored(0.25))
     assert fresh["scores"] == [0.75, 0.25]
 
@@ -312,32 +312,32 @@ ALWAYS = {"status", "key", "judge", "size", "usage", "cost_usd", "judged_at", "l
 OF_GROUP = ALWAYS | {"passes", "tied"}
 
 
-def outcome(said: GroupResult) -> GroupResult:
+def outcome(output: GroupResult) -> GroupResult:
     """The same, with what it took."""
     used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
-    return replace(said, seconds=1.23456, used=used, paid=used, ended=1795227245.9)
+    return replace(output, seconds=1.23456, used=used, paid=used, ended=1795227245.9)
 
 
-def of(said: GroupResult) -> Group:
+def of(output: GroupResult) -> Group:
     """A group with as many rollouts."""
-    return group(*(talk(str(i)) for i in range(len(said.owner))))
+    return group(*(talk(str(i)) for i in range(len(output.owner))))
 
 
 def fields(
-    said: GroupResult, names: tuple[str, ...] = ("one",), **how: Any
+    output: GroupResult, names: tuple[str, ...] = ("one",), **how: Any
 ) -> tuple[list[Any], dict[str, Any]]:
     """What is written of it, as JSON has it."""
-    verdict = combine(said, CombineSettings(**how), BatchStatistics())
-    made = of(said)
-    marks = [mark.fields for mark in annotations_of(made, outcome(said), verdict, names)]
-    part = group_fields(made, outcome(said), verdict, names, 0.123456789)
-    return json.loads(json.dumps([marks, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
+    scores = combine(output, CombineSettings(**how), BatchStatistics())
+    made = of(output)
+    notes = [mark.fields for mark in annotations_of(made, outcome(output), scores, names)]
+    part = group_fields(made, outcome(output), scores, names, 0.123456789)
+    return json.loads(json.dumps([notes, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
 
 
 def test_one_pass() -> None:
     """One pass of one judge has the fields that it always had, and the slots."""
-    marks, part = fields(group_result(one_pass([0.1, 0.9])))
-    assert marks[0] == {
+    notes, part = fields(group_result(one_pass([0.1, 0.9])))
+    assert notes[0] == {
         "status": "scored",
         "score": 0.1,
         "explanation": "judge 0 turn 0 body 0",
@@ -345,7 +345,7 @@ def test_one_pass() -> None:
         "passes": 1,
         "slots": [0.0],
     }
-    assert marks[1]["slots"] == [1.0]
+    assert notes[1]["slots"] == [1.0]
     assert part == {
         "status": "scored",
         "key": "g",
@@ -363,52 +363,52 @@ def test_one_pass() -> None:
 
 def test_panel_and_escalation() -> None:
     """Judges are told by name with each one's scores; who was asked and brought nothing is not among them."""
-    marks, part = fields(
+    notes, part = fields(
         group_result(one_pass([0.1, 0.9]), one_pass([0.3, 0.5], 0, 2), failed_call(0, 1), judges=3), NAMES[:3]
     )
     assert (part["judge"], part["degraded"]) == ("one, three", True)
-    assert [mark["judges"] for mark in marks] == [{"one": 0.1, "three": 0.3}, {"one": 0.9, "three": 0.5}]
+    assert [mark["judges"] for mark in notes] == [{"one": 0.1, "three": 0.3}, {"one": 0.9, "three": 0.5}]
     strong = [one_pass([0.4, 0.6], turn, 1) for turn in range(2)]
-    marks, part = fields(group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
-    assert (part["judge"], part["escalated"], marks[0]["judge"]) == ("strong", True, "strong")
-    assert marks[0]["judges"] == {"one": 0.1, "strong": 0.4}
-    assert marks[0]["score"] == 0.4
+    notes, part = fields(group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
+    assert (part["judge"], part["escalated"], notes[0]["judge"]) == ("strong", True, "strong")
+    assert notes[0]["judges"] == {"one": 0.1, "strong": 0.4}
+    assert notes[0]["score"] == 0.4
     _, part = fields(group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1), ("one", "strong"))
     assert (part["judge"], part["degraded"]) == ("one", True)
 
 
 def test_what_the_reward_changed() -> None:
     """Where a reward or an outcome changed a score, the judge's own stands beside it, and only there."""
-    said = group_result(one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
-    marks, _ = fields(said, by_outcome=True)
-    assert [mark["score"] for mark in marks] == pytest.approx([0.55, 0.55, 0.1])
-    assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
-    marks, _ = fields(said, blend=0.5)
-    assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
+    output = group_result(one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
+    notes, _ = fields(output, by_outcome=True)
+    assert [mark["score"] for mark in notes] == pytest.approx([0.55, 0.55, 0.1])
+    assert [mark.get("judge_score") for mark in notes] == [0.9, 0.2, None]
+    notes, _ = fields(output, blend=0.5)
+    assert [mark.get("judge_score") for mark in notes] == [0.9, 0.2, None]
 
 
 def test_pass_scores() -> None:
     """What judges gave stands judge by judge and pass by pass, as the slots do, to three decimals."""
-    said = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], distinct=(1, 0)), one_pass([0.2, 0.7], 1)]
-    marks, _ = fields(
-        group_result(*said, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two")
+    output = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], distinct=(1, 0)), one_pass([0.2, 0.7], 1)]
+    notes, _ = fields(
+        group_result(*output, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two")
     )
-    assert [mark["slots"] for mark in marks] == [[0, 1, 1], [1, 0, 0], [0, 1, 1]]
-    assert [mark["pass_scores"] for mark in marks] == [[0.3, 0.7, 0.9], [0.5, 0.2, 0.123], [0.3, 0.7, 0.9]]
+    assert [mark["slots"] for mark in notes] == [[0, 1, 1], [1, 0, 0], [0, 1, 1]]
+    assert [mark["pass_scores"] for mark in notes] == [[0.3, 0.7, 0.9], [0.5, 0.2, 0.123], [0.3, 0.7, 0.9]]
 
 
 def test_told_only_where_it_is() -> None:
     """Windows, suspects and what was mended have a field where there is something to tell, else none."""
-    said = group_result(
+    output = group_result(
         one_pass([0.1, 0.9], rescaled=True, unknown=2),
         owner=(0, 1, None),
         faults=("", "", "no messages"),
         suspects=frozenset({1}),
         shortened=3,
     )
-    marks, part = fields(said)
-    assert [mark.get("suspect") for mark in marks] == [None, True, None]
-    assert marks[2] == {"status": "failed", "kind": "input", "reason": "no messages", "judge": "one"}
+    notes, part = fields(output)
+    assert [mark.get("suspect") for mark in notes] == [None, True, None]
+    assert notes[2] == {"status": "failed", "kind": "input", "reason": "no messages", "judge": "one"}
     assert {name: part[name] for name in ("rescaled", "unknown_ids", "shortened")} == {
         "rescaled": 1,
         "unknown_ids": 2,
@@ -419,9 +419,9 @@ def test_told_only_where_it_is() -> None:
 
 def test_failure() -> None:
     """A failed group has its kind and reason on each rollout and on the group, and when and what it cost."""
-    said = group_result(failed_call(kind="refused", reason="no"), size=2)
-    marks, part = fields(said)
-    assert marks == [{"status": "failed", "kind": "refused", "reason": "no", "judge": "one"}] * 2
+    output = group_result(failed_call(kind="refused", reason="no"), size=2)
+    notes, part = fields(output)
+    assert notes == [{"status": "failed", "kind": "refused", "reason": "no", "judge": "one"}] * 2
     assert (part["status"], part["kind"], part["reason"], part["usage"]["calls"]) == (
         "failed",
         "refused",
@@ -433,20 +433,20 @@ def test_failure() -> None:
 
 
 @given(groups())
-def test_any_group(said: GroupResult) -> None:
+def test_any_group(output: GroupResult) -> None:
     """Whatever judges say, each rollout has a mark that is JSON, with a score in range or a reason."""
-    marks, part = fields(said, NAMES)
-    assert len(marks) == len(said.owner)
-    for mark in marks:
+    notes, part = fields(output, NAMES)
+    assert len(notes) == len(output.owner)
+    for mark in notes:
         if mark["status"] == "scored":
             assert 0 <= mark["score"] <= 1
             assert mark.keys() >= ROLLOUT
-            assert len(mark["slots"]) == len(said.pass_scores)
+            assert len(mark["slots"]) == len(output.pass_scores)
             assert all(0 <= slot <= 1 for slot in mark["slots"])
             given = mark.get("pass_scores", [mark.get("judge_score", mark["score"])])
             assert len(given) == len(mark["slots"])
-            assert ("pass_scores" in mark) is (len(said.pass_scores) > 1)
+            assert ("pass_scores" in mark) is (len(output.pass_scores) > 1)
         else:
             assert mark["reason"]
     assert part.keys() >= OF_GROUP
-    assert (part["passes"] > 1) <= ("reliability" in part or len(said.sizes) == 1)
+    assert (part["passes"] > 1) <= ("reliability" in part or len(output.sizes) == 1)

@@ -135,8 +135,11 @@ def test_sums_and_quantiles() -> None:
     assert FOUND["scores"]["sd"] == near(statistics.pstdev(SCORES))
     spreads = [g.sd for g in ALL if g.sd is not None]
     assert FOUND["spread"]["median"] == rank(spreads, 0.5)
-    told = [g.reliability for g in ALL if g.reliability is not None and g.scores]
-    assert (FOUND["reliability"]["groups"], FOUND["reliability"]["median"]) == (len(told), rank(told, 0.5))
+    reported = [g.reliability for g in ALL if g.reliability is not None and g.scores]
+    assert (FOUND["reliability"]["groups"], FOUND["reliability"]["median"]) == (
+        len(reported),
+        rank(reported, 0.5),
+    )
 
 
 def test_bins() -> None:
@@ -154,15 +157,15 @@ def test_bins() -> None:
 
 def test_scores_against_labels() -> None:
     """Cells count rollouts by score and label; pairs are those of every group."""
-    found = FOUND["against_label"]
+    result = FOUND["against_label"]
     both = [(r.score, r.label) for r in ROLLOUTS if r.score is not None and r.label is not None]
-    assert sum(cell["n"] for cell in found["cells"]) == len(both)
-    for cell in found["cells"]:
+    assert sum(cell["n"] for cell in result["cells"]) == len(both)
+    for cell in result["cells"]:
         inside = [s for s, y in both if cell["label"] == [y, y] and within(s, cell["score"])]
         assert cell["n"] == len(inside) > 0
-    assert found["pairs"] == sum(g.disputes[1] for g in ALL)
-    assert found["against"] == sum(g.disputes[0] for g in ALL)
-    assert found["agreement"] == near(1 - found["against"] / found["pairs"])
+    assert result["pairs"] == sum(g.disputes[1] for g in ALL)
+    assert result["against"] == sum(g.disputes[0] for g in ALL)
+    assert result["agreement"] == near(1 - result["against"] / result["pairs"])
 
 
 @pytest.mark.parametrize("n", [101, 30_000])
@@ -186,25 +189,32 @@ def test_lengths() -> None:
     assert sum(cell["n"] for cell in FOUND["lengths"]["cells"]) == len(SCORES)
     xx = xy = 0.0
     for g in ALL:
-        told = [(math.log2(max(1, r.size)), r.judge_score) for r in g.rollouts if r.judge_score is not None]
-        if len(told) > 1:
-            x, y = (statistics.fmean(row[i] for row in told) for i in (0, 1))
-            xx += sum((a - x) ** 2 for a, _ in told)
-            xy += sum((a - x) * (b - y) for a, b in told)
+        reported = [
+            (math.log2(max(1, r.size)), r.judge_score) for r in g.rollouts if r.judge_score is not None
+        ]
+        if len(reported) > 1:
+            x, y = (statistics.fmean(row[i] for row in reported) for i in (0, 1))
+            xx += sum((a - x) ** 2 for a, _ in reported)
+            xy += sum((a - x) * (b - y) for a, b in reported)
     assert FOUND["lengths"]["slope"] == near(xy / xx)
 
 
 def test_reasons() -> None:
     """Reasons that differ in numbers and ids only are one, in the words of the first, the commonest first."""
-    told = [("a", "tried 3 times"), ("b", "cut"), ("c", "tried 12 times"), ("d", "request 0123456789abcdef0")]
-    told += [("e", "request fedcba98765432100")] * 2 + [(str(i), "x" * i) for i in range(9)]
-    found = of(group([None], key=key, reason=reason) for key, reason in told)["reasons"]
-    assert [(r["groups"], r["reason"][:9], r["first"]) for r in found[:3]] == [
+    reported = [
+        ("a", "tried 3 times"),
+        ("b", "cut"),
+        ("c", "tried 12 times"),
+        ("d", "request 0123456789abcdef0"),
+    ]
+    reported += [("e", "request fedcba98765432100")] * 2 + [(str(i), "x" * i) for i in range(9)]
+    result = of(group([None], key=key, reason=reason) for key, reason in reported)["reasons"]
+    assert [(r["groups"], r["reason"][:9], r["first"]) for r in result[:3]] == [
         (3, "request 0", "d"),
         (2, "tried 3 t", "a"),
         (1, "cut", "b"),
     ]
-    assert len(found) == 6
+    assert len(result) == 6
 
 
 @pytest.mark.parametrize("seconds", [1, 61, 3600, 3_000_000])
@@ -212,10 +222,10 @@ def test_time(seconds: int) -> None:
     """At most 60 equal bars hold every judged group by its time, whatever the order."""
     times = [NOON + (i * 7919) % seconds for i in range(min(seconds, 3000))]
     groups = [group([None] if i % 3 else [0.5], judged_at=at) for i, at in enumerate(times)]
-    found = of(groups)
-    bars = found["over_time"]["bins"]
-    assert (found["over_time"]["unit"], found["started_at"]) == ("time", iso(min(times)))
-    assert found["ended_at"] == iso(max(times))
+    result = of(groups)
+    bars = result["over_time"]["bins"]
+    assert (result["over_time"]["unit"], result["started_at"]) == ("time", iso(min(times)))
+    assert result["ended_at"] == iso(max(times))
     assert 1 <= len(bars) <= 60
     assert len({bar["to"] - bar["from"] for bar in bars}) == 1
     for bar in bars:
@@ -227,11 +237,11 @@ def test_time(seconds: int) -> None:
 
 def test_times_that_do_not_fit() -> None:
     """A time a year off is left out; if one group in ten has none the axis is the number in the file."""
-    found = of(group([0.5], judged_at=NOON if i else 0.0) for i in range(20))
-    assert (found["over_time"]["left_out"], found["started_at"]) == (1, iso(NOON))
-    found = of(group([0.5], judged_at=NOON if i % 2 else None) for i in range(101))
-    assert found["over_time"]["unit"] == "group"
-    assert [(bar["from"], bar["groups"]) for bar in found["over_time"]["bins"][:2]] == [(1, 5), (6, 5)]
+    result = of(group([0.5], judged_at=NOON if i else 0.0) for i in range(20))
+    assert (result["over_time"]["left_out"], result["started_at"]) == (1, iso(NOON))
+    result = of(group([0.5], judged_at=NOON if i % 2 else None) for i in range(101))
+    assert result["over_time"]["unit"] == "group"
+    assert [(bar["from"], bar["groups"]) for bar in result["over_time"]["bins"][:2]] == [(1, 5), (6, 5)]
     assert (iso(NOON), iso(1e50)) == ("2025-11-24T16:00:00Z", None)
 
 
@@ -256,9 +266,9 @@ def hostile(groups: int) -> Iterator[ScoredGroup]:
 
 def usual(groups: int) -> Iterator[ScoredGroup]:
     """Small groups as files have them, over 28 hours."""
-    found = [replace(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
+    result = [replace(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
     for i in range(groups):
-        yield replace(found[i % 300], judged_at=NOON + i * 7919 % 100_000)
+        yield replace(result[i % 300], judged_at=NOON + i * 7919 % 100_000)
 
 
 def held(groups: Iterable[ScoredGroup]) -> int:
@@ -282,13 +292,13 @@ def test_memory() -> None:
 
 def test_no_two_words_the_same() -> None:
     """Of a file in which all words, labels and times differ nothing is lost, and no list is long."""
-    found = of(hostile(6000))
-    assert sum(found["judges"].values()) == found["groups"]["all"] == 6000
-    assert sum(found["failed_by_kind"].values()) == found["groups"]["failed"] == 3000
-    assert sum(found["flags"].values()) == sum(found["passes"].values()) == 6000
-    assert next(iter(found["passes"])) == "other"
-    assert len(found["judges"]) < 30 > len(found["passes"])
-    assert len(found["over_time"]["bins"]) <= 60
+    result = of(hostile(6000))
+    assert sum(result["judges"].values()) == result["groups"]["all"] == 6000
+    assert sum(result["failed_by_kind"].values()) == result["groups"]["failed"] == 3000
+    assert sum(result["flags"].values()) == sum(result["passes"].values()) == 6000
+    assert next(iter(result["passes"])) == "other"
+    assert len(result["judges"]) < 30 > len(result["passes"])
+    assert len(result["over_time"]["bins"]) <= 60
 
 
 def dump(path: Path) -> None:
@@ -315,10 +325,10 @@ def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> No
     dump(tmp_path / "in.jsonl")
     ruler("score", "in.jsonl", "out.jsonl", *how.split(), "--summary", "run.json")
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
-    found = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]["slots"]
-    assert found["groups"] == figures["slot_groups"] == 40
-    assert len(found["bins"]) == len(figures["slot_curve"]) >= 6
-    for bar, wanted in zip(found["bins"], figures["slot_curve"], strict=True):
+    result = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]["slots"]
+    assert result["groups"] == figures["slot_groups"] == 40
+    assert len(result["bins"]) == len(figures["slot_curve"]) >= 6
+    for bar, wanted in zip(result["bins"], figures["slot_curve"], strict=True):
         assert (bar["from"], bar["to"]) == pytest.approx((wanted["start"], wanted["stop"]))
         assert (bar["mean"], bar["error"]) == pytest.approx((wanted["mean"], wanted["error"]), abs=1e-6)
         assert bar["n"] == wanted["scores"]
@@ -331,8 +341,8 @@ def marked(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
     for i in range(len(orders[0])):
         given = tuple(row[order.index(i)] for order, row in zip(orders, scores, strict=True))
         slots = tuple(round(order.index(i) / last, 3) for order in orders)
-        judged, told = (0.5, given) if several else (given[0], ())
-        rollouts.append(ScoredRollout((i,), "scored", 0.5, judged, positions=slots, pass_scores=told))
+        judged, reported = (0.5, given) if several else (given[0], ())
+        rollouts.append(ScoredRollout((i,), "scored", 0.5, judged, positions=slots, pass_scores=reported))
     return ScoredGroup("g", tuple(rollouts), "scored")
 
 

@@ -11,10 +11,10 @@ from tests.results.report.values import drawn, group, rollout
 
 def ranking(groups: list[ScoredGroup], most: int = 100) -> Ranking:
     """These groups, numbered from 1."""
-    found = Ranking(most)
+    result = Ranking(most)
     for number, one in enumerate(groups, 1):
-        found.add(number, one)
-    return found
+        result.add(number, one)
+    return result
 
 
 FAILED = group([None, None], kind="reply")
@@ -29,10 +29,10 @@ REST = ScoredGroup("g", (rollout(None),), "unmarked")
 def test_one_of_each_in_turn() -> None:
     """The first of every kind come in the order of the rule, then the second of each, then the rest."""
     groups = [REST, TIED, WIDE, UNSURE, SUSPECT, AGAINST, FAILED] * 2
-    found = ranking(groups).chosen()
+    result = ranking(groups).chosen()
     order = ["failed", "disagrees", "suspect", "unsure", "spread", "tied"]
-    assert list(found.values()) == order * 2 + ["rest"] * 2
-    assert list(found) == [7, 6, 5, 4, 3, 2, 14, 13, 12, 11, 10, 9, 1, 8]
+    assert list(result.values()) == order * 2 + ["rest"] * 2
+    assert list(result) == [7, 6, 5, 4, 3, 2, 14, 13, 12, 11, 10, 9, 1, 8]
 
 
 def test_the_most_telling_of_a_kind_first() -> None:
@@ -58,10 +58,10 @@ def test_most() -> None:
 
 def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
     """The few of these groups."""
-    found = Shortlist(n)
+    result = Shortlist(n)
     for one in groups:
-        found.add(one)
-    return found
+        result.add(one)
+    return result
 
 
 def named(
@@ -73,7 +73,7 @@ def named(
 
 def test_worst() -> None:
     """Failed groups stand first, one of each kind, then suspects, then what is least to be trusted."""
-    found = shortlist(
+    result = shortlist(
         named("fine", [0.1, 0.9], reliability=1.0),
         named("shaky", [0.4, 0.5], reliability=0.3),
         named("tied", [0.5, 0.5], [0.0, 1.0]),
@@ -83,7 +83,7 @@ def test_worst() -> None:
         named("refused", [None], kind="refused"),
         n=10,
     )
-    assert [(t.group.key, t.because) for t in found.worst()] == [
+    assert [(t.group.key, t.because) for t in result.worst()] == [
         ("lost", "failed"),
         ("refused", "failed"),
         ("lost too", "failed"),
@@ -95,13 +95,13 @@ def test_worst() -> None:
 
 def test_disputed_by_labels() -> None:
     """If labels differ, the groups with most pairs scored against them are disputed."""
-    found = shortlist(
+    result = shortlist(
         named("panel", [0.5, 0.5], each=[{"judges": {"a": 0.0, "b": 1.0}}, {}]),
         named("one", [0.1, 0.9], [1.0, 0.0]),
         named("two", [0.1, 0.9, 0.9], [1.0, 0.0, 0.0]),
         named("none", [0.1, 0.9], [0.0, 1.0]),
     )
-    assert [(t.group.key, t.because, t.degree) for t in found.disputed()] == [
+    assert [(t.group.key, t.because, t.degree) for t in result.disputed()] == [
         ("two", "disagrees", 2.0),
         ("one", "disagrees", 1.0),
     ]
@@ -109,18 +109,18 @@ def test_disputed_by_labels() -> None:
 
 def test_disputed_by_judges() -> None:
     """Without labels the groups are disputed on which a panel, or passes, are furthest apart."""
-    found = shortlist(
+    result = shortlist(
         named("close", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}]),
         named("far", [0.5], each=[{"judges": {"a": 0.2, "b": 0.9}}]),
         named("passes", [0.5], each=[{"spread": 0.3}]),
         named("agreed", [0.5]),
         named("labelled alike", [0.5, 0.7], [1.0, 1.0]),
     )
-    assert [t.group.key for t in found.disputed()] == ["far", "passes", "close"]
+    assert [t.group.key for t in result.disputed()] == ["far", "passes", "close"]
 
 
 def test_what_is_kept() -> None:
     """No list is longer than asked for."""
     for n in (0, 1, 3):
-        found = shortlist(*drawn(200), n=n)
-        assert len(found.worst()) == len(found.disputed()) == n
+        result = shortlist(*drawn(200), n=n)
+        assert len(result.worst()) == len(result.disputed()) == n

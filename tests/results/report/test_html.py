@@ -50,16 +50,20 @@ def target(tmp_path: Path) -> Path:
 def many(count: int) -> list[dict[str, Any]]:
     """Groups, every fifth of them failed."""
     failed: dict[str, Any] = {"status": "failed", "kind": "reply", "reason": "no JSON", "score": None}
-    marks: list[dict[str, Any]] = [failed if i % 5 == 2 else {} for i in range(count)]
+    notes: list[dict[str, Any]] = [failed if i % 5 == 2 else {} for i in range(count)]
     return [
-        group(f"g{i}", *(rollout(f"g{i} {n}", **{"score": n / 4} | mark) for n in range(3)), **own(mark))
-        for i, mark in enumerate(marks)
+        group(
+            f"g{i}",
+            *(rollout(f"g{i} {n}", **{"score": n / 4} | annotation) for n in range(3)),
+            **own(annotation),
+        )
+        for i, annotation in enumerate(notes)
     ]
 
 
-def own(mark: dict[str, Any]) -> dict[str, Any]:
+def own(annotation: dict[str, Any]) -> dict[str, Any]:
     """The group's own part of an annotation that all of its rollouts have."""
-    return {name: mark[name] for name in ("status", "kind", "reason") if name in mark}
+    return {name: annotation[name] for name in ("status", "kind", "reason") if name in annotation}
 
 
 def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, target: Path) -> None:
@@ -153,8 +157,8 @@ def test_the_page_names_no_other_place(tmp_path: Path, target: Path) -> None:
     """No address but those of XML namespaces, and those in the texts of licences."""
     page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
     without = page.text.replace(page.blocks["licences"], "")
-    found = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
-    assert {address for address in found if not re.match(r"http://www\.w3\.org/(?!$)", address)} <= {
+    result = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
+    assert {address for address in result if not re.match(r"http://www\.w3\.org/(?!$)", address)} <= {
         "http://www.w3.org/"
     }
     assert not [name for _, name, _ in page.attributes if name in ("src", "href", "action", "srcset", "data")]
@@ -226,12 +230,12 @@ def shapes(folder: Path) -> dict[str, Path]:
 
 def test_every_input_makes_the_same_rows(tmp_path: Path, target: Path, subtests: pytest.Subtests) -> None:
     """Groups are chosen alike from files, trees, and pipes."""
-    found = shapes(tmp_path)
+    result = shapes(tmp_path)
     expected, _, _ = report(tmp_path / "in.jsonl", target, most=5)
     names = ("key", "status", "scores", "ordinal", "telling", "because")
-    for shape, pipe in (*itertools.product(found, [False]), *itertools.product(PIPED, [True])):
+    for shape, pipe in (*itertools.product(result, [False]), *itertools.product(PIPED, [True])):
         with subtests.test(shape=shape, pipe=pipe):
-            source = found[shape]
+            source = result[shape]
             if pipe:
                 with piped(source.read_bytes()):
                     grouping = "scattered" if shape == "scattered" else "auto"
@@ -300,19 +304,19 @@ def test_a_text_that_unpacks_to_too_much_is_cut_or_left_out_in_words(
 
 def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path) -> None:
     """The task is the user's last message before the agent's first, in one short line."""
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "Book a seat": "  Book\n a\tseat ",
         "x" * 160: "x" * 999,
         "Book it": [{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"],
         "": None,
     }
     lines = []
-    for content in told.values():
+    for content in reported.values():
         users = [{"role": "user", "content": one} for one in ("before", content, "behind")]
         turns = [*users[:2], {"role": "assistant", "content": "yes"}, users[2]]
         lines.append(group("a", rollout("x") | {"messages": turns}))
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    assert page.data["rows"]["task"] == list(told)
+    assert page.data["rows"]["task"] == list(reported)
 
 
 def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target: Path) -> None:

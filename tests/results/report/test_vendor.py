@@ -20,8 +20,8 @@ LOCK: dict[str, Any] = json.loads((VENDOR / "package-lock.json").read_text(encod
 @pytest.mark.parametrize("name", sorted(MANIFEST["files"]))
 def test_files_are_those_of_the_manifest(name: str) -> None:
     """Files that `make vendor` wrote are unchanged."""
-    found = sha256((VENDOR / name).read_bytes()).hexdigest()
-    assert f"sha256:{found}" == MANIFEST["files"][name], "run `make vendor`"
+    result = sha256((VENDOR / name).read_bytes()).hexdigest()
+    assert f"sha256:{result}" == MANIFEST["files"][name], "run `make vendor`"
 
 
 def test_the_bundle_is_made_of_what_the_lock_pins() -> None:
@@ -55,8 +55,8 @@ def test_every_bundled_package_has_its_licence() -> None:
 @pytest.mark.parametrize("sign", ["eval(", "new Function", "Function(", "</script", "<!--", "import("])
 def test_the_bundle_makes_no_code_of_text(sign: str) -> None:
     """Nothing in the bundle evaluates text, loads code, or ends its element."""
-    found = [m.start() for m in re.finditer(re.escape(sign), LIBRARY)]
-    assert not [at for at in found if not LIBRARY[at - 1].isalnum()]
+    result = [m.start() for m in re.finditer(re.escape(sign), LIBRARY)]
+    assert not [at for at in result if not LIBRARY[at - 1].isalnum()]
 
 
 def test_the_bundle_is_one_global() -> None:
@@ -82,12 +82,12 @@ def test_the_bundle_has_what_the_scripts_use() -> None:
 
 def test_no_two_scripts_have_one_name() -> None:
     """The scripts share one scope: what one of them defines no other does."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for script in WEB.iterdir():
         if not script.name.endswith(".js"):
             continue
         text = script.read_text(encoding="utf-8")
         for name in re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE):
-            assert name not in found, f"{script.name} and {found[name]} both define {name}"
-            found[name] = script.name
-    assert {"route", "Overview", "Groups", "GroupPage"} <= found.keys()
+            assert name not in result, f"{script.name} and {result[name]} both define {name}"
+            result[name] = script.name
+    assert {"route", "Overview", "Groups", "GroupPage"} <= result.keys()

@@ -15,20 +15,20 @@ NOON = 1_764_000_000.0
 
 def rollout(score: float | None, label: float | None = None, **more: Any) -> ScoredRollout:
     """A rollout with this score; without any it failed."""
-    told: dict[str, Any] = {"judge_score": score, "label": label, "size": 100} | more
-    return ScoredRollout((0,), "failed" if score is None else "scored", score, **told)
+    reported: dict[str, Any] = {"judge_score": score, "label": label, "size": 100} | more
+    return ScoredRollout((0,), "failed" if score is None else "scored", score, **reported)
 
 
 def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> ScoredGroup:
     """A group with these scores; it failed if there are none."""
-    told = {"key": "g", "judge": "m"} | more
-    each = told.pop("each", [{}] * len(scores))
+    reported = {"key": "g", "judge": "m"} | more
+    each = reported.pop("each", [{}] * len(scores))
     labels = labels or [None] * len(scores)
     rollouts = tuple(rollout(s, y, **extra) for s, y, extra in zip(scores, labels, each, strict=True))
     scored = any(s is not None for s in scores)
     if not scored:
-        told = {"kind": "reply", "reason": "no"} | told
-    return ScoredGroup(rollouts=rollouts, status="scored" if scored else "failed", **told)
+        reported = {"kind": "reply", "reason": "no"} | reported
+    return ScoredGroup(rollouts=rollouts, status="scored" if scored else "failed", **reported)
 
 
 def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:

@@ -23,11 +23,11 @@ from ruler_cli.types import Problem
 MADE = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
 
 
-def rollout(turn: Any, score: float | None = 0.5, **mark: Any) -> dict[str, Any]:
+def rollout(turn: Any, score: float | None = 0.5, **annotation: Any) -> dict[str, Any]:
     """A scored rollout of one turn."""
-    told = {"status": "scored", "score": score, "explanation": f"said of {score}"} | mark
+    reported = {"status": "scored", "score": score, "explanation": f"said of {score}"} | annotation
     user = {"role": "user", "content": "Book a seat."}
-    return {"messages": [user, {"role": "assistant", "content": turn}], "reward": score, "ruler": told}
+    return {"messages": [user, {"role": "assistant", "content": turn}], "reward": score, "ruler": reported}
 
 
 def group(key: str, *rollouts: dict[str, Any], **own: Any) -> dict[str, Any]:
@@ -71,13 +71,13 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """An element begins."""
-        found = {name: value or "" for name, value in attrs}
-        self.attributes += [(tag, name, value) for name, value in found.items()]
-        if found.get("http-equiv") == "Content-Security-Policy":
-            self.policy = found["content"]
+        result = {name: value or "" for name, value in attrs}
+        self.attributes += [(tag, name, value) for name, value in result.items()]
+        if result.get("http-equiv") == "Content-Security-Policy":
+            self.policy = result["content"]
         if tag not in ("meta", "link", "br", "img"):
             self.open.append(tag)
-        self._id = found.get("id", "")
+        self._id = result.get("id", "")
 
     def handle_endtag(self, tag: str) -> None:
         """An element ends: the one that began last."""
