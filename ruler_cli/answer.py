@@ -60,7 +60,7 @@ def list_schema(size: int = 0) -> dict[str, Any]:
     return {**_LIST, "properties": {"scores": scores}}
 
 
-@lru_cache(64)
+@lru_cache(4)
 def keyed(system: str) -> str:
     """The system message for an object with the ids as keys, made of the one for a list."""
     return system.removesuffix(FORM) + _KEYED if system.endswith(FORM) else system

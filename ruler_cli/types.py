@@ -1,4 +1,4 @@
-"""The values that flow through a run: line → record → group → request → reply → verdict → mark."""
+"""The values that flow through a run: line → record → group → request → reply → scores → annotation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Rollout:
     columnar record; `error` says why it cannot be judged. Rollouts of a group with the same `member`
     are parts of one, in their order: judged as one, with one score. `key` is the group's where a
     record holds rollouts of several. `outcome` is what a verifier said, as it stands in the dump.
-    `prompt_length` is how many first messages are the prompt, None: those before the agent's first turn.
+    `prompt_length` counts the first messages that are the prompt, None: those before the agent's first turn.
     """
 
     messages: list[Any]
@@ -70,7 +70,7 @@ class Rollout:
 
     @property
     def problem(self) -> str:
-        """The fault as a sentence about the record: with the rollout's place in it, if it has one."""
+        """The error as a sentence about the record: with the rollout's place in it, if it has one."""
         where = ".".join(map(str, self.path))
         return f"`{where}` {self.error}" if where else str(self.error)
 

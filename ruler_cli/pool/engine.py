@@ -203,7 +203,7 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
             loop = waiting.get_loop()
             try:
                 item = next(items, None)
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            except BaseException as error:  # noqa: BLE001 - handed to the task that waits
                 _hand_over(loop, waiting.set_exception, error)
                 return
             _hand_over(loop, waiting.set_result, item)

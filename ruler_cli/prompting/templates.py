@@ -32,7 +32,7 @@ result` for its result.\
 """
 
 
-@lru_cache(64)
+@lru_cache(4)
 def system(rubric: str, *, alone: bool) -> str:
     """Return the system message: the task, the grading standards, the form of the answer (a list).
 

@@ -233,11 +233,6 @@ def _file(
     )  # fmt: skip
 
 
-def _may_share_keys(reader: Reader, settings: InputSettings) -> bool:
-    """Tell if equal keys of several files may be those of different groups."""
-    return settings.group_by is None and reader.format.shape == "trajectory"
-
-
 def _known(_: Problem) -> None:
     """Pass over a problem that the first survey has reported."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, RolloutScore
+from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, RolloutScore, Usage
 
 _FINE = 6
 """Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
@@ -70,17 +70,22 @@ def group_fields(
     fields |= {"judge": _judge_names(result, scores, names), "size": group.compared}
     if isinstance(scores, GroupScores):
         fields |= _quality(scores, result)
-    fields["usage"] = {
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "cached_tokens": usage.cached,
-    }
+    fields["usage"] = usage_fields(usage)
     fields["cost_usd"] = None if cost_usd is None else round(cost_usd, 8)
     fields["judged_at"] = time.strftime(_INSTANT, time.gmtime(result.ended))
     fields["latency_s"] = round(result.seconds, 3)
     fields["cached"] = result.cached
     return fields
+
+
+def usage_fields(usage: Usage) -> dict[str, int]:
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+    return {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+    }
 
 
 def _quality(scores: GroupScores, result: GroupResult) -> dict[str, Any]:

@@ -33,7 +33,7 @@ OURS = re.compile(
     r"\(tools of this rollout\)|\(part 2 of the same rollout(?:, again from the shared context)?\)"
 )
 LABELS = ("zqxwvtk", "kxzzvbn", "wqqjxfd")
-"""Labels that stand in no attack, as `compose` makes sure."""
+"""Labels that stand in no attack, as `write_prompt` makes sure."""
 SMALL = 20_000
 """Characters of the longest attack that is tried in every place: a longer one takes seconds in each."""
 

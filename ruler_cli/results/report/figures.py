@@ -45,6 +45,7 @@ from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.scoring.position_bias import PositionBias, relative_position
 from ruler_cli.scoring.sums import LengthSums, Moments
 from ruler_cli.types import Usage
+from ruler_cli.writing.fields import usage_fields
 
 ReportFigures = Mapping[str, Any]
 """The figures of a run, as described above."""
@@ -162,7 +163,7 @@ class FiguresBuilder:
             "passes": self._passes.by_number(),
             "cost_usd": self._cost if self._costed else None,
             "cost_groups": self._costed,
-            "usage": usage_json(self._usage),
+            "usage": usage_fields(self._usage),
             "latency_s": {name: quantile(self._latencies, share) for name, share in shares.items()},
             "started_at": iso(min((at for at, _ in timed), default=None)),
             "ended_at": iso(max((at for at, _ in timed), default=None)),
@@ -221,16 +222,6 @@ class FiguresBuilder:
             return {"unit": "time", "bins": bars_along(timed, "time"), "left_out": judged - len(timed)}
         numbered = list(zip(self._numbers, self._failures, strict=True))
         return {"unit": "group", "bins": bars_along(numbered, "group"), "left_out": 0}
-
-
-def usage_json(usage: Usage) -> dict[str, int]:
-    """Return calls and tokens as JSON."""
-    return {
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "cached_tokens": usage.cached,
-    }
 
 
 def iso(at: float | None) -> str | None:

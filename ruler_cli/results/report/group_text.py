@@ -12,9 +12,10 @@ from ruler_cli.config import AskSettings
 from ruler_cli.prompting.layout import LayoutBuilder
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.index import digest
-from ruler_cli.results.report.figures import iso, usage_json
+from ruler_cli.results.report.figures import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Group
+from ruler_cli.writing.fields import usage_fields
 
 _ASK = AskSettings()
 _KEY = 300
@@ -122,7 +123,7 @@ def summary(g: ScoredGroup) -> dict[str, Any]:
         "weight": g.weight,
         "disagreement": g.disagreement,
         "pairs": g.disputes[1],
-        "usage": usage_json(g.usage),
+        "usage": usage_fields(g.usage),
         "cost_usd": g.cost,
         "latency_s": g.latency,
         "judged_at": iso(g.judged_at),
