@@ -105,6 +105,11 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
         print_stderr("ruler: a record, or what it is packed in, is too large for the memory there is")
         raise typer.Exit(1) from None
     except OSError as error:  # e.g. a name that is too long, or a full disk
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:  # text that cannot be written would fail once more at exit, with a traceback
+            sys.stdout = None
         file = f"{error.filename}: " if error.filename else ""
         hint = "; make room, or name another directory for what waits on disk with TMPDIR"
         print_stderr(f"ruler: {file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}")
