@@ -157,9 +157,11 @@ def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
 
 
 def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
-    """Append rows of another ledger."""
+    """Append rows of another ledger in one transaction; the file is created if nobody has used it yet."""
     placeholders = ", ".join("?" * len(rows[0]))
-    with contextlib.closing(sqlite3.connect(path, timeout=WAIT)) as ledger, ledger:
+    way_out = "make it usable; the same command goes on"
+    with file_errors(str(path), way_out), contextlib.closing(open_ledger(path)) as ledger, ledger:
+        ledger.execute("BEGIN IMMEDIATE")
         ledger.executemany(f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})", rows)  # noqa: S608
 
 

@@ -424,6 +424,25 @@ def test_killed(path: Path) -> None:
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
 
 
+def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+    """Rows of a worker on another node reach a ledger that no process of this node has created yet."""
+    ledger.keep(b"k", "m", reply("fine"))
+    rows, last = database.new_rows(path, 0)
+    there = tmp_path / "shared" / "ledger.sqlite"
+    database.append_rows(there, rows)
+    assert database.new_rows(path, last) == ([], last)
+    assert stat.S_IMODE(there.stat().st_mode) == 0o600
+    with Ledger(there) as other:
+        assert other.find(b"k") == reply("fine")
+
+
+def test_rows_without_a_place(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+    """Rows that cannot be stored end the run with one sentence that names the file."""
+    ledger.keep(b"k", "m", reply("fine"))
+    with pytest.raises(UsageError, match="is no regular file; make it usable; the same command goes on"):
+        database.append_rows(tmp_path, database.new_rows(path, 0)[0])
+
+
 @pytest.mark.long
 def test_several_processes(path: Path) -> None:
     """Processes that start and store at once share one ledger: no row is lost, no one has to try again."""
