@@ -19,7 +19,7 @@ from ruler_cli.judging.panel import Panel
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
-from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
 from ruler_cli.writing.annotate import Annotated, annotate, trajectory_bytes
 from ruler_cli.writing.fields import annotations_of, group_fields
 from ruler_cli.writing.files import FailedFile, Output
@@ -156,7 +156,7 @@ class ResultWriter:
             return [(record.line.number, b"") for record in group.records]
         annotations = annotations_of(group, result, scores, self._names)
         if not self._group_in_record:  # there the group's part stands on each rollout
-            annotations = [Annotation(each.score, {**each.fields, "group": fields}) for each in annotations]
+            annotations = [{**each, "group": fields} for each in annotations]
         records, rest = [], iter(annotations)
         for record in group.records:
             line, body = record.line, b""

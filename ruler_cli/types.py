@@ -255,17 +255,6 @@ class GroupError:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
-    """The score (None: failed) and the `ruler` object that are written on one trajectory.
-
-    `independent_reward` is not in `fields`: it is taken from the record's own bytes.
-    """
-
-    score: float | None
-    fields: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class PassScores:
     """The scores of one usable reply: one judge, one pass, the rollouts of one request.
 
