@@ -259,11 +259,12 @@ class RunStats:
             self.summary.one_score += scores.one_score
 
     def pay(self, result: GroupResult) -> None:
-        """Count the money of a group, that of cached replies apart from that of this run."""
+        """Count the money of the group's cached replies; that of this run is known by the panel."""
         summary = self.summary
-        self._spent()
+        if summary.kept_usd is None or result.used == result.paid:
+            return
         used, paid = self._panel.cost(result.used), self._panel.cost(result.paid)
-        if summary.kept_usd is not None and used is not None and paid is not None:
+        if used is not None and paid is not None:
             summary.kept_usd += used - paid
 
     def too_many(self, *, begun: bool) -> bool:
@@ -281,7 +282,7 @@ class RunStats:
     def finish(self, stopped: Exception | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""
         summary, stats = self.summary, self._panel.stats()
-        self._spent()
+        self.refresh()
         summary.seconds = time.perf_counter() - self._began
         summary.asked, summary.retried, summary.unanswered = stats.calls, stats.retried, stats.unanswered
         summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
@@ -289,8 +290,8 @@ class RunStats:
         summary.stopped = None if stopped is None else str(stopped)
         return summary
 
-    def _spent(self) -> None:
-        """Count every reply that came, also one whose group is not written yet."""
+    def refresh(self) -> None:
+        """Note the tokens and USD of all replies, also of those whose group is not written yet."""
         self.summary.usage, self.summary.cost_usd = self._panel.spent()
         if self.summary.cost_usd is None:
             self.summary.kept_usd = None

@@ -325,7 +325,7 @@ class GroupResult:
     @property
     def usage(self) -> Usage:
         """Tokens of all replies of the group."""
-        return sum(self.used, Usage())
+        return self.used[0] if len(self.used) == 1 else sum(self.used, Usage())
 
     @property
     def rescaled(self) -> int:

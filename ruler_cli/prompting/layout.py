@@ -49,9 +49,11 @@ def salt(digest: bytes, *, seed: int, pass_index: int, attempt: int) -> bytes:
 
 def keyed(*parts: bytes) -> bytes:
     """16 bytes that no other parts have, however they are cut."""
-    return blake2b(
-        b"".join([piece for part in parts for piece in (len(part).to_bytes(8), part)]), digest_size=16
-    ).digest()
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.digest()
 
 
 BYTES_PER_TOKEN = 3.8
