@@ -17,7 +17,14 @@ from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic
 from ruler_cli.results.pairing import DigestedGroup, pair_groups
 from ruler_cli.results.scored_file import MOST_JUDGES
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.scoring.sums import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
+from ruler_cli.scoring.sums import (
+    PRODUCTS,
+    Sums,
+    concordance,
+    correlation,
+    pair_products,
+    partial_correlation,
+)
 
 Agreement = dict[str, Any]
 """The object that `ruler agree --json` prints.
@@ -105,8 +112,11 @@ class _Comparison:
         for judge, (group, scores) in rows.items():
             judge.add(unit, group, scores)
         for one, other in combinations(correlated, 2):
-            for what, sums in _together(rows[one], rows[other]):
-                self._units.add(unit, {(one, other, what, name): sum_ for name, sum_ in sums.items()})
+            labels = [rollout.label for rollout in rows[one][0].rollouts]
+            scores = zip(rows[one][1], rows[other][1], labels, strict=True)
+            both = [(a, b, label) for a, b, label in scores if a is not None and b is not None]
+            for what, sums in pair_products(both).items():
+                self._units.add(unit, {(one, other, what, name): sums[name] for name in sums if name != "n"})
         self._groups += 1
         self._rollouts += len(group.rollouts)
 
@@ -157,18 +167,6 @@ def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
             low, high = better["pairwise_accuracy"]["low"], worse["pairwise_accuracy"]["high"]
             if low is not None and high is not None and low > high:
                 yield {"better": better["name"], "worse": worse["name"]}
-
-
-def _together(one: _Row, other: _Row) -> Iterator[tuple[str, Sums]]:
-    """Yield the sums for the correlations of two judges, over the rollouts that both scored."""
-    rows = zip(one[1], other[1], one[0].rollouts, strict=True)
-    both = [(a, b, rollout.label) for a, b, rollout in rows if a is not None and b is not None]
-    labelled = [(a, b, label) for a, b, label in both if label is not None]
-    if len(both) > 1:
-        yield "scores", products(a=[a for a, _, _ in both], b=[b for _, b, _ in both])
-    if len(labelled) > 1:
-        a, b, y = zip(*labelled, strict=True)
-        yield "errors", products(a=a, b=b, y=y)
 
 
 def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Statistic:
