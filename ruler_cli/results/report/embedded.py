@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.formats.dialects import text_of
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.report.figures import curve_positions
@@ -231,15 +232,8 @@ def _task(group: Group) -> str:
         before = rollout.messages[: first_agent_turn(rollout.messages)] if rollout.error is None else []
         for message in reversed(before):
             if message.get("role") == "user":
-                return " ".join(_plain_text(message.get("content"))[: 8 * _TASK].split())[:_TASK]
+                return " ".join(text_of(message)[: 8 * _TASK].split())[:_TASK]
     return ""
-
-
-def _plain_text(content: Any) -> str:
-    if isinstance(content, list):
-        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
-        return " ".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
 
 
 def _decimals(value: float | None) -> float | None:
