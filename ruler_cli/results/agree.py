@@ -64,13 +64,13 @@ _CORRELATION, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
 def measure(groups: Iterable[ScoredGroup], name: str) -> Agreement:
     """Measure one scored file, and each judge of its panel."""
     comparison = _Comparison()
-    main = comparison.judge(name)
+    main = _JudgeSums(name, comparison.units)
     panel: dict[str, _JudgeSums] = {}
     for group in groups:
         rows: dict[_JudgeSums, _Row] = {main: (group, [r.judge_score for r in group.rollouts])}
         for judge in dict.fromkeys(judge for rollout in group.rollouts for judge in rollout.judges):
             if judge not in panel and len(panel) < MOST_JUDGES:
-                panel[judge] = comparison.judge(judge, details=False)
+                panel[judge] = _JudgeSums(judge, comparison.units, details=False)
             if judge in panel:
                 rows[panel[judge]] = (group, [r.judges.get(judge) for r in group.rollouts])
         comparison.add(rows, [judge for judge in panel.values() if judge in rows])
@@ -83,7 +83,7 @@ def measure_two(
 ) -> Agreement:
     """Measure two scored files of one input, over the rollouts scored in both; see `pair_groups`."""
     comparison, paired = _Comparison(), dict[str, Any]()
-    judges = [comparison.judge(name) for name in "AB"]
+    judges = [_JudgeSums(name, comparison.units) for name in "AB"]
     for one, other in pair_groups(first, second, paired, on_unlike):
         rows = ((one, _common_scores(one, other)), (other, _common_scores(other, one)))
         comparison.add(dict(zip(judges, rows, strict=True)), judges)
@@ -100,23 +100,20 @@ class _Comparison:
     """Judges that share the units of one bootstrap, and so their resamples."""
 
     def __init__(self) -> None:
-        self._units = BootstrapUnits()
+        self.units = BootstrapUnits()
         self._groups = self._rollouts = 0
-
-    def judge(self, name: str, *, details: bool = True) -> _JudgeSums:
-        return _JudgeSums(name, self._units, details=details)
 
     def add(self, rows: Mapping[_JudgeSums, _Row], correlated: Sequence[_JudgeSums]) -> None:
         """Add one group with the scores of each judge; the file's own scores come first."""
-        unit = self._units.next()
+        unit = self.units.next()
         for judge, (group, scores) in rows.items():
             judge.add(unit, group, scores)
         for one, other in combinations(correlated, 2):
             labels = [rollout.label for rollout in rows[one][0].rollouts]
-            scores = zip(rows[one][1], rows[other][1], labels, strict=True)
-            both = [(a, b, label) for a, b, label in scores if a is not None and b is not None]
+            every = zip(rows[one][1], rows[other][1], labels, strict=True)
+            both = [(a, b, label) for a, b, label in every if a is not None and b is not None]
             for what, sums in pair_products(both).items():
-                self._units.add(unit, {(one, other, what, name): sums[name] for name in sums if name != "n"})
+                self.units.add(unit, {(one, other, what, name): sums[name] for name in sums if name != "n"})
         self._groups += 1
         self._rollouts += len(group.rollouts)
 
@@ -134,16 +131,16 @@ class _Comparison:
         first, last = each[judges[0]], each[judges[-1]]
         names = [n for n in first if paired and n in last and "." not in n and n not in _NO_MERIT]
         wanted |= {name: difference(first[name], last[name]) for name in names}
-        values = self._units.measure(wanted)
+        values = self.units.measure(wanted)
         scorers = [judge.as_json({name: values[judge, name] for name in own}) for judge, own in each.items()]
-        mixed = self._units.groups((judges[0], "pairs"))
+        mixed = self.units.groups((judges[0], "pairs"))
         return {
             "labels": {"path": None, "two": judges[0].labels and list(judges[0].labels)},
             "groups": self._groups,
             "mixed_groups": mixed,
             "rollouts": self._rollouts,
             "paired": paired,
-            "bootstrap": self._units.settings(),
+            "bootstrap": self.units.settings(),
             "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed)) if mixed else None,
             "scorers": scorers,
             "differences": {name: _told_apart(values[name]) for name in names},
@@ -181,7 +178,7 @@ def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Statistic:
 class _JudgeSums:
     """The sums of one judge over groups. With `details` also its cost, and its pairs by kind."""
 
-    def __init__(self, name: str, units: BootstrapUnits, *, details: bool) -> None:
+    def __init__(self, name: str, units: BootstrapUnits, *, details: bool = True) -> None:
         self.name, self._units, self._details = name, units, details
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()
