@@ -29,7 +29,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
@@ -269,13 +269,9 @@ class _Block:
         self.bytes = self.waiting = 0
         self.closed = self.unanswered = self.goes_on = False
         self.round_over = anyio.Event()
-        self._prior: NoisePrior | None = None
 
     def end_round(self) -> None:
-        """Give all members their passes, once none is missing. If one is unanswered, none gets any.
-
-        They depend on its replies.
-        """
+        """Give all members their passes, once none is missing; none if they depend on a missing reply."""
         if not self.closed or self.waiting < len(self.members):
             return
         extra = [0] * len(self.members)
@@ -287,15 +283,14 @@ class _Block:
         self.round_over.set()
         self.round_over = anyio.Event()
 
-    def unresolved(self, standing: GroupStanding) -> bool:
-        """Tell if, at the end, a group is neither resolved nor tied, by the noise of the whole block."""
-        if self._prior is None:
-            noise = BatchStatistics()
-            for member in self.members:
-                if member.standing is not None:
-                    noise.add(member.standing.result)
-            self._prior = noise.prior
-        return not self.unanswered and unresolved(standing, self._prior)
+    @cached_property
+    def prior(self) -> NoisePrior:
+        """The noise of the whole block at its end."""
+        noise = BatchStatistics()
+        for member in self.members:
+            if member.standing is not None:
+                noise.add(member.standing.result)
+        return noise.prior
 
 
 class BlockMember:
@@ -326,4 +321,4 @@ class BlockMember:
     async def escalate(self, result: GroupResult, tokens: float) -> bool:
         """Tell if the stronger judge is to score the group, once all of the block have their passes."""
         standing = GroupStanding.of(result, tokens)
-        return standing is not None and self._block.unresolved(standing)
+        return standing is not None and not self._block.unanswered and unresolved(standing, self._block.prior)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import islice
@@ -241,6 +241,12 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
     status = "scored" if any(r.status == "scored" for r in rollouts) else status
     failed, cost = status == "failed", _finite(part.get("cost_usd"), 0)
     failure = part if part.get("kind") or not first else {"kind": first.kind, "reason": first.reason}
+    flags = {
+        "suspect": any(r.suspect for r in rollouts),
+        **{name: part.get(name) for name in ("degraded", "escalated", "windows", "shortened")},
+        "alone": len(rollouts) == 1,
+        "cached": part.get("cached") is True,
+    }
     return ScoredGroup(
         key=key,
         rollouts=rollouts,
@@ -256,19 +262,9 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
         cost=cost,
         latency=_finite(part.get("latency_s"), 0),
         judged_at=_time(part.get("judged_at")),
-        flags=tuple(_flags(rollouts, part)),
+        flags=tuple([name for name, holds in flags.items() if holds]),
         invalid_fields=("cost_usd",) if cost is None and part.get("cost_usd") is not None else (),
     )
-
-
-def _flags(rollouts: tuple[ScoredRollout, ...], part: _Json) -> Iterable[str]:
-    if any(r.suspect for r in rollouts):
-        yield "suspect"
-    yield from (name for name in ("degraded", "escalated", "windows", "shortened") if part.get(name))
-    if len(rollouts) == 1:
-        yield "alone"
-    if part.get("cached") is True:
-        yield "cached"
 
 
 def _object(value: Any) -> _Json:
@@ -293,8 +289,8 @@ def _finite(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float
 
 
 def _whole(value: Any) -> int | None:
-    number = _finite(value, 0)
-    return None if number is None else int(number)
+    found = _finite(value, 0)
+    return None if found is None else int(found)
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
