@@ -13,18 +13,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import combinations
 from typing import Any
 
-from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, difference, ratio
+from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, Totals, difference, ratio
 from ruler_cli.results.pairing import DigestedGroup, pair_groups
 from ruler_cli.results.scored_file import MOST_JUDGES
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.scoring.sums import (
-    PRODUCTS,
-    Sums,
-    concordance,
-    correlation,
-    pair_products,
-    partial_correlation,
-)
+from ruler_cli.scoring.sums import CORRELATIONS, PRODUCTS, concordance, pair_products
 
 Agreement = dict[str, Any]
 """The object that `ruler agree --json` prints.
@@ -126,8 +119,7 @@ class _Comparison:
         for judge, own in each.items():
             wanted |= {(judge, name): statistic for name, statistic in own.items()}
         for pair in pairs:
-            wanted[pair, "errors"] = _within(partial_correlation, *pair, "errors")
-            wanted[pair, "scores"] = _within(correlation, *pair, "scores")
+            wanted |= {(pair, kind): _within(*pair, kind) for kind in CORRELATIONS}
         first, last = each[judges[0]], each[judges[-1]]
         names = [n for n in first if paired and n in last and "." not in n and n not in _NO_MERIT]
         wanted |= {name: difference(first[name], last[name]) for name in names}
@@ -166,13 +158,13 @@ def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
                 yield {"better": better["name"], "worse": worse["name"]}
 
 
-def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Statistic:
-    """Make a correlation within groups from the sums whose keys begin with `key`."""
-    return Statistic(
-        lambda totals: of({name: totals.get((*key, name), 0.0) for name in PRODUCTS}),
-        (*key, "aa"),
-        _CORRELATION,
-    )
+def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
+    """Make a correlation of two judges within groups from their `pair_products`."""
+
+    def value(totals: Totals) -> float | None:
+        return CORRELATIONS[kind]({name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS})
+
+    return Statistic(value, (one, other, kind, "aa"), _CORRELATION)
 
 
 class _JudgeSums:

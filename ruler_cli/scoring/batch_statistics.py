@@ -19,14 +19,7 @@ from ruler_cli.observer import BatchFigures, Contradiction, Pair
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.position_bias import PositionBias
 from ruler_cli.scoring.reliability import Anova, NoiseEstimator, NoisePrior
-from ruler_cli.scoring.sums import (
-    LengthSums,
-    Moments,
-    correlation,
-    pair_products,
-    partial_correlation,
-    quantile,
-)
+from ruler_cli.scoring.sums import CORRELATIONS, LengthSums, Moments, pair_products, quantile
 from ruler_cli.types import GroupResult, GroupScores, PassScores
 
 _EXACT = 12
@@ -226,7 +219,7 @@ class BatchStatistics:
                 if one in own and other in own
             ]
             if rows:
-                sums = self._pairs.setdefault(pair, {"scores": Counter(), "errors": Counter()})
+                sums = self._pairs.setdefault(pair, {kind: Counter() for kind in CORRELATIONS})
                 for kind, own_sums in pair_products(rows).items():
                     sums[kind].update(own_sums)
 
@@ -284,13 +277,8 @@ class BatchStatistics:
 
     def _pair(self, pair: tuple[int, int]) -> Pair:
         """The figures of two judges; their errors need enough rewards."""
-        scores, errors = self._pairs[pair]["scores"], self._pairs[pair]["errors"]
         one, other = (self._names[n] if n < len(self._names) else f"judge {n + 1}" for n in pair)
-        enough = errors["n"] >= _ENOUGH
-        return Pair(
-            (one, other),
-            correlation(scores),
-            int(scores["n"]),
-            partial_correlation(errors) if enough else None,
-            int(errors["n"]),
-        )
+        sums = self._pairs[pair]
+        scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
+        rollouts, rewarded = int(sums["scores"]["n"]), int(sums["errors"]["n"])
+        return Pair((one, other), scores, rollouts, errors if rewarded >= _ENOUGH else None, rewarded)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 from math import fsum, log2, sqrt
@@ -54,6 +54,13 @@ def partial_correlation(sums: Sums) -> float | None:
     if left_a <= _NOTHING * aa or left_b <= _NOTHING * bb:
         return None
     return correlation({"aa": left_a, "bb": left_b, "ab": ab - ay * by / yy})
+
+
+CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
+    "scores": correlation,
+    "errors": partial_correlation,
+}
+"""The correlation that each kind of `pair_products` gives."""
 
 
 def _centred(values: Sequence[float]) -> list[float]:
