@@ -303,17 +303,14 @@ class Cutter:
             first += len(record.rollouts)
             if record.part + 1 < record.parts:
                 self._open[record.line.number] = (remaining, removed)
-            elif selected is not None and not removed:
-                records.append((record.line.number, record.line.raw))
-            else:
-                records.append((record.line.number, self._cut(record.line, remaining, removed)))
+                continue
+            body = record.line.raw
+            if removed or selected is None:
+                body = self._cut(record.line, remaining, removed) if remaining else b""
+            records.append((record.line.number, body))
         return records
 
     def _cut(self, line: Line, remaining: list[Path], removed: list[Path]) -> bytes:
-        if not remaining:
-            return b""
-        if not removed:
-            return line.raw
         try:
             return cut(line.raw, self._form, removed, len(remaining) + len(removed), self._named)
         except (UnreadableError, RecursionError) as error:

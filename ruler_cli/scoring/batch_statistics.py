@@ -81,7 +81,7 @@ def _table(
 def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     """The analysis of variance of rollout × (judge, pass); None if there is only one of either."""
     rollouts = len(result.sizes)
-    if rollouts < 2:
+    if rollouts < 2 or len(result.pass_scores) < 2:
         return None
     if result.windows > 1:  # the fit subtracts the level of every window of every judge
         fit = used[0].fit if len(used) == 1 else None

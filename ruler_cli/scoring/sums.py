@@ -28,7 +28,10 @@ PRODUCTS = ("aa", "ab", "ay", "bb", "by", "yy")
 
 def products(**columns: Sequence[float]) -> dict[str, float]:
     """Sum the products of every two centred columns; the keys are the columns' names: `aa`, `ab`, `bb`."""
-    centred = {name: _centred(column) for name, column in columns.items()}
+    centred: dict[str, list[float]] = {}
+    for name, column in columns.items():
+        mean, flat = fsum(column) / len(column), max(column) - min(column) < _FLAT
+        centred[name] = [0.0 if flat else value - mean for value in column]
     return {
         one + other: fsum(map(float.__mul__, centred[one], centred[other]))
         for one, other in combinations_with_replacement(centred, 2)
@@ -61,13 +64,6 @@ CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
     "errors": partial_correlation,
 }
 """The correlation that each kind of `pair_products` gives."""
-
-
-def _centred(values: Sequence[float]) -> list[float]:
-    if max(values) - min(values) < _FLAT:
-        return [0.0] * len(values)
-    mean = fsum(values) / len(values)
-    return [value - mean for value in values]
 
 
 @dataclass(frozen=True, slots=True)

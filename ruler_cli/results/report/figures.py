@@ -50,8 +50,6 @@ from ruler_cli.writing.fields import usage_fields
 
 ReportFigures = Mapping[str, Any]
 """The figures of a run, as described above."""
-REASONS = 6
-"""Reasons of failures in the figures."""
 _YEAR = 366 * 86400.0
 _TIMED = 0.9
 """The share of judged groups that must have a time for an axis of time."""
@@ -159,7 +157,7 @@ class FiguresBuilder:
             "groups": {name: groups[name] for name in of_groups},
             "rollouts": {name: rollouts[name] for name in ("all", "scored", "failed", "labelled", "suspect")},
             "failed_by_kind": self._kinds.by_count(),
-            "reasons": self._reasons.commonest(REASONS),
+            "reasons": self._reasons.commonest(),
             "flags": self._flags.by_count(),
             "judges": self._judges.by_count(),
             "passes": self._passes.by_number(),

@@ -132,7 +132,6 @@ def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
 
 
 def _refuse(name: str, source: str) -> None:
-    """Raise UsageError if a report cannot have this name."""
     if Location(name).remote:
         raise UsageError(
             f"{Location(name).public}: a report is written to a file of this machine, such as report.html"
