@@ -20,13 +20,12 @@ from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
-from ruler_cli.writing.annotate import Annotated, annotate, trajectory_bytes
-from ruler_cli.writing.fields import annotations_of, group_fields
 from ruler_cli.writing.files import FailedFile, Output
 from ruler_cli.writing.output import Writer
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.scoring.batch_statistics import BatchStatistics
+    from ruler_cli.writing.annotate import Annotated
 
 _DEEPEST = 100
 """Levels of lists and objects in a reward that is spooled: pickle goes no deeper than Python's stack."""
@@ -148,6 +147,9 @@ class ResultWriter:
         self, group: Group, result: GroupResult, scores: GroupScores | GroupError
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
+        from ruler_cli.writing.annotate import annotate, trajectory_bytes
+        from ruler_cli.writing.fields import annotations_of, group_fields
+
         settings, form = self._settings, self._reader.format
         fields = group_fields(group, result, scores, self._names, self._panel.cost(result.used))
         dropped = settings.on_failure == "drop" and isinstance(scores, GroupError)
