@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, print_stderr, report_errors, safe, safe_value
-from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
+from ruler_cli.cli.messages import one_line, print_note, report_errors, safe, safe_value
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count
@@ -61,18 +61,16 @@ _FEW = 100
 """Mixed groups below which the expected width of an interval is shown."""
 
 
-@with_options("labels group_by messages prompt grouping format_ as_json")
+@with_options(f"{SCORED_OPTIONS} as_json")
 def command(
     source: Scored,
-    options: ScoreOptions,
+    options: Options,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
         ),
     ] = None,
-    labels: Labels = None,
-    as_json: AsJson = False,
 ) -> None:
     """Measure how well scores agree with labels, or compare two judges on the same rollouts.
 
@@ -86,8 +84,8 @@ def command(
     with report_errors():
         if source == second == "-":
             raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
-        settings = [scored_input(options, one, labels) for one in (source, second) if one is not None]
-        complete = _agree(settings, as_json=as_json)
+        settings = [scored_input(options, one) for one in (source, second) if one is not None]
+        complete = _agree(settings, as_json=options.as_json)
         raise typer.Exit(0 if complete else 1)
 
 
@@ -112,7 +110,7 @@ def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
             agreement = measure_two(one, other, problems.add_sentence)
         for file in files:
             if file.warning:
-                print_stderr(f"ruler: warning: {file.warning}")
+                print_note(f"warning: {file.warning}")
         _refuse_empty(agreement, files)
         page = {"version": 1, "inputs": list(map(_input, settings, files)), **agreement}
         page["labels"]["path"] = settings[0].outcome

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import typer
 
 from ruler_cli.cli.messages import one_line, report_errors, safe_value
-from ruler_cli.cli.options import REQUEST_OPTIONS, AsJson, ScoreOptions, Source, with_options
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
@@ -22,18 +22,8 @@ if TYPE_CHECKING:
     from ruler_cli.types import Problem
 
 
-@with_options(*REQUEST_OPTIONS, "price ledger batch as_json")
-def command(
-    source: Source,
-    options: ScoreOptions,
-    batch: Annotated[
-        bool,
-        typer.Option(
-            "--batch", envvar="RULER_BATCH", help="Show cost and time in a provider's batch API, too."
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@with_options(f"{REQUEST_OPTIONS} price ledger batch as_json")
+def command(source: Source, options: Options) -> None:
     """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
     Requests that the ledger answers are not counted. Figures are low, expected and high. Above 64 MB
@@ -45,7 +35,7 @@ def command(
     """
     with report_errors():
         settings = score_settings(options, source)
-        raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
+        raise typer.Exit(0 if _check(settings, batch=options.batch, as_json=options.as_json) else 1)
 
 
 def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:

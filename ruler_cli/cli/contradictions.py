@@ -1,16 +1,11 @@
-"""Refuse options that contradict one another or the files that they name, and warn of those that mislead.
-
-A contradiction is a UsageError before anything is read.
-"""
+"""Refuse options that contradict one another or the files that they name, before anything is read."""
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,24 +13,17 @@ from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
-_LAST = "the last run, over the whole file with the --ledger of every shard"
 _PATIENCE = 10.0
 """Seconds in which a Ray cluster must answer at its address."""
 
 
 def refuse_contradictions(settings: ScoreSettings) -> None:
     """Raise UsageError if options of one run contradict one another."""
-    ask, combine, pool = settings.ask, settings.combine, settings.pool
-    _refuse_nan(
-        {
-            "--blend": combine.blend,
-            "--rpm": pool.rpm,
-            "--tpm": pool.tpm,
-            "--max-cost": pool.max_cost,
-            "--timeout": settings.judge.timeout,
-        }
-    )
-    if combine.standardize and (not settings.panel or settings.fallback):
+    from ruler_cli.judging.adaptive import FIRST
+
+    ask, combine = settings.ask, settings.combine
+    averaged = settings.panel and not settings.fallback
+    if combine.standardize and not averaged:
         raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
     if combine.debias and ask.order == "input":
         raise UsageError(
@@ -43,52 +31,30 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
         )
     if ask.passes < 2 and settings.adaptive:
         raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
-    if ask.passes < 2 and settings.escalate and (settings.fallback or not settings.panel):
+    if ask.passes < 2 and settings.escalate and not averaged:
         raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
+    few = f"--min-passes {combine.min_passes}"
     if combine.min_passes > ask.passes:
+        raise UsageError(f"{few}: is more than --passes {ask.passes}, so no group could be scored")
+    if combine.min_passes > FIRST and settings.adaptive:
+        raise UsageError(f"{few}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less")
+    if combine.min_passes > FIRST and settings.escalate:
         raise UsageError(
-            f"--min-passes {combine.min_passes}: is more than --passes {ask.passes}, so no group could be "
-            "scored"
-        )
-    if settings.adaptive or settings.escalate:
-        _refuse_allotted_passes(settings)
-    if settings.input.shard is not None and (combine.debias or combine.standardize):
-        option = "--debias" if combine.debias else "--standardize"
-        raise UsageError(
-            f"{option}: needs the replies to all groups, and a shard has some; leave it out here, and "
-            f"give it to {_LAST}: it costs no call"
-        )
-
-
-def _refuse_nan(numbers: dict[str, float | None]) -> None:
-    """Raise UsageError if the number of an option is `nan`, which passes every bound."""
-    for name, number in numbers.items():
-        if number is not None and math.isnan(number):
-            raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
-
-
-def _refuse_allotted_passes(settings: ScoreSettings) -> None:
-    """Raise UsageError if `--adaptive` or `--escalate`, which need all groups, cannot allot their passes."""
-    from ruler_cli.judging.adaptive import FIRST
-
-    option = f"--min-passes {settings.combine.min_passes}"
-    if settings.combine.min_passes > FIRST and settings.adaptive:
-        raise UsageError(f"{option}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less")
-    if settings.combine.min_passes > FIRST:
-        raise UsageError(
-            f"{option}: the judge of --escalate gives {FIRST} passes, so its scores would never count; give "
+            f"{few}: the judge of --escalate gives {FIRST} passes, so its scores would never count; give "
             f"{FIRST} or less"
         )
-    if settings.input.shard is not None and settings.adaptive:
-        raise UsageError(
-            f"--adaptive: passes are allotted among all groups, and a shard has some; give --passes {FIRST} "
-            f"here, and --adaptive to {_LAST}"
-        )
-    if settings.input.shard is not None:
-        raise UsageError(
-            "--escalate: groups are chosen among all of them, and a shard has some; leave it out here, and "
-            f"give it to {_LAST}"
-        )
+    needing_all = (
+        ("--adaptive", settings.adaptive, f"give --passes {FIRST} here, and --adaptive", ""),
+        ("--escalate", settings.escalate, "leave it out here, and give it", ""),
+        ("--debias", combine.debias, "leave it out here, and give it", ": it costs no call"),
+        ("--standardize", combine.standardize, "leave it out here, and give it", ": it costs no call"),
+    )
+    for option, given, instead, cost in needing_all:
+        if given and settings.input.shard is not None:
+            raise UsageError(
+                f"{option}: needs the replies to all groups, and a shard has some; {instead} to the last "
+                f"run, over the whole file with the --ledger of every shard{cost}"
+            )
 
 
 def refuse_swapped(source: str, output: str) -> None:
@@ -105,30 +71,26 @@ def refuse_swapped(source: str, output: str) -> None:
 
 def refuse_summary(path: Path, settings: ScoreSettings) -> None:
     """Raise UsageError if the file of `--summary` cannot be written, before the run and not after it."""
-    others = [
-        settings.input.source,
-        settings.output,
-        settings.output.rstrip("/") + ".failed.jsonl",
-        settings.failed,
-    ]
+    output = settings.output
+    others = (settings.input.source, output, output.rstrip("/") + ".failed.jsonl", settings.failed)
     if Location.of(path).remote:
         raise UsageError("--summary: is an address; give a file of this machine")
     files = [other for other in others if other and not Location(str(other)).remote]
     if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
         raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
-    if str(path) == "-" and settings.output == "-":
+    if str(path) == "-" and output == "-":
         raise UsageError("--summary -: stdout holds the records already; give it a file")
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
 
 
-def refuse_engine(settings: ScoreSettings, engine: str, address: str | None, words: Sequence[str]) -> None:
+def refuse_engine(settings: ScoreSettings, engine: str, address: str | None) -> None:
     """Refuse a run that Ray cannot do, and options of Ray without `--engine ray`.
 
-    `words` are those of the command line. UsageError, or RefusedError if no Ray answers at the address.
+    UsageError, or RefusedError if no Ray answers at the address.
     """
     if engine != "ray":
-        for word in words:
+        for word in sys.argv[1:]:
             if word.startswith("--ray-"):
                 option = word.partition("=")[0]
                 raise UsageError(f"{option}: is for workers of Ray; give --engine ray too, or leave it out")
@@ -172,34 +134,3 @@ def _refuse_unreachable(option: str, address: str) -> None:
             f"{option} {address}: no Ray answers there; `ray status` on a machine of the cluster tells the "
             "address, or leave it out to start one here"
         ) from None
-
-
-def warnings(settings: ScoreSettings) -> Iterator[str]:
-    """Yield a sentence for each option that misleads."""
-    from ruler_cli.ledger.database import default_path
-
-    if settings.ask.order == "input" and _scored_repeatedly(settings):
-        yield (
-            "--order input: every pass shows the same order, so what a judge gives a position for itself "
-            "counts as reliability and weight; leave it out to have that cancel"
-        )
-    ledger = settings.ledger
-    if not settings.cached_only or settings.ledgers or ledger is None or ledger == default_path():
-        return
-    if not ledger.exists():
-        yield f"--cached-only: there is no ledger at {ledger} yet, so nothing is answered; check --ledger"
-
-
-def note_of_shard(settings: ScoreSettings) -> str | None:
-    """Return a sentence on the figures of a shard's OUTPUT that are measured over its groups only."""
-    if settings.input.shard is None or not _scored_repeatedly(settings):
-        return None
-    return (
-        f"{settings.input.shard}: reliability and weight rest on this shard's groups here, scores do not; "
-        "the last run, over the whole file, writes those of the whole"
-    )
-
-
-def _scored_repeatedly(settings: ScoreSettings) -> bool:
-    """Tell if a group gets the scores of several passes or judges."""
-    return settings.ask.passes > 1 or bool(settings.panel and not settings.fallback)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from ruler_cli.cli.messages import print_stderr
+from ruler_cli.cli.messages import print_note, print_stderr
 from ruler_cli.cli.units import count, short
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.types import Problem
@@ -86,7 +86,7 @@ class Console(Observer):
         elif self._mode == "log" and time.monotonic() - self._last >= _LOG_INTERVAL:
             self._last = time.monotonic()
             of = f" of {self._total}" if self._total else ""
-            print_stderr(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
+            print_note(f"{summary.groups}{of} groups; {_state(summary, status, self._total)}")
 
     def stopping(self, in_flight: int, grace: float) -> None:
         """Say how many calls are waited for, and how long."""
@@ -107,7 +107,7 @@ class Console(Observer):
         totals = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
         for number, what in totals:
             if number > self._named:
-                print_stderr(f"ruler: … and {number - self._named:.0f} more {what}")
+                print_note(f"… and {number - self._named:.0f} more {what}")
 
     def _print_once(self, text: str) -> None:
         """Print a line, unless it was printed before: a run on Ray reads INPUT twice."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from ruler_cli.cli.messages import print_stderr, report_errors, safe
-from ruler_cli.cli.options import ScoreOptions, Source, with_options
+from ruler_cli.cli.messages import print_note, report_errors, safe
+from ruler_cli.cli.options import Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count
@@ -29,22 +29,7 @@ _COMPARED = 1000
     "group pass_ window model api_base rubric order seed passes group_size single "
     "group_by messages prompt grouping format_"
 )
-def command(
-    source: Source,
-    options: ScoreOptions,
-    group: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Which group.  [default: the first]"),
-    ] = None,
-    pass_: Annotated[
-        int,
-        typer.Option("--pass", metavar="P", min=1, envvar="RULER_PASS", help="Which pass over the group."),
-    ] = 1,
-    window: Annotated[
-        int,
-        typer.Option(metavar="W", min=1, envvar="RULER_WINDOW", help="Which window of that pass."),
-    ] = 1,
-) -> None:
+def command(source: Source, options: Options) -> None:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
     For a panel this is the request to the first judge. If a group takes more than one request, stderr says
@@ -63,12 +48,12 @@ def command(
         judges = [settings.judge, *settings.panel]
         contexts = [model_of(judge).context for judge in judges]
         ask, *others = (replace(settings.ask, context_tokens=context) for context in contexts)
-        found = _group(settings.input, group)
+        found = _group(settings.input, options.group)
         layout = build_layout(found, ask)
         if not layout.distinct:
             name = _name(settings.input)
             raise UsageError(f"{name}: group {found.key!r} has no trajectory that can be judged")
-        part = _part(found, layout, ask, pass_, window)
+        part = _part(found, layout, ask, options.pass_, options.window)
         _print_position(found, layout, ask, others, part)
         system, user = request_messages(write_prompt(layout, ask, part), answer_format_of(judges[0]))
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
@@ -136,7 +121,7 @@ def _print_position(
 
     if part is None:
         reason = why_unaskable(group, layout, ask).reason
-        print_stderr(f"ruler: warning: this is not sent, group {group.key!r} is too long: {reason}")
+        print_note(f"warning: this is not sent, group {group.key!r} is too long: {reason}")
         return
     ask = replace(ask, passes=max(ask.passes, part.pass_index + 1))
     windows = len(requests_of_pass(layout, ask, 0))
@@ -149,6 +134,4 @@ def _print_position(
     if requests > 1:
         position = f"pass {part.pass_index + 1} of {passes}, window {part.window + 1} of {windows}"
         judges = f", of {count(len(others) + 1, 'judge')} the first" if others else ""
-        print_stderr(
-            f"ruler: group {group.key!r}: {position}{judges}; the group takes {count(requests, 'request')}"
-        )
+        print_note(f"group {group.key!r}: {position}{judges}; the group takes {count(requests, 'request')}")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors, score_command
-from ruler_cli.cli.options import REQUEST_OPTIONS, ScoreOptions, Source, with_options
+from ruler_cli.cli.messages import ledger_option, print_note, report_errors, score_command
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
-from ruler_cli.cli.units import count, size
+from ruler_cli.cli.units import count, counts, size
 from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 @with_options(
-    "target",
-    *REQUEST_OPTIONS,
-    "shard ledger retry_failed",
+    f"target {REQUEST_OPTIONS} shard ledger retry_failed",
     shard="Write only the requests for the groups of shard I of N; the first is 1.",
 )
 def command(
@@ -37,11 +35,7 @@ def command(
             help="A file of requests, or the name of several: requests-0001.jsonl, …; `-` is stdout.",
         ),
     ],
-    options: ScoreOptions,
-    target: Annotated[
-        Literal["auto", "openai", "anthropic", "vllm"],
-        typer.Option(envvar="RULER_TARGET", help="Format of the requests; auto goes by the judge's name."),
-    ] = "auto",
+    options: Options,
 ) -> None:
     """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.
 
@@ -57,7 +51,7 @@ def command(
     """
     with report_errors():
         settings = score_settings(options, source, requests)
-        raise typer.Exit(0 if _render(settings, target) else 1)
+        raise typer.Exit(0 if _render(settings, options.target) else 1)
 
 
 def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
@@ -99,8 +93,8 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     for name, number in zip(targets, too_large, strict=True):
         if number:
             most = (LIMITS[name].bytes or 0) / 1e6
-            print_stderr(
-                f"ruler: {count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
+            print_note(
+                f"{count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
                 "takes; show fewer rollouts at once, with --group-size"
             )
     _print_rendered(rendered, written, settings)
@@ -122,22 +116,21 @@ def _print_rendered(
         (rendered.unaskable, "group", "that cannot be asked about"),
         (rendered.unreadable, "line or trajectory", "not readable"),
     )
-    for number, noun, note in notes:
-        if number:
-            print_stderr(f"ruler: {count(number, noun)} {note}")
+    for sentence in counts(notes):
+        print_note(sentence)
     if not lacking:
-        print_stderr(
-            f"ruler: {count(rendered.groups, 'group')}: nothing is lacking, there are no requests; "
+        print_note(
+            f"{count(rendered.groups, 'group')}: nothing is lacking, there are no requests; "
             f"`{score}` writes the output"
         )
         return
     tokens = sum(rendered.characters) / BYTES_PER_TOKEN
-    print_stderr(
-        f"ruler: {lacking} of {count(rendered.groups, 'group')} to be asked about, "
+    print_note(
+        f"{lacking} of {count(rendered.groups, 'group')} to be asked about, "
         f"{count(sum(rendered.requests), 'request')}, about {tokens:,.0f} prompt tokens"
     )
     for name, requests, length in written:
         file = "stdout" if name == "-" else name
-        print_stderr(f"ruler: {file}: {count(requests, 'request')}, {size(length)}")
+        print_note(f"{file}: {count(requests, 'request')}, {size(length)}")
     take_in = f"ruler ledger import REPLIES{ledger_option(sys.argv)}"
-    print_stderr(f"ruler: once they are answered: `{take_in}`, then `{score}`")
+    print_note(f"once they are answered: `{take_in}`, then `{score}`")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -10,15 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.contradictions import (
-    note_of_shard,
-    refuse_engine,
-    refuse_summary,
-    refuse_swapped,
-    warnings,
-)
-from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors, same_command
-from ruler_cli.cli.options import OPTION_GROUPS, ScoreOptions, Source, with_options
+from ruler_cli.cli.contradictions import refuse_engine, refuse_summary, refuse_swapped
+from ruler_cli.cli.messages import collect_command, print_note, report_errors, same_command
+from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console, Progress
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.summary import summary_lines, write_summary
@@ -34,7 +27,7 @@ _WORKERS = 2
 """Workers of Ray by default."""
 
 
-@with_options(*OPTION_GROUPS)
+@with_options(SCORE_OPTIONS)
 def command(
     source: Source,
     output: Annotated[
@@ -43,7 +36,7 @@ def command(
             metavar="OUTPUT", help="The same, scored; JSON lines where it ends in .jsonl; `-` is stdout."
         ),
     ],
-    options: ScoreOptions,
+    options: Options,
 ) -> None:
     """Score each group of rollouts with a judge and write the records annotated.
 
@@ -55,7 +48,7 @@ def command(
     with report_errors(resume=same_command(source, output)):
         refuse_swapped(source, output)
         settings = score_settings(options, source, output)
-        refuse_engine(settings, options.engine, options.ray_address, sys.argv[1:])
+        refuse_engine(settings, options.engine, options.ray_address)
         if options.summary is not None:
             refuse_summary(options.summary, settings)
         _print_warnings(settings, quiet=options.progress == "none")
@@ -73,7 +66,7 @@ def command(
             except OutputError as error:
                 if result.stopped is None:
                     raise
-                print_stderr(f"ruler: {error}")  # the exit code is that of what stopped the run
+                print_note(error)  # the exit code is that of what stopped the run
         if result.stopped is not None:
             if not result.whole:
                 _print_partial_output(settings)
@@ -82,12 +75,28 @@ def command(
 
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
-    for sentence in warnings(settings):
-        print_stderr(f"ruler: warning: {sentence}")
-    if not quiet and (note := note_of_shard(settings)):
-        print_stderr(f"ruler: {note}")
+    """Warn of options that mislead, and say which figures rest on a shard only."""
+    from ruler_cli.ledger.database import default_path
+
+    repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
+    if settings.ask.order == "input" and repeated:
+        print_note(
+            "warning: --order input: every pass shows the same order, so what a judge gives a "
+            "position for itself counts as reliability and weight; leave it out to have that cancel"
+        )
+    ledger = settings.ledger if settings.cached_only and not settings.ledgers else None
+    if ledger is not None and ledger != default_path() and not ledger.exists():
+        print_note(
+            f"warning: --cached-only: there is no ledger at {ledger} yet, so nothing is answered; "
+            "check --ledger"
+        )
+    if settings.input.shard is not None and repeated and not quiet:
+        print_note(
+            f"{settings.input.shard}: reliability and weight rest on this shard's groups here, scores "
+            "do not; the last run, over the whole file, writes those of the whole"
+        )
     if not settings.cached_only and (clause := _requests_in_batches(settings)):
-        print_stderr(f"ruler: warning: {clause}: those of this input are asked, and paid for, once more")
+        print_note(f"warning: {clause}: those of this input are asked, and paid for, once more")
 
 
 def _run(
@@ -126,10 +135,9 @@ def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None
 
 def _print_summary(result: RunResult, settings: ScoreSettings) -> None:
     for line in summary_lines(result.summary):
-        print_stderr(f"ruler: {line}")
+        print_note(line)
     if result.summary.unanswered and (clause := _requests_in_batches(settings)):
-        collect = f"ruler batch collect{ledger_option(sys.argv)}"
-        print_stderr(f"ruler: {clause}; `{collect}` takes in what is answered by now")
+        print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
 
 
 def _requests_in_batches(settings: ScoreSettings) -> str | None:
@@ -148,8 +156,8 @@ def _print_partial_output(settings: ScoreSettings) -> None:
     output = settings.output
     if Location(output).remote:
         public = Location(output).public
-        print_stderr(f"ruler: {public} is as it was: it is written when the run is at its end")
+        print_note(f"{public} is as it was: it is written when the run is at its end")
         return
     partial_file = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
     if output != "-" and (partial_file.exists() or any(Path(output).rglob("*.partial"))):
-        print_stderr(f"ruler: what is whole so far is in {partial_file}")
+        print_note(f"what is whole so far is in {partial_file}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ruler_cli.cli.contradictions import refuse_contradictions
-from ruler_cli.cli.options import LEDGER_VARIABLE, ScoreOptions
+from ruler_cli.cli.options import LEDGER_VARIABLE, Options
 from ruler_cli.cli.units import count
 from ruler_cli.config import (
     AskSettings,
@@ -25,91 +26,66 @@ from ruler_cli.config import (
 )
 from ruler_cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def score_settings(options: ScoreOptions, source: str, output: str = "") -> ScoreSettings:
+T = TypeVar("T", bound="DataclassInstance")
+
+
+def score_settings(options: Options, source: str, output: str = "") -> ScoreSettings:
     """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if isinstance(value, float) and math.isnan(value):  # it passes every bound
+            option = f"--{one.name.replace('_', '-')}"
+            raise UsageError(f"{option} nan: is no number; give one, or leave the option out")
     judges = _judges(options)
     stronger = None if options.escalate is None else judges.pop()
     ledger, others = _ledgers(options.ledger)
-    settings = ScoreSettings(
+    settings = _settings(
+        ScoreSettings,
+        options,
         input=input_settings(options, source),
         output=output,
         judge=judges[0],
         panel=tuple(judges[1:]),
-        fallback=options.fallback,
         escalate=stronger,
-        ask=AskSettings(
-            rubric=_rubric(options.rubric),
-            order=options.order,
-            seed=options.seed,
-            passes=options.passes,
-            group_size=options.group_size,
-            single=options.single,
-        ),
-        adaptive=options.adaptive,
-        pool=PoolSettings(
-            concurrency=options.concurrency,
-            rpm=options.rpm,
-            tpm=options.tpm,
-            retries=options.retries,
-            max_cost=options.max_cost,
-        ),
-        combine=CombineSettings(
-            min_passes=options.min_passes,
-            debias=options.debias,
-            standardize=options.standardize,
-            blend=options.blend,
-            by_outcome=options.order_by_outcome,
-            single=options.single,
-        ),
-        on_failure=options.on_failure,
-        failed=options.failed,
+        ask=_settings(AskSettings, options, rubric=_rubric(options.rubric)),
+        pool=_settings(PoolSettings, options),
+        combine=_settings(CombineSettings, options, by_outcome=options.order_by_outcome),
         max_failures=_max_failures(options.max_failures),
         ledger=ledger,
         ledgers=others,
-        retry_failed=options.retry_failed,
-        cached_only=options.cached_only,
-        debug=options.debug,
     )
     refuse_contradictions(settings)
     return settings
 
 
-def input_settings(options: ScoreOptions, source: str) -> InputSettings:
+def _settings(kind: type[T], options: Options, **others: Any) -> T:
+    """Return settings of a kind: `others`, and the options that have the names of its fields."""
+    names = {one.name for one in fields(kind)} & {one.name for one in fields(options)}
+    return kind(**{name: getattr(options, name) for name in names} | others)
+
+
+def input_settings(options: Options, source: str) -> InputSettings:
     """Return how the records of INPUT are read; UsageError for a shard that does not exist."""
-    return InputSettings(
-        source=source,
-        format=options.format_,
-        grouping=options.grouping,
-        group_by=options.group_by,
-        reward=options.reward,
-        messages=options.messages,
-        outcome=options.outcome,
-        shard=None if options.shard is None else shard_of(options.shard),
-        prompt=options.prompt,
-    )
+    shard = None if options.shard is None else shard_of(options.shard)
+    return _settings(InputSettings, options, source=source, format=options.format_, shard=shard)
 
 
-def scored_input(options: ScoreOptions, source: str, labels: str | None) -> InputSettings:
-    """Return how the records of a scored file are read; `labels` is the path of the outcome."""
-    return replace(input_settings(options, source), outcome=labels, outcome_option="--labels")
+def scored_input(options: Options, source: str) -> InputSettings:
+    """Return how the records of a scored file are read; its outcome is what `--labels` names."""
+    return replace(input_settings(options, source), outcome=options.labels, outcome_option="--labels")
 
 
-def _judges(options: ScoreOptions) -> list[JudgeSettings]:
+def _judges(options: Options) -> list[JudgeSettings]:
     """Return the judges in order, that of `--escalate` last; they differ in name and price only."""
     params = _params(options.param)
     names = _judge_names(options.model, options.escalate, fallback=options.fallback)
+    prices = _prices(options.price, len(names))
     return [
-        JudgeSettings(
-            model=name,
-            api_base=options.api_base,
-            api_key_env=options.api_key_env,
-            via=options.via,
-            params=params,
-            timeout=options.timeout,
-            price=price,
-        )
-        for name, price in zip(names, _prices(options.price, len(names)), strict=True)
+        _settings(JudgeSettings, options, model=name, params=params, price=price)
+        for name, price in zip(names, prices, strict=True)
     ]
 
 

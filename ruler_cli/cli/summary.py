@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from ruler_cli.cli.units import count
+from ruler_cli.cli.units import count, counts
 from ruler_cli.errors import OutputError
 from ruler_cli.observer import BatchFigures, Contradiction, Summary
 
@@ -42,7 +42,7 @@ def summary_lines(summary: Summary) -> list[str]:
         (summary.unknown_ids, "unknown id", "in replies, ignored"),
         (summary.shortened, "group", "shortened to fit the judge"),
     )
-    out += [f"{count(number, noun)} {note}" for number, noun, note in notes if number]
+    out += counts(notes)
     compared = summary.scored - summary.alone
     if 3 * summary.one_score > compared:
         panel = summary.figures is not None and summary.figures.judges
