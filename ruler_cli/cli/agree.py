@@ -15,7 +15,7 @@ from ruler_cli.cli.messages import one_line, print_note, report_errors, safe, sa
 from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
-from ruler_cli.cli.units import count
+from ruler_cli.cli.units import count, shorten
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
@@ -203,9 +203,9 @@ def _one(page: _Json) -> Iterator[str]:
         yield f"{'judge':<24}" + "".join(f"{title:>9}" for title in _SHORT.values()) + "  95 % of accuracy"
         for judge in judges:
             row = "".join(f"{_number(judge[name]['value'] if name in judge else None):>9}" for name in _SHORT)
-            yield f"{_short(judge['name'], 24):<24}{row}  {_interval(judge['pairwise_accuracy'])}"
+            yield f"{shorten(judge['name'], 24):<24}{row}  {_interval(judge['pairwise_accuracy'])}"
         for pair in page["ranked"]:
-            yield f"  {_short(pair['better'], 34)} agrees more than {_short(pair['worse'], 34)}"
+            yield f"  {shorten(pair['better'], 34)} agrees more than {shorten(pair['worse'], 34)}"
         if overlap := len(judges) * (len(judges) - 1) // 2 - len(page["ranked"]):
             yield f"  {count(overlap, 'pair')} of judges not told apart: their intervals overlap"
         yield from _correlations(page)
@@ -224,7 +224,7 @@ def _correlations(page: _Json) -> Iterator[str]:
             yield ""
             yield _row(f"{what} of two judges", "r", "95 % interval", "groups")
             for pair in pairs:
-                both = ", ".join(_short(judge, 14) for judge in pair["judges"])
+                both = ", ".join(shorten(judge, 14) for judge in pair["judges"])
                 yield _value_row(f"  {both}", pair[what], pair[what]["groups"])
 
 
@@ -290,7 +290,3 @@ def _interval(measured: _Json, *, signed: bool = False) -> str:
     if measured["low"] is None:
         return "too few groups" if measured["value"] is not None else ""
     return f"{_number(measured['low'], signed=signed)} to {_number(measured['high'], signed=signed)}"
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

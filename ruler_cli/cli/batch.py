@@ -25,6 +25,7 @@ from ruler_cli.cli.messages import (
 )
 from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
@@ -226,17 +227,12 @@ def _print_submitted(batch: BatchRecord) -> None:
 def _say_submitted(result: SubmitResult, again: str, *, wait: bool) -> int:
     """Report a submission; return the exit code. `again` is the command that writes the output."""
     missing, then = result.missing, "" if wait else f"; `{collect_command()}` takes the answers in"
-    failed = sum(missing.failed.values()) - missing.unaskable
     parts = (
-        (missing.answered, "group", "answered by the ledger"),
-        (failed, "group", "failed before; --retry-failed asks again"),
-        (missing.unaskable, "group", "that cannot be asked about"),
-        (missing.unreadable, "line or trajectory", "not readable"),
+        *not_rendered(missing),
         (result.large, "request", "larger than the provider takes; show fewer rollouts, with --group-size"),
         (result.out, "request", "in other batches that are out" + ("" if result.batches else then)),
     )
-    for sentence in counts(parts):
-        print_note(sentence)
+    print_note(*counts(parts))
     _say_errors(result.uncertain)
     if result.batches:
         batches = count(len(result.batches), "batch")
@@ -251,8 +247,8 @@ def _print_closed(closed: ClosedBatch) -> None:
     parts: list[str] = [batch.state]
     if imported is not None:
         parts.append(f"{count(batch.answered or 0, 'request')} answered")
-        counts = ((batch.failed, "failed for good"), (batch.left_out, "to be submitted again"))
-        parts += [f"{number} {text}" for number, text in counts if number]
+        others = ((batch.failed, "failed for good"), (batch.left_out, "to be submitted again"))
+        parts += [f"{number} {text}" for number, text in others if number]
         rejected = imported.foreign + imported.unreadable
         parts += [f"{count(rejected, 'row')} that are not of it, or none"] if rejected else []
     reason = f": {safe(batch.reason)}" if batch.reason else ""
@@ -270,12 +266,12 @@ def _say_collected(result: CollectResult, again: str) -> None:
         elif not (each.error or each.uncertainty):
             print_note(f"batch {_name(each.batch)}: is being submitted")
     _say_errors(result.open)
-    if result.left_out:
-        requests = count(result.left_out, "request")
-        print_note(f"{requests} to be submitted again, with the same `ruler batch submit`")
-    if failed := sum(each.batch.failed or 0 for each in result.closed):
-        requests = count(failed, "request")
-        print_note(f"{requests} failed for good; `ruler batch submit --retry-failed` asks them again")
+    failed = sum(each.batch.failed or 0 for each in result.closed)
+    requests = (
+        (result.left_out, "request", "to be submitted again, with the same `ruler batch submit`"),
+        (failed, "request", "failed for good; `ruler batch submit --retry-failed` asks them again"),
+    )
+    print_note(*counts(requests))
     if not result.open and not result.left_out and result.closed:
         print_note(f"everything is in; `{again}` writes the output, or says what follows")
     elif not result.open and not result.closed:
@@ -291,9 +287,8 @@ def _say_canceled(batches: Sequence[BatchStatus]) -> int:
         if batch.state == "abandoned":
             typer.echo(f"batch {_name(batch)} is given up; {count(batch.requests, 'request')} free")
         elif remote is not None:
-            typer.echo(
-                f"batch {_name(batch)}: {safe(remote.label)}; `{collect_command()}` takes in what is done"
-            )
+            collected = f"`{collect_command()}` takes in what is done"
+            typer.echo(f"batch {_name(batch)}: {safe(remote.label)}; {collected}")
     _say_errors(batches)
     if any(isinstance(each.error, RefusedError) and not each.uncertainty for each in batches):
         return 3
@@ -305,7 +300,7 @@ def _say_errors(batches: Sequence[BatchStatus]) -> None:
         if each.uncertainty:
             print_note(f"batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.uncertainty}")
         elif each.error is not None:
-            print_note(f"{each.error}")
+            print_note(str(each.error))
 
 
 def _table(batches: Sequence[BatchStatus]) -> Iterator[str]:

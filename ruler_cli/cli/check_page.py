@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
-from ruler_cli.cli.units import count, rounded
+from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
@@ -40,6 +40,8 @@ _ROLES = {
 """Clauses on the judges after the first."""
 _COMMONEST = 5
 """Number of group sizes that are listed, the commonest first."""
+_LONGEST = 60
+"""Characters of a value or a key."""
 
 Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
@@ -131,8 +133,13 @@ def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[
     outcome = settings.outcome or (_OWN_PATH if outcomes.seen else "")
 
     def path(path: str, option: str | None, examples: list[Any], absent: int = 0) -> Facts:
-        example = shorten(dump(raw_value(examples[0])).decode("utf-8", "replace")) if examples else None
-        return {"path": path, "given": bool(option), "example": example, "absent": absent}
+        example = dump(raw_value(examples[0])).decode("utf-8", "replace") if examples else None
+        return {
+            "path": path,
+            "given": bool(option),
+            "example": example and shorten(example, _LONGEST),
+            "absent": absent,
+        }
 
     last = [messages[-1] if answer is None else answer] if messages else []
     paths = {"messages": path(settings.messages or _OWN_PATH, settings.messages, last)}
@@ -145,11 +152,6 @@ def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[
         "reward": path(settings.reward or reward, settings.reward, reward_examples, rewards.absent),
         "outcome": path(outcome, settings.outcome, outcome_examples, outcomes.absent),
     }
-
-
-def shorten(text: str, most: int = 60) -> str:
-    """Return text cut to `most` characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _judge(bill: JudgeEstimate) -> Facts:
@@ -340,7 +342,7 @@ def _too_long(facts: Facts, about: str) -> str:
     number, keys = facts["too_long"]["groups"], facts["too_long"]["first"]
     if not number:
         return "0 (the judge's context is not known)" if None in contexts else "0"
-    named = ", ".join(map(shorten, keys)) + (", …" if number > len(keys) else "")
+    named = ", ".join(shorten(key, _LONGEST) for key in keys) + (", …" if number > len(keys) else "")
     return f"{about}{count(number, 'group')} for {max(contexts):,} tokens ({named})"
 
 

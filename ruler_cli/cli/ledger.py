@@ -184,8 +184,10 @@ def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
     rows = [("model", *_STATUSES.values(), "prompt", "completion", "cost")]
     for model in totals.models:
         cost, used = _cost(model), model.usage
-        counts = [*(model.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
-        rows.append((one_line(model.model), *map(str, counts), "unknown" if cost is None else f"${cost:.2f}"))
+        numbers = [*(model.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
+        rows.append(
+            (one_line(model.model), *map(str, numbers), "unknown" if cost is None else f"${cost:.2f}")
+        )
     yield from ("", *columns(rows, str.rjust))
     yield ""
     yield "prompt and completion are tokens; cost is at list price"

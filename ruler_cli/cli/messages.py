@@ -76,9 +76,10 @@ def print_stderr(text: str) -> None:
         typer.echo(one_line(text), err=True)
 
 
-def print_note(sentence: str) -> None:
-    """Print a sentence of ruler on stderr."""
-    print_stderr(f"ruler: {sentence}")
+def print_note(*sentences: str) -> None:
+    """Print sentences of ruler on stderr, a line each."""
+    for sentence in sentences:
+        print_stderr(f"ruler: {sentence}")
 
 
 @contextmanager

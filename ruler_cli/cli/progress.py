@@ -166,10 +166,7 @@ class Problems:
     """Problems of a scored file: printed on stderr at once, or, if `quiet`, listed for a program."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._console = Console("log", "")
-        self.number = 0
-        self.first: list[str] = []
+        self._quiet, self.number, self.first = quiet, 0, list[str]()
 
     def add(self, name: str, problem: Problem) -> None:
         """Add a record of the file `name` that cannot be read."""
@@ -179,17 +176,16 @@ class Problems:
         """Add a problem in words."""
         self.number += 1
         if self.number <= _NAMED:
+            if not self._quiet and sentence not in self.first:
+                print_note(sentence)
             self.first.append(sentence)
-            if not self._quiet:
-                self._console.note(sentence)
 
     def print_on_error(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
         """Print the list if an exception leaves the context: then no page will hold it."""
         if kind is not None and self._quiet:
-            for sentence in self.first:
-                self._console.note(sentence)
+            print_note(*dict.fromkeys(self.first))
 
     def close(self) -> None:
         """Print how many were not named."""
         if self.number > _NAMED and not self._quiet:
-            self._console.note(f"… and {self.number - _NAMED} more")
+            print_note(f"… and {self.number - _NAMED} more")

@@ -11,6 +11,7 @@ import typer
 from ruler_cli.cli.messages import print_note, report_errors, safe
 from ruler_cli.cli.options import Options, Source, with_options
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.report import COMPARED, unknown_group
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count
 from ruler_cli.config import AskSettings, InputSettings
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from ruler_cli.prompting.layout import PromptLayout
     from ruler_cli.prompting.prompt import RequestPart
     from ruler_cli.types import Group
-
-_COMPARED = 1000
-"""Number of keys among which a suggestion for an unknown one is looked for."""
 
 
 @with_options(
@@ -77,15 +75,8 @@ def _group(settings: InputSettings, key: str | None) -> Group:
         for group in open_input(settings, stack, Console("log", name).problem).groups:
             if key is None or group.key == key:
                 return group
-            if len(keys) < _COMPARED:
-                keys.append(group.key)
-    from ruler_cli.suggestions import nearest
-
-    problem = "there is no group" if key is None else f"there is no group {key!r}"
-    suggestion = None if key is None else nearest(key, keys)
-    if suggestion is not None:
-        raise UsageError(f"{name}: {problem}; did you mean {suggestion!r}?")
-    raise UsageError(f"{name}: {problem}; `ruler check {name}` says how groups are found")
+            keys += [group.key] if len(keys) < COMPARED else []
+    raise unknown_group(name, key, keys)
 
 
 def _part(

@@ -101,6 +101,17 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     return not (rendered.unreadable or rendered.unaskable or any(too_large))
 
 
+def not_rendered(missing: MissingRequests) -> list[tuple[int, str, str]]:
+    """Return the numbers of groups and lines without requests, each with its noun and the reason."""
+    failed = sum(missing.failed.values()) - missing.unaskable
+    return [
+        (missing.answered, "group", "answered by the ledger"),
+        (failed, "group", "failed in an earlier run; --retry-failed asks again"),
+        (missing.unaskable, "group", "that cannot be asked about"),
+        (missing.unreadable, "line or trajectory", "not readable"),
+    ]
+
+
 def _print_rendered(
     rendered: MissingRequests, written: Sequence[tuple[str, int, int]], settings: ScoreSettings
 ) -> None:
@@ -108,16 +119,8 @@ def _print_rendered(
     from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 
     score = score_command(sys.argv[2:], settings.input.source, settings.output)
-    failed = sum(rendered.failed.values())
-    lacking = rendered.groups - rendered.answered - failed
-    notes = (
-        (rendered.answered, "group", "answered by the ledger"),
-        (failed - rendered.unaskable, "group", "failed in an earlier run; --retry-failed asks again"),
-        (rendered.unaskable, "group", "that cannot be asked about"),
-        (rendered.unreadable, "line or trajectory", "not readable"),
-    )
-    for sentence in counts(notes):
-        print_note(sentence)
+    lacking = rendered.groups - rendered.answered - sum(rendered.failed.values())
+    print_note(*counts(not_rendered(rendered)))
     if not lacking:
         print_note(
             f"{count(rendered.groups, 'group')}: nothing is lacking, there are no requests; "

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ruler_cli.results.scored_file import ScoredFile
     from ruler_cli.types import Group
 
-_Views = tuple[Callable[[], dict[str, Any]], Callable[[], None]]
+_Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
-_SUGGESTED, _COMPARED, _LONGEST = 3, 10_000, 200
+_SUGGESTED, COMPARED, _LONGEST = 3, 10_000, 200
 """Keys in a suggestion, keys compared for it, and characters of a key that count."""
 _SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
@@ -94,16 +94,17 @@ def _show(settings: InputSettings, problems: Problems, key: str | None, *, as_js
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         scored = ScoredFile(settings, stack, partial(problems.add, source.shown))
-        for note in scored.input.notes:
-            print_note(note)
+        print_note(*scored.input.notes)
         # a command to type again must show no password either
         head = {"version": 1, "source": source.public, "found": scored.input.found()}
         page, show = _run(scored, head) if key is None else _groups(scored, head, key)
         problems.close()
     if as_json:
         _print(page() | {"problems": problems.number, "first_problems": problems.first})
-    else:
-        show()
+        return
+    terminal = Terminal()
+    show(terminal)
+    sys.stdout.flush()
 
 
 def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
@@ -126,12 +127,7 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
     def page() -> dict[str, Any]:
         return head | {name: [one.as_json() for one in highlights] for name, highlights in lists.items()}
 
-    def show() -> None:
-        terminal = Terminal()
-        report_overview.show(head, **lists, terminal=terminal)
-        terminal.flush()
-
-    return page, show
+    return page, partial(report_overview.show, head, **lists)
 
 
 def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
@@ -155,9 +151,9 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
             # the page shortens a very long key
             same = name == group.key or (len(group.key) > _LONGEST and name == page_key(group.key))
             alike += [(ordinal, group)] if same and len(alike) < _SAME_KEY else []
-            keys += [group.key] if len(keys) < _COMPARED else []
+            keys += [group.key] if len(keys) < COMPARED else []
     if not exact and not alike:
-        raise _unknown(scored.name, key, keys)
+        raise unknown_group(scored.name, key, keys)
     both = [(ordinal, group, scored.read_group(group)) for ordinal, group in exact or alike]
     shown_groups = [(ordinal, one, GroupText.of(group, one)) for ordinal, group, one in both]
 
@@ -166,22 +162,21 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
         others = {"ordinal": ordinal, "same_key": len(shown_groups) + more - 1}
         return head | others | {"group": group_json(scored_group, text)}
 
-    def show() -> None:
-        terminal = Terminal()
+    def show(terminal: Terminal) -> None:
         with paged(terminal):
             for ordinal, scored_group, text in shown_groups:
                 origin = f"{head['source']}, number {ordinal} in the file"
                 report_group.show(scored_group, text, origin, terminal)
-        terminal.flush()
+        sys.stdout.flush()
         if more:
             print_note(f"{count(more, 'more group')} of this key: the file names them alike")
 
     return page, show
 
 
-def _unknown(name: str, key: str, keys: Sequence[str]) -> UsageError:
-    """Make the error for a key that is not in the file, with a suggestion."""
-    near = nearest(key, (other[:_LONGEST] for other in keys))
+def unknown_group(name: str, key: str | None, keys: Sequence[str]) -> UsageError:
+    """Make the error for a key that is not in the file, with a suggestion; None: there is no group at all."""
+    near = nearest(key or "", (other[:_LONGEST] for other in keys))
     like = [other for other in keys if key and key.lower() in other.lower()][:_SUGGESTED]
     like = like or [other for other in keys if other[:_LONGEST] == near][:1]
     if like:
@@ -190,7 +185,8 @@ def _unknown(name: str, key: str, keys: Sequence[str]) -> UsageError:
         suggestion = f"its first keys are {', '.join(map(_quoted, keys[:_SUGGESTED]))}"
     else:
         suggestion = f"`ruler check {name}` says how groups are found"
-    return UsageError(f"{name}: there is no group {_quoted(key)}; {suggestion}")
+    wanted = "" if key is None else f" {_quoted(key)}"
+    return UsageError(f"{name}: there is no group{wanted}; {suggestion}")
 
 
 def _quoted(key: str) -> str:

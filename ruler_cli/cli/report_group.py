@@ -20,7 +20,7 @@ from rich.text import Text
 from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.report_overview import two_columns
 from ruler_cli.cli.terminal import Terminal
-from ruler_cli.cli.units import count, moment, seconds, short, usd
+from ruler_cli.cli.units import count, iso, seconds, short, usd
 from ruler_cli.results.report.group_text import GroupText, common_lines
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
@@ -59,8 +59,9 @@ def _rule(title: str, style: str = "bold") -> Rule:
 
 
 def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
-    table, key = two_columns(), terminal.key(group.key)
-    for name, sentence in (
+    key = terminal.key(group.key)
+    judged_at = iso(group.judged_at)
+    rows = (
         ("key", key if len(key) > terminal.width // 2 else ""),
         ("in", origin),
         ("status", _status(group)),
@@ -68,11 +69,9 @@ def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
         ("agreement", _agreement(group)),
         ("of note", ", ".join(group.flags)),
         ("cost", _cost(group)),
-        ("judged", "" if group.judged_at is None else f"{moment(group.judged_at)} UTC"),
-    ):
-        if sentence:
-            table.add_row(name, terminal.text(sentence, "red" if name == "status" and group.failed else ""))
-    return table
+        ("judged", f"{judged_at[:16].replace('T', ' ')} UTC" if judged_at else ""),
+    )
+    return two_columns(rows, terminal, status="red" if group.failed else "")
 
 
 def _status(group: ScoredGroup) -> str:
@@ -147,7 +146,7 @@ def _show_explanations(group: ScoredGroup, order: Sequence[int], terminal: Termi
     explanations = [(number, _explanation(group.rollouts[number])) for number in order]
     if not any(lines for _, lines in explanations):
         return
-    table = two_columns()
+    table = two_columns((), terminal)
     for number, lines in explanations:
         for i, line in enumerate(lines):
             # foreign lines stay in a column of their own

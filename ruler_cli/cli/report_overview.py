@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.terminal import Terminal
-from ruler_cli.cli.units import short
+from ruler_cli.cli.units import short, shorten
 from ruler_cli.results.report.figures import ReportFigures
 from ruler_cli.results.report.highlights import Highlight
 from ruler_cli.results.scored_groups import ScoredGroup
@@ -31,16 +31,16 @@ _PLOTS = 4
 _REASONS = 3
 _SCORES = 8
 """Scores of a group in a list; of more, the ends."""
-_LONGEST = 120
+_LONGEST = 121
 """Characters of a reason on the page."""
 _BAD, _MUTED, _TITLE = "red", "dim", "bold"
 _SIGNED, _COUNTED = 7, 6
 
 
-def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight], terminal: Terminal) -> None:
+def show(page: _Json, terminal: Terminal, worst: Sequence[Highlight], disputed: Sequence[Highlight]) -> None:
     """Write the page to the terminal."""
     figures = page["figures"]
-    terminal.show(_table(_head(page), terminal))
+    terminal.show(two_columns(_head(page), terminal, scored=_TITLE, failed=_BAD))
     beside = 2 if terminal.width >= _BESIDE else 1
     width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
     blocks = list(islice(_plots(figures, width), _PLOTS))
@@ -50,7 +50,7 @@ def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight],
             row.add_column(ratio=1)
         row.add_row(*blocks[start : start + beside])
         terminal.show("", row)
-    findings = _table(sentences.findings(figures), terminal)
+    findings = two_columns(sentences.findings(figures), terminal)
     if findings.row_count:
         terminal.show("", findings)
     if worst:
@@ -65,16 +65,11 @@ def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight],
         terminal.show("", Text("next", _TITLE), *map(Text, commands))
 
 
-def two_columns() -> Table:
-    """Make an empty table of names and sentences."""
+def two_columns(rows: Iterable[tuple[str, str]], terminal: Terminal, **styles: str) -> Table:
+    """Make a table of names and sentences, without empty ones; `styles` are by name."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style=_MUTED, no_wrap=True)
     table.add_column(overflow="fold")
-    return table
-
-
-def _table(rows: Iterable[tuple[str, str]], terminal: Terminal) -> Table:
-    table, styles = two_columns(), {"scored": _TITLE, "failed": _BAD}
     for name, sentence in rows:
         if sentence:
             table.add_row(name, terminal.text(sentence, styles.get(name, "")))
@@ -89,12 +84,9 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
     for name, sentence in sentences.counts(figures):
         yield name, sentence
         if name == "failed":
-            yield from (("", _reason(one["groups"], one["reason"])) for one in figures["reasons"][:_REASONS])
-
-
-def _reason(groups: int, reason: str) -> str:
-    text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "…"
-    return f"{groups} x {text}" if groups > 1 else text
+            for one in figures["reasons"][:_REASONS]:
+                times = f"{one['groups']} x " if one["groups"] > 1 else ""
+                yield "", times + shorten(one["reason"], _LONGEST)
 
 
 def _plots(figures: ReportFigures, width: int) -> Iterator[RenderableType]:
@@ -192,7 +184,7 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal, *, apart: bool 
         scores = terminal.text(group.reason if group.failed else _scored(group))
         if group.failed:
             scores.no_wrap, scores.overflow = True, "ellipsis"
-            scores.truncate(_LONGEST, overflow="ellipsis")
+            scores.truncate(_LONGEST - 1, overflow="ellipsis")
         why = Text(reason, _BAD if group.failed else "yellow")
         table.add_row(key, why, scores, terminal.text(_rewards(group)))
     return Padding(table, (0, 0, 0, 2))

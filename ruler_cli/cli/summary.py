@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from ruler_cli.cli.units import count, counts
+from ruler_cli.cli.units import count, counts, shorten
 from ruler_cli.errors import OutputError
 from ruler_cli.observer import BatchFigures, Contradiction, Summary
 
@@ -17,7 +17,7 @@ _ERRORS = 2.0
 """Length bias is reported if it is more than so many standard errors."""
 _NAMED = 3
 """Rollouts that are named in a line; `--summary` lists more."""
-_KEY_LENGTH = 40
+_KEY_LENGTH = 41
 """Characters of a group's key that are printed."""
 
 
@@ -103,13 +103,10 @@ def figure_lines(figures: BatchFigures) -> Iterator[str]:
 
 def _name_some(listed: tuple[Contradiction, ...], number: int) -> str:
     named = [
-        f"group {_shorten(odd.group)} rollout {odd.rollout} ({odd.score:.2f})" for odd in listed[:_NAMED]
+        f"group {shorten(odd.group, _KEY_LENGTH)} rollout {odd.rollout} ({odd.score:.2f})"
+        for odd in listed[:_NAMED]
     ]
     return ", ".join(named) + (", …" if number > len(named) else "")
-
-
-def _shorten(key: str) -> str:
-    return key if len(key) <= _KEY_LENGTH else key[:_KEY_LENGTH] + "…"
 
 
 def write_summary(path: Path, summary: Summary) -> None:

@@ -99,10 +99,6 @@ class Terminal:
             legacy_windows=False, force_jupyter=False,
         )  # fmt: skip
 
-    def flush(self) -> None:
-        """Flush stdout."""
-        sys.stdout.flush()
-
 
 @contextmanager
 def paged(terminal: Terminal) -> Iterator[None]:

@@ -32,6 +32,11 @@ def columns(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = 
         yield "  ".join([name.ljust(first), *map(justify, cells, others)]).rstrip()
 
 
+def shorten(text: str, most: int) -> str:
+    """Return text cut to `most` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def short(number: float) -> str:
     """Return a number in three digits, e.g. `1.23k`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -56,11 +61,6 @@ def seconds(number: float) -> str:
     if number < _MINUTE:
         return f"{number:.1f} s"
     return f"{number / _MINUTE:.1f} min" if number < _HOUR else f"{number / _HOUR:.1f} h"
-
-
-def moment(at: float) -> str:
-    """Return a Unix time as a date and a time in UTC, to the minute."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def iso(at: float | None) -> str | None:
