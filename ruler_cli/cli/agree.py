@@ -108,11 +108,14 @@ def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
         else:
             one, other = (starmap(with_digests, file.groups()) for file in files)
             agreement = measure_two(one, other, problems.add_sentence)
-        for file in files:
-            if file.warning:
-                print_note(f"warning: {file.warning}")
+        print_note(*(f"warning: {file.warning}" for file in files if file.warning))
         _refuse_empty(agreement, files)
-        page = {"version": 1, "inputs": list(map(_input, settings, files)), **agreement}
+        inputs = [
+            {"source": Location(one.source).public, "found": file.input.found(), "judges": [*file.judges]}
+            | {name: file.counts[name] for name in COUNTS}
+            for one, file in zip(settings, files, strict=True)
+        ]
+        page = {"version": 1, "inputs": inputs, **agreement}
         page["labels"]["path"] = settings[0].outcome
     problems.close()
     if as_json:
@@ -122,13 +125,6 @@ def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
         for line in _lines(page):
             typer.echo(one_line(line))
     return not problems.number and not any(file.counts[name] for file in files for name in LEFT_OUT)
-
-
-def _input(settings: InputSettings, file: ScoredFile) -> dict[str, Any]:
-    """Describe a file, with its counts."""
-    source = Location(settings.source).public
-    names = {"source": source, "found": file.input.found(), "judges": [*file.judges]}
-    return names | {name: file.counts[name] for name in COUNTS}
 
 
 def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:
@@ -162,15 +158,20 @@ def _lines(page: _Json) -> Iterator[str]:
         yield from _head("left out", ", ".join(left_out))
     yield from _head("labels", _labels(page["labels"], page["inputs"][0]["outcomes"]))
     groups, pairs = count(page["groups"], "group"), count(main["pairs"], "pair")
-    mixed = f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
-    yield from _head("compared", f"{count(main['compared'], 'rollout')} {mixed}")
+    compared = f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
+    yield from _head("compared", f"{count(main['compared'], 'rollout')} {compared}")
     if paired:
         one, other = paired["alone"]
         others = f"{paired['unlike']} unlike, {one} only in A, {other} only in B"
         yield from _head("paired", f"{count(paired['groups'], 'group')}; {others}")
     yield ""
     yield from _two(page) if paired else _one(page)
-    yield from _width(page["mixed_groups"], page["expected_half_width"])
+    mixed, width = page["mixed_groups"], page["expected_half_width"]
+    if width is not None and mixed < _FEW:
+        yield ""
+        about = f"about ±{100 * width:.0f} points for the accuracy,"
+        yield f"{count(mixed, 'mixed group')}: with groups of 8 that makes {about}"
+        yield "and more with smaller ones; 100 mixed groups make about ±6, 300 about ±3.5."
 
 
 def _head(name: str, text: str) -> Iterator[str]:
@@ -261,14 +262,6 @@ def _better(name: str, difference: _Json) -> str:
         return "not told apart"
     better = "A" if (difference["value"] > 0) is not (name in _SMALLER_IS_BETTER) else "B"
     return f"{better} {'costs less' if name == 'cost_per_1000_usd' else 'is better'}"
-
-
-def _width(mixed: int, width: float | None) -> Iterator[str]:
-    if width is not None and mixed < _FEW:
-        yield ""
-        about = f"about ±{100 * width:.0f} points for the accuracy,"
-        yield f"{count(mixed, 'mixed group')}: with groups of 8 that makes {about}"
-        yield "and more with smaller ones; 100 mixed groups make about ±6, 300 about ±3.5."
 
 
 def _value_row(name: str, measured: _Json, number: int, beside: str = "") -> str:

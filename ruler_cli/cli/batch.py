@@ -202,8 +202,6 @@ def cancel(
 
 def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | None = None) -> T:
     """Run `main` with the providers; a signal cancels it, except for a creation in progress."""
-    import anyio
-
     from ruler_cli.batch.providers import Providers
     from ruler_cli.batch.submit import run_beside
 
@@ -215,7 +213,7 @@ def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | N
         async with Providers(key_env) as providers:
             return await run_beside(stop, lambda: main(providers, stop_signal))
 
-    return anyio.run(run_interruptible, with_providers)
+    return run_interruptible(with_providers)
 
 
 def _print_submitted(batch: BatchRecord) -> None:
@@ -300,7 +298,7 @@ def _say_errors(batches: Sequence[BatchStatus]) -> None:
         if each.uncertainty:
             print_note(f"batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.uncertainty}")
         elif each.error is not None:
-            print_note(str(each.error))
+            print_note(each.error)
 
 
 def _table(batches: Sequence[BatchStatus]) -> Iterator[str]:

@@ -76,8 +76,8 @@ def print_stderr(text: str) -> None:
         typer.echo(one_line(text), err=True)
 
 
-def print_note(*sentences: str) -> None:
-    """Print sentences of ruler on stderr, a line each."""
+def print_note(*sentences: object) -> None:
+    """Print sentences, or errors, of ruler on stderr, a line each."""
     for sentence in sentences:
         print_stderr(f"ruler: {sentence}")
 

@@ -13,6 +13,7 @@ from ruler_cli.cli.messages import ledger_option, print_note, report_errors, sco
 from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
+from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import count, counts, size
 from ruler_cli.config import ScoreSettings
 
@@ -56,11 +57,8 @@ def command(
 
 def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     """Write the files and report; return if they hold all that is lacking."""
-    import anyio
-
     from ruler_cli.batch.missing_requests import render_missing
     from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
-    from ruler_cli.cli.signals import run_interruptible
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.location import Location
@@ -84,9 +82,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
             too_large[judge] += not files[judge].write(lines[judge](key, request))
 
         with closing(Console("log", Location(settings.input.source).shown)) as console:
-            rendered = anyio.run(
-                run_interruptible, lambda stop: render_missing(settings, write, console, stop)
-            )
+            rendered = run_interruptible(lambda stop: render_missing(settings, write, console, stop))
         for file in files:
             file.end()
         written = [part for file in files for part in file.commit()]

@@ -37,7 +37,7 @@ _BAD, _MUTED, _TITLE = "red", "dim", "bold"
 _SIGNED, _COUNTED = 7, 6
 
 
-def show(page: _Json, terminal: Terminal, worst: Sequence[Highlight], disputed: Sequence[Highlight]) -> None:
+def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight], terminal: Terminal) -> None:
     """Write the page to the terminal."""
     figures = page["figures"]
     terminal.show(two_columns(_head(page), terminal, scored=_TITLE, failed=_BAD))
@@ -181,7 +181,8 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal, *, apart: bool 
         key = Text(terminal.key(group.key), overflow="ellipsis")
         unsure = apart and highlight.because == "unsure"
         reason = f"apart by {highlight.degree:.2f}" if unsure else _reason_of(highlight)
-        scores = terminal.text(group.reason if group.failed else _scored(group))
+        best_first = _some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)])
+        scores = terminal.text(group.reason if group.failed else " ".join(best_first))
         if group.failed:
             scores.no_wrap, scores.overflow = True, "ellipsis"
             scores.truncate(_LONGEST - 1, overflow="ellipsis")
@@ -203,11 +204,6 @@ def _reason_of(highlight: Highlight) -> str:
         "rest": "" if group.mean is None else f"mean {group.mean:.2f}",
     }
     return reasons[highlight.because]
-
-
-def _scored(group: ScoredGroup) -> str:
-    """List the scores of a group, the best first."""
-    return " ".join(_some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)]))
 
 
 def _rewards(group: ScoredGroup) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ruler_cli.cli.units import count, seconds, short, usd
 from ruler_cli.results.report.figures import ReportFigures
@@ -140,7 +140,8 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
         all_ = sum(cell["n"] for cell in cells)
         wrong = sum(cell["n"] for cell in cells if (cell["score"][0] >= LOW) is high)
         scores = f"score {LOW} or more" if high else f"score below {LOW}"
-        yield f"{wrong} of {count(all_, 'rollout')} with reward {_range(label)} {scores}"
+        reward = " to ".join(f"{end:g}" for end in dict.fromkeys(label))
+        yield f"{wrong} of {count(all_, 'rollout')} with reward {reward} {scores}"
 
 
 def position_bias(figures: ReportFigures) -> str:
@@ -185,10 +186,6 @@ def reliability(figures: ReportFigures) -> str:
     many = count(values["groups"], "group")
     more = "; more --passes, or --adaptive, make it more" if values["median"] < LOW else ""
     return f"{values['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
-
-
-def _range(ends: Sequence[float]) -> str:
-    return f"{ends[0]:g}" if ends[0] == ends[1] else f"{ends[0]:g} to {ends[1]:g}"
 
 
 def number(score: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from ruler_cli.cli.messages import collect_command, print_note, report_errors, s
 from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console, Progress
 from ruler_cli.cli.settings import score_settings
+from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import summary_lines, write_summary
 from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings
@@ -103,16 +105,10 @@ def _run(
     settings: ScoreSettings, progress: Progress, run: Callable[..., Awaitable[RunResult]] | None = None
 ) -> RunResult:
     """Run `score`, or `run`, which has the same parameters, and show its progress."""
-    import anyio
-
-    from ruler_cli.cli.signals import run_interruptible
     from ruler_cli.run import score
 
-    console = Console(progress, Location(settings.input.source).shown)
-    try:
-        return anyio.run(run_interruptible, partial(run or score, settings, console))
-    finally:
-        console.close()
+    with closing(Console(progress, Location(settings.input.source).shown)) as console:
+        return run_interruptible(partial(run or score, settings, console))
 
 
 def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None, workers: int) -> RunResult:
@@ -134,19 +130,16 @@ def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None
 
 
 def _print_summary(result: RunResult, settings: ScoreSettings) -> None:
-    for line in summary_lines(result.summary):
-        print_note(line)
+    print_note(*summary_lines(result.summary))
     if result.summary.unanswered and (clause := _requests_in_batches(settings)):
         print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
 
 
 def _requests_in_batches(settings: ScoreSettings) -> str | None:
     """Return a clause on requests of the ledger in open batches, None if there are none."""
-    if settings.ledger is None:
-        return None
     from ruler_cli.batch.journal import count_open_requests
 
-    number = count_open_requests(settings.ledger)
+    number = 0 if settings.ledger is None else count_open_requests(settings.ledger)
     are = "is" if number == 1 else "are"
     return f"{count(number, 'request')} of this ledger {are} out in batches" if number else None
 
