@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, print_note, report_errors, safe, safe_value
+from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
 from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count, shorten
-from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
 
@@ -71,7 +70,7 @@ def command(
             metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
         ),
     ] = None,
-) -> None:
+) -> int:
     """Measure how well scores agree with labels, or compare two judges on the same rollouts.
 
     Intervals are bootstrapped over groups. Judges that chance may have put in order are not ranked.
@@ -81,23 +80,16 @@ def command(
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
     file only; 2 bad usage, unreadable input, or nothing to compare.
     """
-    with report_errors():
-        if source == second == "-":
-            raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
-        settings = [scored_input(options, one) for one in (source, second) if one is not None]
-        complete = _agree(settings, as_json=options.as_json)
-        raise typer.Exit(0 if complete else 1)
-
-
-def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
-    """Print how well scores agree; false if some rollouts could not be measured."""
     import orjson
 
     from ruler_cli.results.agree import measure, measure_two
     from ruler_cli.results.pairing import with_digests
     from ruler_cli.results.scored_file import ScoredFile
 
-    problems = Problems(quiet=as_json)
+    if source == second == "-":
+        raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
+    settings = [scored_input(options, one) for one in (source, second) if one is not None]
+    problems = Problems(quiet=options.as_json)
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         files = [
@@ -118,13 +110,14 @@ def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
         page = {"version": 1, "inputs": inputs, **agreement}
         page["labels"]["path"] = settings[0].outcome
     problems.close()
-    if as_json:
+    if options.as_json:
         page |= {"problems": problems.number, "first_problems": problems.first}
         typer.echo(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2))
     else:
         for line in _lines(page):
             typer.echo(one_line(line))
-    return not problems.number and not any(file.counts[name] for file in files for name in LEFT_OUT)
+    left_out = any(file.counts[name] for file in files for name in LEFT_OUT)
+    return 1 if problems.number or left_out else 0
 
 
 def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:

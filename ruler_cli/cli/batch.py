@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from ruler_cli.cli.ledger import required_ledger_path
-from ruler_cli.cli.messages import (
-    collect_command,
-    ledger_option,
-    one_line,
-    print_note,
-    report_errors,
-    safe,
-    same_command,
-    score_command,
-)
+from ruler_cli.cli.messages import collect_command, ledger_option, one_line, print_note, safe, score_command
 from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
@@ -30,7 +21,6 @@ from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.batch.collect import ClosedBatch, CollectResult
@@ -41,28 +31,25 @@ if TYPE_CHECKING:
     from ruler_cli.pool.engine import StopSignal
 
 T = TypeVar("T")
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+_HELP = """Have a provider's batch API ask the judge: half the price, done within 24 hours.
 
+The ledger keeps what was submitted and takes the answers in: `ruler score --cached-only` writes the
+output then. After a crash at any point the next command recovers.
 
-@app.callback()
-def _root() -> None:
-    """Have a provider's batch API ask the judge: half the price, done within 24 hours.
-
-    The ledger keeps what was submitted and takes the answers in: `ruler score --cached-only` writes the
-    output then. After a crash at any point the next command recovers.
-
-    \b
-    Example:
-      ruler batch submit rollouts.jsonl -m openai/o3 --wait
-    """
+\b
+Example:
+  ruler batch submit rollouts.jsonl -m openai/o3 --wait
+"""
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 
 @app.command("submit")
 @with_options(
     f"{REQUEST_OPTIONS} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
+    resumes=True,
     max_cost="Submit nothing if all of it could cost more, by the high estimate.",
 )
-def submit(source: Source, options: Options) -> None:
+def submit(source: Source, options: Options) -> int:
     """Submit what `score` would ask and the ledger lacks.
 
     Requests that an open batch holds are left out. The options are those of `score`. Each judge has batches
@@ -75,70 +62,64 @@ def submit(source: Source, options: Options) -> None:
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    with report_errors(resume=same_command(source)):
-        from ruler_cli.batch import collect as collecting
-        from ruler_cli.batch import submit as submitting
-        from ruler_cli.ledger.database import ledger_path
+    from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch import submit as submitting
+    from ruler_cli.ledger.database import ledger_path
 
-        settings = replace(score_settings(options, source), ledger=ledger_path(options.one_ledger))
-        source = settings.input.source
-        again = score_command(sys.argv[3:], source)
+    settings = replace(score_settings(options, source), ledger=ledger_path(options.one_ledger))
+    source = settings.input.source
+    again = score_command(sys.argv[3:], source)
 
-        async def main(api: Providers, stop: StopSignal) -> int:
-            with closing(Console("log", Location(source).shown)) as console:
-                try:
-                    result = await submitting.submit(
-                        settings, api, _print_submitted, console, stop, options.settle
-                    )
-                except submitting.BatchCostError as error:  # without advice to repeat the same command
-                    print_note(error)
-                    return error.exit_code
-                code, path = _say_submitted(result, again, wait=options.wait), settings.ledger
-                if not options.wait or path is None or not (result.batches or result.out or result.uncertain):
-                    return code
-                done = await collecting.collect(
-                    path, api, _print_closed, console, window=options.settle, wait=options.wait_timeout
-                )
-                _say_collected(done, again)
-                return done.exit_code or code
+    async def main(api: Providers, console: Console, stop: StopSignal) -> int:
+        try:
+            result = await submitting.submit(settings, api, _print_submitted, console, stop, options.settle)
+        except submitting.BatchCostError as error:  # without advice to repeat the same command
+            print_note(error)
+            return error.exit_code
+        code, path = _say_submitted(result, again, wait=options.wait), settings.ledger
+        if not options.wait or path is None or not (result.batches or result.out or result.uncertain):
+            return code
+        done = await collecting.collect(
+            path, api, _print_closed, console, window=options.settle, wait=options.wait_timeout
+        )
+        _say_collected(done, again)
+        return done.exit_code or code
 
-        raise typer.Exit(_run(main))
+    return _run(main, source=source)
 
 
 @app.command("status")
 @with_options("one_ledger api_key_env every as_json settle", every="Those that are closed, too.")
-def status(options: Options) -> None:
+def status(options: Options) -> int:
     """List the batches that are out, and their state at the provider.
 
     Example: ruler batch status
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
-    with report_errors():
-        from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch import collect as collecting
 
-        path = required_ledger_path(options)
-        console = Console("log", str(path))
-        batches = _run(
-            lambda api, _: collecting.status(
-                path, api, console, include_closed=options.every, window=options.settle
-            ),
-            options.api_key_env,
-        )
-        if options.as_json:
-            facts = {"version": 1, "ledger": safe(str(path)), "batches": list(map(_as_json, batches))}
-            typer.echo(json.dumps(facts))
-        else:
-            typer.echo("\n".join(_table(batches)) if batches else "no batch is out")
-        _say_errors(batches)
-        if ended := sum(each.remote is not None and each.remote.state != "running" for each in batches):
-            print_note(f"{count(ended, 'batch')} ended; `{collect_command()}` takes the answers in")
-        raise typer.Exit(3 if any(each.error for each in batches) else 0)
+    path = required_ledger_path(options)
+    batches = _run(
+        lambda api, console, _: collecting.status(
+            path, api, console, include_closed=options.every, window=options.settle
+        ),
+        options.api_key_env,
+    )
+    if options.as_json:
+        facts = {"version": 1, "ledger": safe(str(path)), "batches": list(map(_as_json, batches))}
+        typer.echo(json.dumps(facts))
+    else:
+        typer.echo("\n".join(_table(batches)) if batches else "no batch is out")
+    _say_errors(batches)
+    if ended := sum(each.remote is not None and each.remote.state != "running" for each in batches):
+        print_note(f"{count(ended, 'batch')} ended; `{collect_command()}` takes the answers in")
+    return 3 if any(each.error for each in batches) else 0
 
 
 @app.command("collect")
-@with_options("one_ledger api_key_env wait wait_timeout settle")
-def collect(options: Options) -> None:
+@with_options("one_ledger api_key_env wait wait_timeout settle", resumes=True)
+def collect(options: Options) -> int:
     """Take the answers of every batch that has ended into the ledger.
 
     What came back without an answer, expired or canceled or failed for now, is free: the next
@@ -149,23 +130,21 @@ def collect(options: Options) -> None:
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    with report_errors(resume=same_command()):
-        from ruler_cli.batch import collect as collecting
-        from ruler_cli.batch.journal import ledger_exists
+    from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch.journal import ledger_exists
 
-        path, seconds = required_ledger_path(options), options.wait_timeout if options.wait else 0.0
-        if not ledger_exists(path):
-            print_note(f"nothing was submitted: there is no {path}")
-            return
-        console = Console("log", str(path))
-        result = _run(
-            lambda api, _: collecting.collect(
-                path, api, _print_closed, console, window=options.settle, wait=seconds
-            ),
-            options.api_key_env,
-        )
-        _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
-        raise typer.Exit(result.exit_code)
+    path, seconds = required_ledger_path(options), options.wait_timeout if options.wait else 0.0
+    if not ledger_exists(path):
+        print_note(f"nothing was submitted: there is no {path}")
+        return 0
+    result = _run(
+        lambda api, console, _: collecting.collect(
+            path, api, _print_closed, console, window=options.settle, wait=seconds
+        ),
+        options.api_key_env,
+    )
+    _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
+    return result.exit_code
 
 
 @app.command("cancel")
@@ -175,7 +154,7 @@ def cancel(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them.")
     ] = None,
-) -> None:
+) -> int:
     """Call batches off; what is done by then is paid for.
 
     `ruler batch collect` takes that in.
@@ -184,23 +163,25 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    with report_errors():
-        from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch import collect as collecting
 
-        path = required_ledger_path(options)
-        if bool(names) == options.every:
-            raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
-        console = Console("log", str(path))
-        batches = _run(
-            lambda api, _: collecting.cancel(
-                path, api, names or [], console, forget=options.forget, window=options.settle
-            ),
-            options.api_key_env,
-        )
-        raise typer.Exit(_say_canceled(batches))
+    path = required_ledger_path(options)
+    if bool(names) == options.every:
+        raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
+    batches = _run(
+        lambda api, console, _: collecting.cancel(
+            path, api, names or [], console, forget=options.forget, window=options.settle
+        ),
+        options.api_key_env,
+    )
+    return _say_canceled(batches)
 
 
-def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | None = None) -> T:
+def _run(
+    main: Callable[[Providers, Console, StopSignal], Awaitable[T]],
+    key_env: str | None = None,
+    source: str = "",
+) -> T:
     """Run `main` with the providers; a signal cancels it, except for a creation in progress."""
     from ruler_cli.batch.providers import Providers
     from ruler_cli.batch.submit import run_beside
@@ -210,8 +191,9 @@ def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | N
             await stop_signal.event.wait()
             raise stop_signal.reason or RulerError("stopped")
 
-        async with Providers(key_env) as providers:
-            return await run_beside(stop, lambda: main(providers, stop_signal))
+        with closing(Console("log", source)) as console:
+            async with Providers(key_env) as providers:
+                return await run_beside(stop, lambda: main(providers, console, stop_signal))
 
     return run_interruptible(with_providers)
 

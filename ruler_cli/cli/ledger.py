@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, print_note, report_errors, safe, safe_value
+from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
 from ruler_cli.cli.options import Options, with_options
 from ruler_cli.cli.units import columns, count, iso, size
 from ruler_cli.errors import UsageError
@@ -22,78 +22,74 @@ if TYPE_CHECKING:
     from ruler_cli.batch.import_replies import ImportResult, RejectedRow
     from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, RowStatus
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+_HELP = """Stored replies of judges, so that no request is paid for twice.
+
+Example: ruler ledger stats
+"""
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 _DAY = 86400.0
 _STATUSES: dict[RowStatus, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
 _STATUSES |= {"odd": "unreadable", "fault": "failed"}
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
 
 
-@app.callback()
-def _root() -> None:
-    """Stored replies of judges, so that no request is paid for twice.
-
-    Example: ruler ledger stats
-    """
-
-
 @app.command("path")
 @with_options("one_ledger")
-def path(options: Options) -> None:
+def path(options: Options) -> int:
     """Print the path of the ledger, even if it does not exist yet.
 
     Example: du -h "$(ruler ledger path)"
 
     Exit codes: 0 printed; 2 bad usage.
     """
-    with report_errors():
-        typer.echo(os.fsencode(required_ledger_path(options)))  # byte for byte: a script reads it
+    typer.echo(os.fsencode(required_ledger_path(options)))  # byte for byte: a script reads it
+    return 0
 
 
 @app.command("stats")
 @with_options("one_ledger stats_json")
-def stats(options: Options) -> None:
+def stats(options: Options) -> int:
     """Show the number, tokens and price of the replies by model.
 
     Example: ruler ledger stats
 
     Exit codes: 0 shown; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
-    with report_errors():
-        from ruler_cli.ledger.reply_cache import Ledger
+    from ruler_cli.ledger.reply_cache import Ledger
 
-        file = required_ledger_path(options)
-        with Ledger(file, make=False) as opened:
-            totals = opened.stats()
-        stats_json = options.stats_json
-        typer.echo(json.dumps(_as_json(file, totals)) if stats_json else "\n".join(_table(file, totals)))
+    file = required_ledger_path(options)
+    with Ledger(file, make=False) as opened:
+        totals = opened.stats()
+    stats_json = options.stats_json
+    typer.echo(json.dumps(_as_json(file, totals)) if stats_json else "\n".join(_table(file, totals)))
+    return 0
 
 
 @app.command("clear")
 @with_options("one_ledger older_than yes")
-def clear(options: Options) -> None:
+def clear(options: Options) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
     Example: ruler ledger clear --older-than 90
 
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage.
     """
-    with report_errors():
-        from ruler_cli.ledger.reply_cache import Ledger, is_there
+    from ruler_cli.ledger.reply_cache import Ledger, is_there
 
-        file, days = required_ledger_path(options), options.older_than
-        which = "every reply" if days is None else f"every reply older than {days:g} days"
-        if not is_there(file):
-            typer.echo(f"removed nothing: there is no {safe(str(file))}")
-            return
-        ask = not options.yes and sys.stdin is not None and sys.stdin.isatty()
-        if ask and not typer.confirm(f"Remove {which} from {safe(str(file))}?", err=True):
-            typer.echo("removed nothing")
-            raise typer.Exit(1)
-        with Ledger(file) as opened:
-            number = opened.clear(None if days is None else days * _DAY)
-            remaining = opened.stats().size
-        typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
+    file, days = required_ledger_path(options), options.older_than
+    which = "every reply" if days is None else f"every reply older than {days:g} days"
+    if not is_there(file):
+        typer.echo(f"removed nothing: there is no {safe(str(file))}")
+        return 0
+    ask = not options.yes and sys.stdin is not None and sys.stdin.isatty()
+    if ask and not typer.confirm(f"Remove {which} from {safe(str(file))}?", err=True):
+        typer.echo("removed nothing")
+        return 1
+    with Ledger(file) as opened:
+        number = opened.clear(None if days is None else days * _DAY)
+        remaining = opened.stats().size
+    typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
+    return 0
 
 
 @app.command("import")
@@ -108,7 +104,7 @@ def import_(
         ),
     ],
     options: Options,
-) -> None:
+) -> int:
     """Take replies that a batch API or another engine wrote.
 
     They come in any order, as often as you like. Understood are the result files of OpenAI's and Anthropic's
@@ -120,22 +116,20 @@ def import_(
     Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
     2 bad usage, or no such file.
     """
-    with report_errors():
-        from ruler_cli.batch.import_replies import Importer, reply_files
-        from ruler_cli.ledger.reply_cache import Ledger
+    from ruler_cli.batch.import_replies import Importer, reply_files
+    from ruler_cli.ledger.reply_cache import Ledger
 
-        file, names = required_ledger_path(options), reply_files(replies)
-        with Ledger(file) as opened, Importer(opened, options.imported_model) as importer:
-            for name in names:
-                importer.import_file(name)
-        imported = importer.result
-        _name_problems(imported)
-        if options.as_json:
-            typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
-        else:
-            typer.echo("\n".join(_imported_table(file, imported, len(names))))
-        if not imported.complete:
-            raise typer.Exit(1)
+    file, names = required_ledger_path(options), reply_files(replies)
+    with Ledger(file) as opened, Importer(opened, options.imported_model) as importer:
+        for name in names:
+            importer.import_file(name)
+    imported = importer.result
+    _name_problems(imported)
+    if options.as_json:
+        typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
+    else:
+        typer.echo("\n".join(_imported_table(file, imported, len(names))))
+    return 0 if imported.complete else 1
 
 
 def required_ledger_path(options: Options) -> Path:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from ruler_cli.cli.messages import report_errors, same_command
 from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
 
 LEDGER_VARIABLE = "RULER_LEDGER"
@@ -315,21 +316,25 @@ def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
     )
 
 
-def with_options(names: str, **texts: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options, by the names of fields, in this order.
+def with_options(
+    names: str, *, resumes: bool = False, **texts: str
+) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Give a command options, by the names of fields, in this order; its result is the exit code.
 
     The command gets them in its parameter `options`; its other parameters stand in front, as arguments do.
-    `texts` is the help, by name, of options that differ from those of other commands in nothing else.
+    `texts` is the help, by name, of options that differ from those of other commands in nothing else. An
+    error is printed as one sentence; for a command that `resumes`, another names the command to go on with.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., int]) -> Callable[..., None]:
         arguments = dict(inspect.signature(command, eval_str=True).parameters)
         del arguments["options"]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
             options = Options(**{name: values.pop(name) for name in names.split()})
-            command(options=options, **values)
+            with report_errors(same_command(*values.values()) if resumes else None):
+                raise typer.Exit(command(options=options, **values))
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
             [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ruler_cli.cli.messages import print_note, print_stderr
 from ruler_cli.cli.units import count, short
 from ruler_cli.observer import Observer, Status, Summary
+from ruler_cli.reading.location import Location
 from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ class Console(Observer):
     """An observer that shows a run on stderr: a bar on a terminal, elsewhere a line every 30 seconds."""
 
     def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
-        """`source` is the name of INPUT in messages, `named` the number of problems named one by one."""
+        """`source` is INPUT, `named` the number of problems named one by one."""
         self._mode = progress
         if progress == "auto":
             self._mode = "bar" if sys.stderr and sys.stderr.isatty() else "log"
-        self._source, self._named = source, named
-        self._problems = self._failures = 0
+        self._source, self._named = Location(source).shown, named
+        self.problems = self._failures = 0
         self._printed = set[str]()
         self._total: int | None = None
         self._bar: tqdm[Any] | None = None
@@ -52,8 +53,8 @@ class Console(Observer):
 
     def problem(self, problem: Problem) -> None:
         """Name a line or trajectory that cannot be read."""
-        self._problems += 1
-        if self._problems <= self._named:
+        self.problems += 1
+        if self.problems <= self._named:
             self._print(f"ruler: {self._source}: {problem.where} {problem.reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
@@ -104,7 +105,7 @@ class Console(Observer):
             with suppress(OSError):
                 self._bar.close()
             self._bar = None
-        totals = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
+        totals = ((self.problems, "lines that cannot be read"), (self._failures, "groups not scored"))
         for number, what in totals:
             if number > self._named:
                 print_note(f"… and {number - self._named:.0f} more {what}")

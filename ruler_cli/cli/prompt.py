@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ruler_cli.cli.messages import print_note, report_errors, safe
+from ruler_cli.cli.messages import print_note, safe
 from ruler_cli.cli.options import Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.report import COMPARED, unknown_group
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count
-from ruler_cli.config import InputSettings, ScoreSettings
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "group pass_ window model api_base rubric order seed passes group_size single "
     "group_by messages prompt grouping format_"
 )
-def command(source: Source, options: Options) -> None:
+def command(source: Source, options: Options) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
     For a panel this is the request to the first judge. If a group takes more than one request, stderr says
@@ -36,12 +36,6 @@ def command(source: Source, options: Options) -> None:
 
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
-    with report_errors():
-        _print_request(score_settings(options, source), options)
-
-
-def _print_request(settings: ScoreSettings, options: Options) -> None:
-    """Print the request, and on stderr which of the group's requests it is, or that it is never sent."""
     from ruler_cli.judges.chat_completions import messages as request_messages
     from ruler_cli.judges.resolve import answer_format_of, model_of
     from ruler_cli.prompting.prompt import (
@@ -52,13 +46,14 @@ def _print_request(settings: ScoreSettings, options: Options) -> None:
         write_prompt,
     )
 
+    settings = score_settings(options, source)
     judges, number = [settings.judge, *settings.panel], options.pass_
     asks = [replace(settings.ask, context_tokens=model_of(judge).context) for judge in judges]
     group, ask = _group(settings.input, options.group), asks[0]
     layout, name = build_layout(group, ask), f"group {group.key!r}"
     if not layout.distinct:
-        source = Location(settings.input.source).shown
-        raise UsageError(f"{source}: {name} has no trajectory that can be judged")
+        file = Location(source).shown
+        raise UsageError(f"{file}: {name} has no trajectory that can be judged")
     if layout.alone and ask.single == "flag" and number > 1:
         raise UsageError(
             f"--pass {number}: {name} has nothing to compare and one pass; --single score makes them more"
@@ -83,6 +78,7 @@ def _print_request(settings: ScoreSettings, options: Options) -> None:
             print_note(f"{name}: {position}{first}; the group takes {count(requests, 'request')}")
     system, user = request_messages(write_prompt(layout, ask, part), answer_format_of(judges[0]))
     typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
+    return 0
 
 
 def _group(settings: InputSettings, key: str | None) -> Group:
@@ -92,7 +88,7 @@ def _group(settings: InputSettings, key: str | None) -> Group:
     name = Location(settings.source).shown
     keys: list[str] = []
     with ExitStack() as stack:
-        for group in open_input(settings, stack, Console("log", name).problem).groups:
+        for group in open_input(settings, stack, Console("log", settings.source).problem).groups:
             if key is None or group.key == key:
                 return group
             keys += [group.key] if len(keys) < COMPARED else []

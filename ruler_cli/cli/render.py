@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import ledger_option, print_note, report_errors, score_command
+from ruler_cli.cli.messages import ledger_option, print_note, score_command
 from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
@@ -19,7 +19,6 @@ from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
     from ruler_cli.batch.missing_requests import MissingRequests
-    from ruler_cli.batch.request_files import Target
     from ruler_cli.types import Request
 
 
@@ -37,7 +36,7 @@ def command(
         ),
     ],
     options: Options,
-) -> None:
+) -> int:
     """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.
 
     OpenAI's or Anthropic's batch API, `vllm run-batch` or any other engine can answer them. Requests may
@@ -50,25 +49,18 @@ def command(
     Exit codes: 0 written, or nothing is lacking; 1 some lines cannot be read or some groups not be asked
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
-    with report_errors():
-        settings = score_settings(options, source, requests)
-        raise typer.Exit(0 if _render(settings, options.target) else 1)
-
-
-def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
-    """Write the files and report; return if they hold all that is lacking."""
     from ruler_cli.batch.missing_requests import render_missing
     from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.panel import judges_of
-    from ruler_cli.reading.location import Location
     from ruler_cli.writing.output import refuse_clashes
 
+    settings = score_settings(options, source, requests)
     judges = judges_of(settings)
     for judge in judges:
         cached_only(judge)
     refuse_clashes(settings.input.source, settings.output)
-    targets = [target_of(judge, target) for judge in judges]
+    targets = [target_of(judge, options.target) for judge in judges]
     lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
     names = names_for(settings.output, [judge.model for judge in judges])
     too_large = [0] * len(judges)
@@ -81,7 +73,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
         def write(judge: int, key: bytes, request: Request) -> None:
             too_large[judge] += not files[judge].write(lines[judge](key, request))
 
-        with closing(Console("log", Location(settings.input.source).shown)) as console:
+        with closing(Console("log", settings.input.source)) as console:
             rendered = run_interruptible(lambda stop: render_missing(settings, write, console, stop))
         for file in files:
             file.end()
@@ -94,7 +86,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
                 "takes; show fewer rollouts at once, with --group-size"
             )
     _print_rendered(rendered, written, settings)
-    return not (rendered.unreadable or rendered.unaskable or any(too_large))
+    return 1 if rendered.unreadable or rendered.unaskable or any(too_large) else 0
 
 
 def not_rendered(missing: MissingRequests) -> list[tuple[int, str, str]]:

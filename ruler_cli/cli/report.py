@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note, printable_key, report_errors
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note, printable_key
 from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
@@ -38,7 +38,7 @@ _SAME_KEY = 20
 @with_options(
     f"output group as_json max_groups {SCORED_OPTIONS}", group="Show one group as its judge read it."
 )
-def command(source: Scored, options: Options) -> None:
+def command(source: Scored, options: Options) -> int:
     """Look at a scored file: on a terminal, or as a page.
 
     The run's figures with the worst and the most disputed groups, or one group in full, shown with $PAGER.
@@ -54,7 +54,7 @@ def command(source: Scored, options: Options) -> None:
     Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no
     annotations of ruler in it.
     """
-    with report_errors(), unwind_on_signal():
+    with unwind_on_signal():
         _refuse(options)
         settings = scored_input(options, source)
         problems = Problems(quiet=options.as_json)
@@ -62,7 +62,7 @@ def command(source: Scored, options: Options) -> None:
             _show(settings, problems, options.group, as_json=options.as_json)
         else:
             _write(settings, problems, options.output, options.max_groups)
-        raise typer.Exit(1 if problems.number else 0)
+        return 1 if problems.number else 0
 
 
 def _refuse(options: Options) -> None:

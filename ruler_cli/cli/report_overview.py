@@ -179,8 +179,17 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal, *, apart: bool 
     for highlight in highlights:
         group = highlight.group
         key = Text(terminal.key(group.key), overflow="ellipsis")
-        unsure = apart and highlight.because == "unsure"
-        reason = f"apart by {highlight.degree:.2f}" if unsure else _reason_of(highlight)
+        against, pairs = group.disputes
+        reasons = {
+            "failed": f"failed: {group.kind}",
+            "disagrees": f"{against:g} of {pairs} pairs",
+            "unsure": sentences.given(group.reliability, "reliability {:.2f}") or "noisy",
+            "spread": sentences.given(group.sd, "sd {:.2f}"),
+            "rest": sentences.given(group.mean, "mean {:.2f}"),
+        }
+        reason = reasons.get(highlight.because, highlight.because)
+        if apart and highlight.because == "unsure":
+            reason = f"apart by {highlight.degree:.2f}"
         best_first = _some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)])
         scores = terminal.text(group.reason if group.failed else " ".join(best_first))
         if group.failed:
@@ -189,21 +198,6 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal, *, apart: bool 
         why = Text(reason, _BAD if group.failed else "yellow")
         table.add_row(key, why, scores, terminal.text(_rewards(group)))
     return Padding(table, (0, 0, 0, 2))
-
-
-def _reason_of(highlight: Highlight) -> str:
-    group = highlight.group
-    against, pairs = group.disputes
-    reasons = {
-        "failed": f"failed: {group.kind}",
-        "disagrees": f"{against:g} of {pairs} pairs",
-        "suspect": "suspect",
-        "unsure": "noisy" if group.reliability is None else f"reliability {group.reliability:.2f}",
-        "tied": "tied",
-        "spread": "" if group.sd is None else f"sd {group.sd:.2f}",
-        "rest": "" if group.mean is None else f"mean {group.mean:.2f}",
-    }
-    return reasons[highlight.because]
 
 
 def _rewards(group: ScoredGroup) -> str:
@@ -221,27 +215,22 @@ def _some(numbers: list[str]) -> list[str]:
 
 def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> Iterator[str]:
     """Yield commands to type next, folded between words if they are too long for a line."""
-    source = _argument(source, terminal)
-    if key is not None:
-        name = _argument(key, terminal)
-        group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
-        yield from _folded(["ruler", "report", source, *group], terminal)
-    yield from _folded(["ruler", "report", source, "-o", "report.html"], terminal)
-    if live:
-        yield from _folded(["ruler", "select", source, "live.jsonl", "--where", "live"], terminal)
+    shown, name = (_argument(text, terminal) for text in (source, key or ""))
+    group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
+    commands = [["report", shown, *group]] if key is not None else []
+    commands.append(["report", shown, "-o", "report.html"])
+    commands += [["select", shown, "live.jsonl", "--where", "live"]] if live else []
+    for words in commands:
+        line = "  ruler"
+        for word in words:
+            if len(line) + len(word) + 3 > terminal.width:
+                yield f"{line} \\"
+                line = "   "
+            line += f" {word}"
+        yield line
 
 
 def _argument(text: str, terminal: Terminal) -> str:
     """Quote a word for a shell, with escapes for all that cannot be seen."""
     visible = terminal.key(text)
     return visible if visible.startswith("$'") else shlex.quote(text)
-
-
-def _folded(command: Sequence[str], terminal: Terminal) -> Iterator[str]:
-    line = " "
-    for i, word in enumerate(command):
-        if i and len(line) + len(word) + 3 > terminal.width:
-            yield f"{line} \\"
-            line = "   "
-        line += f" {word}"
-    yield line

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.contradictions import refuse_engine, refuse_summary, refuse_swapped
-from ruler_cli.cli.messages import collect_command, print_note, report_errors, same_command
+from ruler_cli.cli.messages import collect_command, print_note
 from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source, with_options
-from ruler_cli.cli.progress import Console, Progress
+from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import summary_lines, write_summary
@@ -29,7 +29,7 @@ _WORKERS = 2
 """Workers of Ray by default."""
 
 
-@with_options(SCORE_OPTIONS)
+@with_options(SCORE_OPTIONS, resumes=True)
 def command(
     source: Source,
     output: Annotated[
@@ -39,7 +39,7 @@ def command(
         ),
     ],
     options: Options,
-) -> None:
+) -> int:
     """Score each group of rollouts with a judge and write the records annotated.
 
     Example: ruler score rollouts.jsonl scored.jsonl -m openai/o3
@@ -47,33 +47,29 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
-    with report_errors(resume=same_command(source, output)):
-        refuse_swapped(source, output)
-        settings = score_settings(options, source, output)
-        refuse_engine(settings, options.engine, options.ray_address)
-        if options.summary is not None:
-            refuse_summary(options.summary, settings)
-        _print_warnings(settings, quiet=options.progress == "none")
-        if options.engine == "here":
-            result = _run(settings, options.progress)
-        else:
-            result = _run_on_ray(
-                settings, options.progress, options.ray_address, options.ray_workers or _WORKERS
-            )
-        if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
-            _print_summary(result, settings)
-        if options.summary is not None:
-            try:
-                write_summary(options.summary, result.summary)
-            except OutputError as error:
-                if result.stopped is None:
-                    raise
-                print_note(error)  # the exit code is that of what stopped the run
-        if result.stopped is not None:
-            if not result.whole:
-                _print_partial_output(settings)
-            raise result.stopped
-        raise typer.Exit(0 if result.summary.complete else 1)
+    refuse_swapped(source, output)
+    settings = score_settings(options, source, output)
+    refuse_engine(settings, options.engine, options.ray_address)
+    if options.summary is not None:
+        refuse_summary(options.summary, settings)
+    _print_warnings(settings, quiet=options.progress == "none")
+    result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
+    if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
+        print_note(*summary_lines(result.summary))
+        if result.summary.unanswered and (clause := _requests_in_batches(settings)):
+            print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
+    if options.summary is not None:
+        try:
+            write_summary(options.summary, result.summary)
+        except OutputError as error:
+            if result.stopped is None:
+                raise
+            print_note(error)  # the exit code is that of what stopped the run
+    if result.stopped is not None:
+        if not result.whole:
+            _print_partial_output(settings)
+        raise result.stopped
+    return 0 if result.summary.complete else 1
 
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
@@ -102,22 +98,22 @@ def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
 
 
 def _run(
-    settings: ScoreSettings, progress: Progress, run: Callable[..., Awaitable[RunResult]] | None = None
+    settings: ScoreSettings, options: Options, run: Callable[..., Awaitable[RunResult]] | None = None
 ) -> RunResult:
     """Run `score`, or `run`, which has the same parameters, and show its progress."""
     from ruler_cli.run import score
 
-    with closing(Console(progress, Location(settings.input.source).shown)) as console:
+    with closing(Console(options.progress, settings.input.source)) as console:
         return run_interruptible(partial(run or score, settings, console))
 
 
-def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None, workers: int) -> RunResult:
+def _run_on_ray(settings: ScoreSettings, options: Options) -> RunResult:
     from ruler_cli.judges.resolve import ResolvedJudge
     from ruler_cli.run import resolve_judges
 
     judges = resolve_judges(settings)
     if settings.cached_only or all(isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges):
-        return _run(settings, progress)  # there is no call that a worker could make
+        return _run(settings, options)  # there is no call that a worker could make
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
     from ruler_cli.cluster import ray_session, score_on_ray
@@ -125,14 +121,9 @@ def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None
 
     with open_output(settings.input.source, settings.output):
         pass  # fails now if it cannot be written
-    with ray_session(address, workers) as ray:
-        return _run(settings, progress, partial(score_on_ray, ray=ray, workers=workers))
-
-
-def _print_summary(result: RunResult, settings: ScoreSettings) -> None:
-    print_note(*summary_lines(result.summary))
-    if result.summary.unanswered and (clause := _requests_in_batches(settings)):
-        print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
+    workers = options.ray_workers or _WORKERS
+    with ray_session(options.ray_address, workers) as ray:
+        return _run(settings, options, partial(score_on_ray, ray=ray, workers=workers))
 
 
 def _requests_in_batches(settings: ScoreSettings) -> str | None:

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import report_errors
 from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.reading.input import Input
@@ -28,7 +26,7 @@ def command(
         typer.Argument(metavar="OUTPUT", help="A file as SCORED is, or SCORED itself; `-` is stdout."),
     ],
     options: Options,
-) -> None:
+) -> int:
     """Keep groups and rollouts of a scored file by their scores.
 
     Kept bytes are unchanged. Groups come first: a group without a figure is in none of its ranges, and
@@ -45,7 +43,7 @@ def command(
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
     usage, unreadable input, no group with the figure of a condition, or nothing left of SCORED in its place.
     """
-    with report_errors(), unwind_on_signal():
+    with unwind_on_signal():
         from ruler_cli.results.conditions import parse_condition
         from ruler_cli.results.select import select
 
@@ -56,7 +54,7 @@ def command(
                 "rollouts of each; `ruler select --help` lists all"
             )
         settings = scored_input(options, source)
-        console = Console("log", Location(source).shown)
+        console = Console("log", source)
 
         def describe(opened: Input) -> None:
             for sentence in (opened.found(), *opened.notes):
@@ -81,7 +79,7 @@ def command(
         about_rollouts = any(one.about_rollouts for one in conditions)
         if not selected.kept_groups and selected.have["score"] and about_rollouts:
             console.note(f"scores lie from {selected.least:.3g} to {selected.most:.3g}")
-        raise typer.Exit(1 if selected.unreadable else 0)
+        return 1 if selected.unreadable else 0
 
 
 def _keep(options: Options) -> Keep | None:

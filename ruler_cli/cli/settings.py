@@ -109,22 +109,19 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
     return params
 
 
-def _price(text: str) -> tuple[float, float]:
-    """Parse `--price IN,OUT`: USD per million prompt and completion tokens."""
-    try:
-        prompt, completion = (float(part) for part in text.split(","))
-        if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
-            raise ValueError
-    except ValueError:
-        raise UsageError(
-            f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
-        ) from None
-    return prompt, completion
-
-
 def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float] | None]:
     """Return the price of each of `number` judges, from one for all or one for each; None: not given."""
-    prices = [_price(text) for text in texts or ()]
+    prices = []
+    for text in texts or ():
+        try:
+            prompt, completion = (float(part) for part in text.split(","))
+            if not (0 <= prompt < math.inf and 0 <= completion < math.inf):
+                raise ValueError
+        except ValueError:
+            raise UsageError(
+                f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
+            ) from None
+        prices.append((prompt, completion))
     if not prices:
         return [None] * number
     if len(prices) not in (1, number):
