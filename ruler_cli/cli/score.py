@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.contradictions import refuse_engine, refuse_summary, refuse_swapped
 from ruler_cli.cli.messages import collect_command, print_note
 from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
@@ -19,12 +23,14 @@ from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import summary_lines, write_summary
 from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings
-from ruler_cli.errors import OutputError, ReaderGone, UsageError
+from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.run import RunResult
 
+_PATIENCE = 10.0
+"""Seconds in which a Ray cluster must answer at its address."""
 _WORKERS = 2
 """Workers of Ray by default."""
 
@@ -47,11 +53,11 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
-    refuse_swapped(source, output)
+    _refuse_swapped(source, output)
     settings = score_settings(options, source, output)
-    refuse_engine(settings, options.engine, options.ray_address)
+    _refuse_engine(settings, options)
     if options.summary is not None:
-        refuse_summary(options.summary, settings)
+        _refuse_summary(options.summary, settings)
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
@@ -70,6 +76,85 @@ def command(
             _print_partial_output(settings)
         raise result.stopped
     return 0 if result.summary.complete else 1
+
+
+def _refuse_swapped(source: str, output: str) -> None:
+    """Raise UsageError if INPUT does not exist and OUTPUT does, unless INPUT resembles another name."""
+    if not Location(source).local or not Path(output).is_file() or Location(source).many:
+        return
+    from ruler_cli.suggestions import suggest_file
+
+    if not Path(source).exists() and suggest_file(source) in (None, output):
+        raise UsageError(
+            f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
+        )
+
+
+def _refuse_summary(path: Path, settings: ScoreSettings) -> None:
+    """Raise UsageError if the file of `--summary` cannot be written, before the run and not after it."""
+    output = settings.output
+    others = (settings.input.source, output, output.rstrip("/") + ".failed.jsonl", settings.failed)
+    if Location.of(path).remote:
+        raise UsageError("--summary: is an address; give a file of this machine")
+    files = [other for other in others if other and not Location(str(other)).remote]
+    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
+        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
+    if str(path) == "-" and output == "-":
+        raise UsageError("--summary -: stdout holds the records already; give it a file")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
+
+
+def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
+    """Refuse a run that Ray cannot do, and options of Ray without `--engine ray`.
+
+    UsageError, or RefusedError if no Ray answers at the address.
+    """
+    if options.engine != "ray":
+        for word in sys.argv[1:]:
+            if word.startswith("--ray-"):
+                option = word.partition("=")[0]
+                raise UsageError(f"{option}: is for workers of Ray; give --engine ray too, or leave it out")
+        return
+    if settings.input.shard is not None:
+        raise UsageError(
+            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
+        )
+    source = settings.input.source
+    if source == "-" or source.startswith(("/dev/", "/proc/")) or Path(source).is_fifo():
+        raise UsageError(
+            "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave out "
+            "--engine"
+        )
+    if find_spec("ray") is None:
+        raise UsageError("--engine ray: ray is not installed; pip install 'ruler-cli[ray]'")
+    option = "--ray-address" if options.ray_address else "RAY_ADDRESS"
+    address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
+    if address.startswith("ray://"):
+        raise UsageError(
+            f"{option}: ray:// leads to Ray Client; give host:port of the cluster and run there, or hand the "
+            "command to it: ray job submit"
+        )
+    _refuse_unreachable(option, address)
+
+
+def _refuse_unreachable(option: str, address: str) -> None:
+    """Raise RefusedError if no Ray answers at an address.
+
+    Ray itself tries for minutes, in C++ code that cannot be stopped: so another process asks, with a timeout.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto` and the like are Ray's
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+        health_check = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+        subprocess.run(health_check, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
+    except (OSError, subprocess.SubprocessError):
+        raise RefusedError(
+            f"{option} {address}: no Ray answers there; `ray status` on a machine of the cluster tells the "
+            "address, or leave it out to start one here"
+        ) from None
 
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
