@@ -174,14 +174,21 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
 
 
 def chat_body(model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat) -> bytes:
-    """The JSON body of a call; the user's parameters replace all others."""
+    """The JSON body of a call."""
+    return orjson.dumps(chat_arguments(model, params, request, how))
+
+
+def chat_arguments(
+    model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat
+) -> dict[str, Any]:
+    """The arguments of a call; the user's parameters replace all others."""
     body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
     if (form := response_format(how.forms[0], request.labels)) is not None:
         body["response_format"] = form
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
         body[limit_name(params) or how.limit or _NAMES[1]] = tokens
-    return orjson.dumps(body)
+    return body
 
 
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:

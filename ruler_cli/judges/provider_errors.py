@@ -152,28 +152,23 @@ def classify(
     again = ErrorRule("", "", "transport", "call")
     rule = next((rule for rule in TABLE if rule.applies(status, text)), again)
     rate = rule.scope == "rate"
-    scope = _after_server("call" if rule.scope == "rate" else rule.scope, status, headers)
-    sentence = clean(message or codes or "no message", key)
+    scope: Scope = "call" if rule.scope == "rate" else rule.scope
+    # the server's own header on another try
+    retry = next((v.strip().lower() for n, v in headers.items() if n.lower() == "x-should-retry"), "")
+    if scope == "call" and retry == "false":
+        scope = "group"
+    elif scope == "group" and retry == "true" and status >= 400:
+        scope = "call"
+    reason = f"the judge answered {status}: {clean(message or codes or 'no message', key)}"
     return CallError(
         rule.kind,
-        f"the judge answered {status}: "
-        + (f"{sentence.rstrip('.')}; {rule.remedy}" if rule.remedy else sentence),
+        f"{reason.rstrip('.')}; {rule.remedy}" if rule.remedy else reason,
         scope,
         retry_after=retry_after(headers, text, rate) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
         billed=False,
         rate=rate,
     )
-
-
-def _after_server(scope: Scope, status: int, headers: Mapping[str, str]) -> Scope:
-    """The scope after the server's own header on another try."""
-    again = next((v.strip().lower() for n, v in headers.items() if n.lower() == "x-should-retry"), "")
-    if again == "false" and scope == "call":
-        return "group"
-    if again == "true" and scope == "group" and status >= 400:
-        return "call"
-    return scope
 
 
 def refuses_format(status: int, message: str) -> bool:
