@@ -171,8 +171,8 @@ def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
 def _rated(signals: RolloutSignals, long: bool, late: float, overlap: float | None) -> tuple[float, str]:
     """(score, one sentence) of a rollout; `overlap` is None for fewer than two siblings."""
     defects = [
-        (min(signals.errors, MOST), _count(signals.errors, "tool error")),
-        (min(signals.repeats, MOST), _count(signals.repeats, "repeated call")),
+        (min(signals.errors, MOST), f"{signals.errors} tool error{'s' * (signals.errors > 1)}"),
+        (min(signals.repeats, MOST), f"{signals.repeats} repeated call{'s' * (signals.repeats > 1)}"),
         (signals.handed_off, "ended by handing off"),
         (signals.refused, "refused without trying a tool"),
         (signals.unfinished, "ended in mid-work" if signals.messages else "no messages"),
@@ -188,10 +188,6 @@ def _rated(signals: RolloutSignals, long: bool, late: float, overlap: float | No
         phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
     listed = ", ".join(phrases) or "nothing amiss"
     return round(min(1.0, BEST * math.exp(-points)), 3), f"No LLM judged this: {listed}; rule of thumb."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number > 1)}"
 
 
 def _canonical(arguments: str) -> str:
@@ -225,17 +221,13 @@ def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:
     return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 
-_OPEN = r'<trajectory id="([a-z]+)">'
-
-
 def blocks(user: str) -> dict[str, str]:
     """The rollouts of a user message: label → the lines between its delimiters."""
     rollouts: dict[str, str] = {}
     label: str | None = None
     lines: list[str] = []
     for line in user.split("\n"):
-        opened = re.fullmatch(_OPEN, line)
-        if opened:
+        if opened := re.fullmatch(r'<trajectory id="([a-z]+)">', line):
             label, lines = opened[1], []
         elif line == "</trajectory>" and label:
             rollouts[label] = "\n".join(lines)

@@ -234,9 +234,16 @@ def refuse(name: str, needs: tuple[Need, ...]) -> None:
     """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
     if len(needs) == 1 and len(needs[0]) == 2 and needs[0][0] == ("api_key",):
         raise MissingKeyError(name, needs[0][1][0])
+    parts, named = list[str](), set[str]()
+    for need in needs:
+        phrases = [phrase for phrase in _phrases(need) if phrase not in named]
+        named.update(phrases)
+        kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
+        listed = " or ".join(phrases)
+        parts.append(f"{kind} ({listed})" if kind and listed else kind or listed)
     if needs:
         hint = "give what is missing, or try the pipeline without a model: -m offline"
-        raise UsageError(f"judge {name} needs {_needed(needs)}; {hint}")
+        raise UsageError(f"judge {name} needs {', and '.join(parts)}; {hint}")
 
 
 def _met(need: Need, given: Credentials) -> bool:
@@ -323,18 +330,6 @@ def _remaining(need: Need, given: Credentials) -> Need:
         if len(words) > len(rest) and all(word[0] == "+" for word in rest):
             return (rest,)
     return need
-
-
-def _needed(needs: Iterable[Need]) -> str:
-    """The needs in the words of a sentence, each alternative once."""
-    parts, named = list[str](), set[str]()
-    for need in needs:
-        phrases = [phrase for phrase in _phrases(need) if phrase not in named]
-        named.update(phrases)
-        kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
-        listed = " or ".join(phrases)
-        parts.append(f"{kind} ({listed})" if kind and listed else kind or listed)
-    return ", and ".join(parts)
 
 
 def _phrases(need: Need) -> list[str]:

@@ -103,30 +103,25 @@ def position_bias(size: int) -> tuple[float, ...]:
     return tuple((value - centre) / spread for value in raw)
 
 
-@dataclass(frozen=True, slots=True)
-class RandomDraws:
-    """Standard normal deviates of one answer, and the deviation of its noise; `noise` is by position."""
+def answers(
+    model: SimulatedModel, values: Sequence[float], noise: Sequence[float], level: float, gain: float
+) -> list[float]:
+    """Scores for values (truth plus persistent error) in the order shown, by the formula above.
 
-    noise: Sequence[float]
-    level: float
-    gain: float
-    noise_sd: float
-
-
-def answers(model: SimulatedModel, values: Sequence[float], draws: RandomDraws) -> list[float]:
-    """Scores for values (truth plus persistent error) in the order shown, by the formula above."""
+    `noise` is what each position draws, on the scale of the scores; `level` and `gain` are standard normal.
+    """
     shown = values
     if model.stretch and values:
         centre, spread = fmean(values), pstdev(values)
         own = [0.5 + RANGE * (v - centre) / spread if spread else 0.5 for v in values]
         shown = [(1 - model.stretch) * v + model.stretch * o for v, o in zip(values, own, strict=True)]
     if model.gain:
-        factor = math.exp(model.gain * draws.gain)
+        factor = math.exp(model.gain * gain)
         shown = [0.5 + factor * (v - 0.5) for v in shown]
-    level = model.level * draws.level
+    shift = model.level * level
     return [
-        round(min(1.0, max(0.0, v + level + model.slot * b + draws.noise_sd * e)) * 20) / 20
-        for v, b, e in zip(shown, position_bias(len(values)), draws.noise, strict=True)
+        round(min(1.0, max(0.0, v + shift + model.slot * b + e)) * 20) / 20
+        for v, b, e in zip(shown, position_bias(len(values)), noise, strict=True)
     ]
 
 
@@ -136,16 +131,13 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     absent = {label: "" for label in request.labels if label not in rollouts}
     whole = _hash(model.seed, "request", request.system, request.user).hex()
     group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()
+    sd = model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group))
+    level, gain = _normal(model.seed, "level", whole), _normal(model.seed, "gain", whole)
 
     def scored(shown: Mapping[str, str], judge: SimulatedModel) -> dict[str, float]:
-        draws = RandomDraws(
-            [_normal(model.seed, "noise", rollout, whole) for rollout in shown.values()],
-            _normal(model.seed, "level", whole),
-            _normal(model.seed, "gain", whole) if model.gain else 0.0,
-            model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group)),
-        )
         values = [truth(rollout) + _persistent(model, rollout) for rollout in shown.values()]
-        return dict(zip(shown, answers(judge, values, draws), strict=True))
+        noise = [sd * _normal(model.seed, "noise", rollout, whole) for rollout in shown.values()]
+        return dict(zip(shown, answers(judge, values, noise, level, gain), strict=True))
 
     every = scored(rollouts, model) | scored(absent, replace(model, slot=0, stretch=0))
     return {label: every[label] for label in request.labels}

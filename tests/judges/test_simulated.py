@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.simulated import (
-    RandomDraws,
     Simulated,
     SimulatedModel,
     answers,
@@ -159,12 +158,12 @@ def test_judges_share_persistent_errors() -> None:
 
 def test_the_formula_is_the_judge() -> None:
     """Without draws `answers` says truth plus slot bias, clipped and rounded to .05."""
-    draws = RandomDraws([0.0] * 4, 0.0, 0.0, 0.1)
-    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], draws) == [0.0, 0.5, 0.55, 1.0]
-    biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, draws)
+    draws = [0.0] * 4, 0.0, 0.0
+    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], *draws) == [0.0, 0.5, 0.55, 1.0]
+    biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, *draws)
     assert biased == sorted(biased, reverse=True)
     assert biased[0] > 0.5 > biased[-1]
-    assert answers(SimulatedModel(), [], RandomDraws([], 0.0, 0.0, 0.1)) == []
+    assert answers(SimulatedModel(), [], [], 0.0, 0.0) == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
