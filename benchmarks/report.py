@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from benchmarks.child import PYTHON, Cost, run
+from benchmarks.commands import command, ended, run
 from benchmarks.results import Result, alone
 from tests.browser.view import QUIET, program, shown
 
@@ -105,8 +105,8 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 def _one(folder: Path, groups: int, browser: Browser) -> _Opened:
     scored, report = folder / f"scored-{groups}.jsonl", folder / f"report-{groups}.html"
     _write(folder / "in.jsonl", groups)
-    _ruler("score", folder / "in.jsonl", scored, "-m", "simulated", "--passes", "2", "--progress", "none")
-    cost = _ruler("report", scored, "-o", report)
+    ended(command(folder / "in.jsonl", scored, None, m="simulated", passes=2))
+    cost = run("ruler_cli", "report", scored, "-o", report)
     opened = [_open(browser, report) for _ in range(_OPENINGS)]
     return _Opened(
         groups,
@@ -138,10 +138,6 @@ def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
         view.open("#groups")
         late, longest = view.page.evaluate(_SCROLL, [_FRAME, _STEPS, pixels])
         return float(late), float(longest)
-
-
-def _ruler(*args: str | Path) -> Cost:
-    return run([PYTHON, "-m", "ruler_cli", *map(str, args)])
 
 
 def _write(path: Path, groups: int) -> None:
