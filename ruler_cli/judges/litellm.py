@@ -41,15 +41,14 @@ from ruler_cli.suggestions import nearest
 from ruler_cli.types import CallError, Reply, Request
 
 _UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
+_TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
 _BROKEN = {"TransportError", "ClientError", "ConnectionError"}
+"""Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
 _ANSWERLESS = (
     (_UNREACHED, "the judge cannot be reached"),
-    ({"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}, "the judge did not answer in time"),
-    (_BROKEN, "the connection to the judge broke"),
-    ({"APIConnectionError"}, "the connection to the judge broke"),  # litellm's for errors of any kind
+    (_TOO_LATE, "the judge did not answer in time"),
+    (_BROKEN | {"APIConnectionError"}, "the connection to the judge broke"),  # litellm's, for any error
 )
-"""Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
-_CONNECTED = set[str]().union(*(names for names, _ in _ANSWERLESS[:3]))
 _UNEQUIPPED = {
     *("AuthenticationError", "ImportError", "LiteLLMUnknownProvider"),  # litellm's own, without a response
     *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "NoRegionError"),
@@ -126,7 +125,7 @@ def _unanswered(causes: Sequence[BaseException], message: str, secret: str | Non
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     why = clean(message, secret)
     lacks = _UNUSABLE.match(message) or (not names & _UNREAD and _LACKS.search(message[:_SENTENCE]))
-    if not names & _CONNECTED and (names & _UNEQUIPPED or lacks):
+    if not names & (_UNREACHED | _TOO_LATE | _BROKEN) and (names & _UNEQUIPPED or lacks):
         advice = "set what the provider needs, name its key with --api-key-env VAR, or try -m offline"
         reason = f"the judge cannot be asked ({why.rstrip('.')}); {advice}"
         return CallError("refused", reason, "run", sent=False, billed=False)
