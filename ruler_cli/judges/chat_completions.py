@@ -24,7 +24,7 @@ from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_fo
 from ruler_cli.types import CallError, Judge, Reply, Request
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
-_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
+OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
 _OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
@@ -157,7 +157,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     provider, forms = judge.model.partition("/")[0], _LISTS
     host = (urlsplit(base).hostname or "") if base else ""
     openai = host == "openai.com" or host.endswith(".openai.com")
-    if host and not openai and (provider in _OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))):
+    if host and not openai and (provider in OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))):
         forms = ("keyed", *_LISTS)
     elif openai or (not host and provider in _SIZED and "claude" not in judge.model):
         forms = ("sized", *_LISTS)

@@ -11,7 +11,7 @@ import orjson
 
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.chat_completions import AnswerFormat, first_format
+from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
 from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, provider_of, unknown_judge, variables
 from ruler_cli.suggestions import nearest
@@ -22,7 +22,7 @@ LOCAL = "http://localhost"
 """Address of an engine of one's own, if none is given."""
 DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
 """Providers that are asked directly, each with the variable of its key and of its address (\"\": none)."""
-PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
+PREFIXES = ("openai", *OWN_ENGINES, "litellm_proxy")
 """Provider prefixes of model names; endpoints do not know them."""
 
 
