@@ -37,8 +37,6 @@ _TRIES = 6
 _REDIRECTS, _MAX_REDIRECTS = (301, 302, 303, 307, 308), 3
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
-_CONNECTION_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""Errors of a connection; ValueError for an invalid host name."""
 _RUN_LATER = "run the same command again later"
 FILE_ALTERNATIVE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
 """Advice if there is no batch API."""
@@ -75,6 +73,10 @@ class HttpError(Exception):
     unclear: bool = False
     retry_after: float = 0.0
     status: int = 0
+
+
+_ERRORS = (HttpError, aiohttp.ClientError, OSError, TimeoutError, ValueError)
+"""Errors of one try; ValueError for an invalid host name."""
 
 
 def open_session() -> aiohttp.ClientSession:
@@ -121,15 +123,13 @@ class ApiClient:
         most `once`, since it costs money, is retried only if it certainly was not handled; UnclearError if it
         may have been.
         """
-        for attempt in range(_TRIES):
+        attempt = 0
+        while True:
             try:
                 return await self._request_once(method, path, body)
-            except (HttpError, *_CONNECTION_ERRORS) as raised:
-                error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
-            if once and error.unclear:
-                raise UnclearError(error.error)
-            await self._wait_before_retry(error, attempt, not_found)
-        raise AssertionError("the last try raises")
+            except _ERRORS as error:
+                await self._wait_before_retry(error, attempt, not_found, once=once)
+            attempt += 1
 
     async def lines(self, path: str, not_found: str) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a file, without line ends; from the beginning again if the connection broke."""
@@ -139,9 +139,8 @@ class ApiClient:
                     async for line in lines:
                         yield without_key(line, self.key)  # rows go to the ledger, and may repeat the request
                 return
-            except (HttpError, *_CONNECTION_ERRORS) as raised:
-                error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
-            await self._wait_before_retry(error, attempt, not_found)
+            except _ERRORS as error:
+                await self._wait_before_retry(error, attempt, not_found)
 
     async def _lines_once(self, url: str) -> AsyncGenerator[bytes, None]:
         """Yield the lines at an address, or at the one that it redirects to."""
@@ -162,14 +161,19 @@ class ApiClient:
                 return
         raise self._format_error("sends elsewhere again and again")
 
-    async def _wait_before_retry(self, error: HttpError, attempt: int, not_found: str) -> None:
+    async def _wait_before_retry(
+        self, raised: Exception, attempt: int, not_found: str, *, once: bool = False
+    ) -> None:
         """Wait before the next try; raise if there is none."""
+        error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
+        if once and error.unclear:
+            raise UnclearError(error.error) from None
         if error.status == 404 and not_found:
-            raise UnknownBatchError(not_found)
+            raise UnknownBatchError(not_found) from None
         if not error.retryable or attempt + 1 == _TRIES:
-            raise error.error
+            raise error.error from None
         if error.retry_after > _MAX_RETRY_AFTER:
-            raise RulerError(f"{error.error}: it asks to wait for {error.retry_after:.0f} s")
+            raise RulerError(f"{error.error}: it asks to wait for {error.retry_after:.0f} s") from None
         await self.pause(delay(attempt, error.retry_after, random.random()))
 
     async def _request_once(self, method: str, path: str, body: OpenBody | None) -> dict[str, Any]:
@@ -181,7 +185,7 @@ class ApiClient:
                 method, url, data=data, headers=self.headers, proxy=proxy_of(url), allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT),
             ) as response:  # fmt: skip
-                answer = await _read_bounded(response)
+                answer = without_key(await _read_bounded(response), self.key)
         if response.status >= 300:
             raise self._status_error(response, answer)
         try:

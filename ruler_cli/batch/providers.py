@@ -21,6 +21,7 @@ import aiohttp
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    AliasPath,
     BaseModel,
     BeforeValidator,
     Field,
@@ -32,16 +33,16 @@ from pydantic import (
 from ruler_cli.answer import clean
 from ruler_cli.batch.http import FILE_ALTERNATIVE, ApiClient, UnclearError, UnknownBatchError, open_session
 from ruler_cli.batch.journal import BatchRecord
-from ruler_cli.batch.request_files import LIMITS, Limits, Target
+from ruler_cli.batch.request_files import LIMITS, Limits, Target, batch_target
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.judges.providers import EMBEDDED, MissingKeyError
+from ruler_cli.judges.providers import MissingKeyError
 from ruler_cli.judges.resolve import check_address, endpoint_of, key_for
 
 RemoteState = Literal["running", "ended", "failed"]
 """`ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed."""
-_ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
-"""Labels of an ended batch; with any other label but `failed` a batch is running."""
+_ENDED = ("completed", "expired", "cancelled", "canceled")
+"""OpenAI's labels of an ended batch; Anthropic's is `ended`."""
 _PAGE = 100
 
 
@@ -70,29 +71,6 @@ ANTHROPIC = BatchApi(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteBatch:
-    """A batch as its provider describes it.
-
-    `label` is the provider's name of the state. `tag` is ours, None if the provider stores none. `file` is
-    the id of the uploaded request file; it identifies a batch if an endpoint drops the tag. `total`,
-    `succeeded` and `failed` count requests, and may be 0 until the provider has counted. `created` is Unix
-    time by the provider's clock. `reason` says why the batch failed. `files` are ids of result files.
-    """
-
-    id: str
-    state: RemoteState
-    label: str
-    tag: str | None
-    total: int
-    succeeded: int
-    failed: int
-    created: float
-    reason: str = ""
-    file: str | None = None
-    files: tuple[str, ...] = ()
-
-
 def _or_none(value: Any, validate: Callable[[Any], Any]) -> Any:
     try:
         return validate(value)
@@ -113,23 +91,76 @@ class _ListResponse(BaseModel):
     has_more: Annotated[bool, BeforeValidator(bool)] = False
 
 
-class _ErrorsResponse(BaseModel):
-    data: list[dict[str, Any]] = []
+class RemoteBatch(_FileResponse):
+    """A batch as either API describes it; the times are by the provider's clock.
 
+    `label` is the provider's name of the state. `tag` is ours, None if the provider stores none. `file` is
+    the id of the uploaded request file; it identifies a batch if an endpoint drops the tag. Counts of
+    requests may be 0 until the provider has counted.
+    """
 
-class _BatchResponse(_FileResponse):
-    """Batch object of either API."""
-
-    created_at: Annotated[datetime, AfterValidator(lambda at: at if at.tzinfo else at.replace(tzinfo=UTC))]
-    status: str = Field(validation_alias=AliasChoices("status", "processing_status"))
-    metadata: Annotated[dict[str, Any] | None, _Lenient] = None
-    input_file_id: Annotated[str | None, _Lenient] = None
+    created_at: datetime
+    label: Annotated[str, AfterValidator(lambda text: clean(text.lower()))] = Field(
+        validation_alias=AliasChoices("status", "processing_status")
+    )
+    tag: Annotated[str | None, _Lenient] = Field(None, validation_alias=AliasPath("metadata", "ruler"))
+    file: Annotated[str | None, _Lenient] = Field(None, validation_alias="input_file_id")
     output_file_id: str | None = None
     error_file_id: str | None = None
     request_counts: Annotated[dict[str, Any] | None, _Lenient] = None
-    errors: Annotated[_ErrorsResponse | None, _Lenient] = None
+    errors: Annotated[list[dict[str, Any]] | None, _Lenient] = Field(
+        None, validation_alias=AliasPath("errors", "data")
+    )
 
-    def count(self, *words: str) -> int:
+    @property
+    def created(self) -> float:
+        """Unix time of the creation."""
+        at = self.created_at
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+    @property
+    def succeeded(self) -> int:
+        """Number of answered requests."""
+        return self._count("completed", "succeeded")
+
+    @property
+    def failed(self) -> int:
+        """Number of requests without an answer, once the batch is done with them."""
+        return self._count("failed", "errored", "canceled", "expired")
+
+    @property
+    def total(self) -> int:
+        """Number of all requests."""
+        return self._count("total") or self._count("processing") + self.succeeded + self.failed
+
+    @property
+    def files(self) -> list[str]:
+        """Ids of the result files, answers first."""
+        return [file for file in (self.output_file_id, self.error_file_id) if file]
+
+    @property
+    def state(self) -> RemoteState:
+        """State of the batch; running with any label that is not known."""
+        if self.label == "failed":  # some requests may still have been answered, and billed
+            return "ended" if self.output_file_id else "failed"
+        # some endpoints report the end before the files exist; without them paid answers would be lost
+        done = self.label == "completed"
+        to_come = (self.succeeded and not self.output_file_id) or ((self.failed or done) and not self.files)
+        return "ended" if self.label == "ended" or (self.label in _ENDED and not to_come) else "running"
+
+    @property
+    def reason(self) -> str:
+        """First error of a failed batch, and the number of the others."""
+        if self.label != "failed":
+            return ""
+        if not self.errors:
+            return "its provider does not say why"
+        first, *more = self.errors
+        message = str(first.get("message") or first.get("code") or "no message")
+        line = f"line {first['line']}: " if isinstance(first.get("line"), int) else ""
+        return clean(f"{line}{message}" + (f" (and {len(more)} more)" if more else ""))
+
+    def _count(self, *words: str) -> int:
         """Count the requests in states of these names."""
         numbers = [(self.request_counts or {}).get(word) for word in words]
         return sum(number for number in numbers if isinstance(number, int) and number > 0)
@@ -150,7 +181,7 @@ class Provider:
     client: ApiClient
     limits: Limits
 
-    async def upload(self, file: Path, tag: str) -> str:
+    async def upload(self, file: Path) -> str:
         """Upload a request file; return its id at the provider, "" if the API has no such step."""
         if not self.api.files:
             return ""
@@ -159,8 +190,7 @@ class Provider:
         def form() -> Iterator[aiohttp.Payload]:
             with file.open("rb") as source:
                 fields = aiohttp.FormData({"purpose": "batch"})
-                name = f"ruler-{tag}.jsonl"
-                fields.add_field("file", source, filename=name, content_type="application/jsonl")
+                fields.add_field("file", source, filename=file.name, content_type="application/jsonl")
                 yield fields()
 
         return self._read(_FileResponse, await self.client.request("POST", "/files", form)).id
@@ -237,32 +267,7 @@ class Provider:
 
     def remote(self, value: Any) -> RemoteBatch:
         """Read a batch object; RulerError if it is none."""
-        batch, key = self._read(_BatchResponse, value), self.client.key
-        label = batch.status.lower()
-        succeeded = batch.count("completed", "succeeded")
-        failed = batch.count("failed", "errored", "canceled", "expired")
-        good, bad = batch.output_file_id, batch.error_file_id
-        # some endpoints report the end before the files exist; without them paid answers would be lost
-        files_missing = (succeeded and not good) or ((failed or label == "completed") and not (good or bad))
-        state: RemoteState = "running"
-        if label in _ENDED and not (self.api.files and files_missing):
-            state = "ended"
-        elif label == "failed":  # some requests may still have been answered, and billed
-            state = "ended" if good else "failed"
-        tag = (batch.metadata or {}).get("ruler")
-        return RemoteBatch(
-            batch.id,
-            state,
-            clean(label, key),
-            tag if isinstance(tag, str) else None,
-            batch.count("total") or batch.count("processing") + succeeded + failed,
-            succeeded,
-            failed,
-            batch.created_at.timestamp(),
-            clean(_failure_reason(batch.errors), key) if label == "failed" else "",
-            batch.input_file_id,
-            tuple(file for file in (good, bad) if file),
-        )
+        return self._read(RemoteBatch, value)
 
     async def _request_batch(self, method: str, id: str, action: str = "") -> RemoteBatch:
         path = self._path_of(id) + action
@@ -283,16 +288,6 @@ class Provider:
             raise RulerError(f"{self.client.name}: its answer is none ({why}); check --api-base") from None
 
 
-def _failure_reason(errors: _ErrorsResponse | None) -> str:
-    """Return the first error of a failed batch, and the number of the others."""
-    if errors is None or not errors.data:
-        return "its provider does not say why"
-    first, *more = errors.data
-    message = str(first.get("message") or first.get("code") or "no message")
-    line = f"line {first['line']}: " if isinstance(first.get("line"), int) else ""
-    return f"{line}{message}" + (f" (and {len(more)} more)" if more else "")
-
-
 class Providers:
     """The batch APIs that one command uses; an async context."""
 
@@ -305,17 +300,17 @@ class Providers:
 
         UsageError if the judge has no batch API, or its key is missing.
         """
-        family = judge.model.partition("/")[0]
+        api = {"openai": OPENAI, "anthropic": ANTHROPIC, None: None}[batch_target(judge)]
+        if api is None:
+            raise UsageError(f"judge {judge.model}: {_no_batch_api(judge.model)}")
         try:
-            if family == "anthropic":
-                api, base, key = ANTHROPIC, _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
+            if api is ANTHROPIC:
+                base, key = _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
                 headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
-            elif judge.model not in EMBEDDED and (family == "openai" or judge.api_base):
-                endpoint = endpoint_of(judge)
-                api, base, key = OPENAI, endpoint.base, endpoint.key
-                headers = {"Authorization": f"Bearer {key}"} if key else {}
             else:
-                raise UsageError(f"judge {judge.model}: {_no_batch_api(judge.model)}")
+                endpoint = endpoint_of(judge)
+                base, key = endpoint.base, endpoint.key
+                headers = {"Authorization": f"Bearer {key}"} if key else {}
         except MissingKeyError as error:  # an embedded judge has no batch API: do not suggest it
             raise MissingKeyError(error.name, error.variable, trial=False) from None
         host = urlsplit(base).netloc

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, cast
 
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import OutputError, UsageError
@@ -23,7 +23,7 @@ from ruler_cli.judges.resolve import LOCAL, OPENAI, model_at_endpoint, model_of
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Request
-from ruler_cli.writing.atomic import LocalFile, PassThrough
+from ruler_cli.writing.atomic import LocalFile, WritableFile, create_file
 
 _LINE_START = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """Beginning of a line of a request file."""
@@ -124,7 +124,7 @@ def has_listed_batch_price(settings: JudgeSettings) -> bool:
     return not (settings.price or settings.api_base) and listed_batch_price(settings.model) is not None
 
 
-class RequestFiles:
+class RequestFiles(AbstractContextManager["RequestFiles"]):
     """Request files of one judge; use as a context manager, `end` when all are written, and `commit`.
 
     Until then the requests are in NAME.partial, and files of an earlier rendering stay as they are.
@@ -138,24 +138,18 @@ class RequestFiles:
         self.name, self._limits, self._earlier = name, limits, list[Path]()
         self._sizes = [(0, 0)]
         """Requests and bytes of each file; the last file is open for writing."""
-        self._files: list[LocalFile | PassThrough] = []
+        self._files = list[WritableFile]()
         try:
-            self._is_stream = location.stream or (Path(name).exists() and not Path(name).is_file())
+            real = location.real
+            self._folder, (self._stem, self._ending) = real.parent, _split_name(real.name)
+            self._is_stream = location.stream or (real.exists() and not real.is_file())
             if self._is_stream:
                 self._limits = Limits()
-                self._files.append(PassThrough(name))
-                return
-            self._folder, (self._stem, self._ending) = location.real.parent, _split_name(location.real.name)
-            self._earlier = self._find_earlier()
-            self._files.append(LocalFile(str(location.real)))
-        except FileNotFoundError:
-            advice = f"create it with: mkdir -p {location.real.parent}"
-            raise UsageError(f"{name}: its directory does not exist; {advice}") from None
+            else:
+                self._earlier = self._find_earlier()
+            self._files.append(create_file(Location(str(real)) if Path(name).is_symlink() else location))
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(
-                f"{name}: cannot be written: {why}; give a file name, or `-` for stdout"
-            ) from None
+            raise UsageError(f"{name}: cannot be written: {getattr(error, 'strerror', error)}") from None
 
     def write(self, line: bytes) -> bool:
         """Append a line; False if the line alone exceeds the limits of a file."""
@@ -193,10 +187,6 @@ class RequestFiles:
                 cast(LocalFile, file).partial.replace(path)
                 written.append((str(Path(self.name).with_name(path.name)), requests, size))
         return written
-
-    def __enter__(self) -> Self:
-        """Return the open files."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close and remove the files that were not committed."""

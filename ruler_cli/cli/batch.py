@@ -105,8 +105,8 @@ def submit(
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
     with report_errors(resume=same_command(source)):
-        from ruler_cli.batch import collect as collecting
         from ruler_cli.batch import submit as submitting
+        from ruler_cli.batch.collect import Batches
         from ruler_cli.ledger.database import ledger_path
 
         settings = replace(score_settings(options, source), ledger=ledger_path(ledger))
@@ -123,9 +123,7 @@ def submit(
                 code, path = _say_submitted(result, again, wait=wait), settings.ledger
                 if not wait or path is None or not (result.batches or result.out or result.uncertain):
                     return code
-                done = await collecting.collect(
-                    path, api, _print_closed, console, window=settle, wait=timeout
-                )
+                done = await Batches(path, api, console, settle).collect(_print_closed, wait=timeout)
                 _say_collected(done, again)
                 return done.exit_code or code
 
@@ -147,12 +145,12 @@ def status(
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
     with report_errors():
-        from ruler_cli.batch import collect as collecting
+        from ruler_cli.batch.collect import Batches
 
         path = required_ledger_path(ledger)
         console = Console("log", str(path))
         batches = _run(
-            lambda api, _: collecting.status(path, api, console, include_closed=every, window=settle),
+            lambda api, _: Batches(path, api, console, settle).status(include_closed=every),
             api_key_env,
         )
         if as_json:
@@ -185,16 +183,15 @@ def collect(
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
     with report_errors(resume=same_command()):
-        from ruler_cli.batch import collect as collecting
-        from ruler_cli.batch.journal import ledger_exists
+        from ruler_cli.batch.collect import Batches
 
         path, seconds = required_ledger_path(ledger), timeout if wait else 0.0
-        if not ledger_exists(path):
+        if not path.exists():
             print_stderr(f"ruler: nothing was submitted: there is no {path}")
             return
         console = Console("log", str(path))
         result = _run(
-            lambda api, _: collecting.collect(path, api, _print_closed, console, window=settle, wait=seconds),
+            lambda api, _: Batches(path, api, console, settle).collect(_print_closed, wait=seconds),
             api_key_env,
         )
         _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
@@ -226,14 +223,14 @@ def cancel(
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
     with report_errors():
-        from ruler_cli.batch import collect as collecting
+        from ruler_cli.batch.collect import Batches
 
         path = required_ledger_path(ledger)
         if bool(names) == every:
             raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
         console = Console("log", str(path))
         batches = _run(
-            lambda api, _: collecting.cancel(path, api, names or [], console, forget=forget, window=settle),
+            lambda api, _: Batches(path, api, console, settle).cancel(names or [], forget=forget),
             api_key_env,
         )
         raise typer.Exit(_say_canceled(batches))
@@ -243,8 +240,8 @@ def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | N
     """Run `main` with the providers; a signal cancels it, except for a creation in progress."""
     import anyio
 
+    from ruler_cli.batch.missing_requests import run_beside
     from ruler_cli.batch.providers import Providers
-    from ruler_cli.batch.submit import run_beside
 
     async def with_providers(stop_signal: StopSignal) -> T:
         async def stop() -> None:
