@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from ruler_cli.batch.http import UnknownBatchError, UnreachableError
-from ruler_cli.batch.import_replies import Importer, ImportResult, RequestStatus, import_stream
+from ruler_cli.batch.import_replies import Importer, ImportResult, RequestStatus
 from ruler_cli.batch.journal import OPEN, BatchRecord, BatchState, Journal
 from ruler_cli.batch.providers import Providers, RemoteBatch
 from ruler_cli.batch.recover import BatchStatus, Recovery
@@ -175,7 +175,8 @@ class Batches:
             return None
         for last in (False, True):  # fetch a second time if rows were cut off: their answers are paid for
             with Importer(ledger, batch.model, keys, statuses.__setitem__) as importer:
-                imported = await import_stream(provider.results(remote), importer)
+                await importer.import_stream(provider.results(remote))
+            imported = importer.result
             missing = remote.succeeded - len(statuses) - imported.foreign - imported.unreadable
             if missing <= 0 and (last or not imported.unreadable):
                 break

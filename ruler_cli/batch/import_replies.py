@@ -10,12 +10,11 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Container, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Literal, Self
+from typing import Literal
 
-import anyio
 import anyio.to_thread
 
 from ruler_cli.answer import clean
@@ -86,21 +85,7 @@ class ImportResult:
         return dict(labels.most_common())
 
 
-async def import_stream(lines: AsyncIterable[bytes], importer: Importer) -> ImportResult:
-    """Import lines that come over a network; a thread writes the ledger."""
-    number = 0
-    try:
-        async for line in lines:
-            number += 1
-            if importer.add(line, number):
-                await anyio.to_thread.run_sync(importer.flush)
-    finally:
-        with anyio.CancelScope(shield=True):  # answers that arrived are paid for
-            await anyio.to_thread.run_sync(importer.flush)
-    return importer.result
-
-
-class Importer:
+class Importer(AbstractContextManager["Importer"]):
     """Import rows one by one; `flush`, also at the end of the context, writes them to the ledger."""
 
     def __init__(
@@ -128,6 +113,14 @@ class Importer:
             self._waiting.append((line, number, where or f"line {number}"))
             self._bytes += len(line)
         return len(self._waiting) >= _ROWS or self._bytes >= _BYTES
+
+    async def import_stream(self, lines: AsyncIterable[bytes]) -> None:
+        """Add lines that come over a network; a thread writes the ledger."""
+        number = 0
+        async for line in lines:
+            number += 1
+            if self.add(line, number):
+                await anyio.to_thread.run_sync(self.flush)
 
     def import_file(self, name: str) -> None:
         """Import all rows of a file; a damaged file counts as unreadable, the rows before the damage stay."""
@@ -164,10 +157,6 @@ class Importer:
             status = self._record(key, row, before)
             if self._on_key is not None:
                 self._on_key(key, status)
-
-    def __enter__(self) -> Self:
-        """Return the importer."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Write the rest, also after an error."""
