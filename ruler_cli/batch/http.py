@@ -11,11 +11,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
+from pydantic import BaseModel, ValidationError
 
 from ruler_cli.answer import clean, without_key
 from ruler_cli.errors import RefusedError, RulerError
@@ -23,6 +24,7 @@ from ruler_cli.judges.openai_http import proxy_of
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.pool.retries import delay
 
+Model = TypeVar("Model", bound=BaseModel)
 OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload]]
 """Open the request body, anew for each try."""
 _MAX_BYTES = 32 << 20
@@ -115,9 +117,16 @@ class ApiClient:
         )
 
     async def request(
-        self, method: str, path: str, body: OpenBody | None = None, *, not_found: str = "", once: bool = False
-    ) -> dict[str, Any]:
-        """Request a JSON object, with retries.
+        self,
+        method: str,
+        path: str,
+        model: type[Model],
+        body: OpenBody | None = None,
+        *,
+        not_found: str = "",
+        once: bool = False,
+    ) -> Model:
+        """Request a JSON object, with retries, and read it as a `model`.
 
         UnknownBatchError with the sentence `not_found`, if any, on a 404. A request that must be handled at
         most `once`, since it costs money, is retried only if it certainly was not handled; UnclearError if it
@@ -126,7 +135,7 @@ class ApiClient:
         attempt = 0
         while True:
             try:
-                return await self._request_once(method, path, body)
+                return await self._request_once(method, path, model, body)
             except _ERRORS as error:
                 await self._wait_before_retry(error, attempt, not_found, once=once)
             attempt += 1
@@ -176,8 +185,8 @@ class ApiClient:
             raise RulerError(f"{error.error}: it asks to wait for {error.retry_after:.0f} s") from None
         await self.pause(delay(attempt, error.retry_after, random.random()))
 
-    async def _request_once(self, method: str, path: str, body: OpenBody | None) -> dict[str, Any]:
-        """Make one try; HttpError for an answer that is not a JSON object of the API."""
+    async def _request_once(self, method: str, path: str, model: type[Model], body: OpenBody | None) -> Model:
+        """Make one try; HttpError for an answer that is none: a guess could hide a batch that is billed."""
         url = self.base + path
         with body() if body else nullcontext() as data:
             seconds = self.timeout + (data.size or 0) / _MIN_UPLOAD_RATE if data else _READ_TIMEOUT
@@ -195,7 +204,12 @@ class ApiClient:
             raise self._format_error("is larger than 32 MiB" if large else "is no JSON") from None
         if not isinstance(value, dict) or value.get("error"):
             raise self._format_error("is not what its API promises")
-        return value
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise self._format_error(f"is none ({why})") from None
 
     def _status_error(self, response: aiohttp.ClientResponse, data: bytes) -> HttpError:
         """Return the error for an answer with an error status."""

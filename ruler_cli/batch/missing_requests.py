@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-from ruler_cli.config import JudgeSettings, ScoreSettings
+from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import RulerError
 from ruler_cli.judges.resolve import cached_only
 from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
-from ruler_cli.judging.panel import PanelJudge, judges_of
-from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.judging.panel import judges_of, open_panel
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import Bounds, StopSignal, first_of, in_thread, inline, run, threaded
 from ruler_cli.reading.index import Index
@@ -82,17 +82,14 @@ async def render_missing(
         counts.unreadable += 1
         observer.problem(problem)
 
-    async def judge(group_run: GroupRun) -> tuple[GroupResult, list[MissingRequest]]:
-        missing: list[MissingRequest] = []
-        _MISSING.set(missing)  # for this task and the tasks that it starts
-        return await group_run.judge(), missing
-
     async def render(stack: ExitStack) -> None:
         ledger, seen = None, stack.enter_context(closing(Index()))
         if settings.ledger is not None:
             ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
-        panel = [_panel_judge(ledger, index, each, stop_signal) for index, each in enumerate(judges)]
-        runner = JudgeRunner(settings, panel)
+        panel = open_panel(settings, [cached_only(each) for each in judges], stop_signal, ledger)
+        for index, judge in enumerate(panel.judges):
+            judge.on_missing = partial(_note, index)
+        runner = JudgeRunner(settings, panel.judges)
         # in a thread: a pipe may be silent for long, and the survey of a large file takes long
         source = await in_thread(partial(open_input, settings.input, stack, on_problem))
         for sentence in (source.found(), *source.notes):
@@ -128,7 +125,7 @@ async def render_missing(
 
         # at most one block of groups that are decided together is in memory
         bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
-        await run(next_group, judge, deliver, lambda group_run: group_run.group.size, demand, bounds)
+        await run(next_group, _judge, deliver, lambda group_run: group_run.group.size, demand, bounds)
         for sentence in source.late_warnings():
             observer.warn(sentence)
 
@@ -139,17 +136,14 @@ async def render_missing(
     return counts
 
 
-def _panel_judge(
-    ledger: Ledger | None, index: int, judge: JudgeSettings, stop_signal: StopSignal
-) -> PanelJudge:
-    """Return a judge that answers from the ledger alone, and notes the requests that it lacks."""
-    return PanelJudge(
-        None,
-        ReplyCache(ledger, judge.model, judge.params),
-        context=cached_only(judge).context,
-        stop_signal=stop_signal,
-        missing=lambda key, request: _MISSING.get().append((index, key, request)),
-    )
+def _note(judge_index: int, key: bytes, request: Request) -> None:
+    _MISSING.get().append((judge_index, key, request))
+
+
+async def _judge(group_run: GroupRun) -> tuple[GroupResult, list[MissingRequest]]:
+    missing: list[MissingRequest] = []
+    _MISSING.set(missing)  # for this task and the tasks that it starts
+    return await group_run.judge(), missing
 
 
 async def run_beside(

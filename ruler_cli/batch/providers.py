@@ -14,7 +14,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from ruler_cli.answer import clean
-from ruler_cli.batch.http import FILE_ALTERNATIVE, ApiClient, UnclearError, UnknownBatchError, open_session
+from ruler_cli.batch.http import FILE_ALTERNATIVE, ApiClient, UnknownBatchError, open_session
 from ruler_cli.batch.journal import BatchRecord
 from ruler_cli.batch.request_files import LIMITS, Limits, Target, batch_target
 from ruler_cli.config import JudgeSettings
@@ -84,11 +84,6 @@ _Lenient = WrapValidator(_or_none)
 
 class _FileResponse(BaseModel):
     id: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # part of URLs
-
-
-class _ListResponse(BaseModel):
-    data: list[dict[str, Any]]
-    has_more: Annotated[bool, BeforeValidator(bool)] = False
 
 
 class RemoteBatch(_FileResponse):
@@ -166,7 +161,9 @@ class RemoteBatch(_FileResponse):
         return sum(number for number in numbers if isinstance(number, int) and number > 0)
 
 
-M = TypeVar("M", bound=BaseModel)
+class _ListResponse(BaseModel):
+    data: list[RemoteBatch]
+    has_more: Annotated[bool, BeforeValidator(bool)] = False
 
 
 @dataclass
@@ -193,7 +190,7 @@ class Provider:
                 fields.add_field("file", source, filename=file.name, content_type="application/jsonl")
                 yield fields()
 
-        return self._read(_FileResponse, await self.client.request("POST", "/files", form)).id
+        return (await self.client.request("POST", "/files", _FileResponse, form)).id
 
     async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
@@ -211,11 +208,7 @@ class Provider:
             with file.open("rb") as source:
                 yield aiohttp.BufferedReaderPayload(source, content_type="application/json")
 
-        answer = await self.client.request("POST", self.api.path, body, once=True)
-        try:
-            return self.remote(answer)
-        except RulerError as error:
-            raise UnclearError(error) from None
+        return await self.client.request("POST", self.api.path, RemoteBatch, body, once=True)
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; UnknownBatchError if there is none."""
@@ -237,10 +230,9 @@ class Provider:
         """Yield batches created at `since` (Unix time) or later, the newest first if the API sorts them."""
         last, ordered, cursors, after = math.inf, True, set[str](), ""
         while True:
-            page = self._read(
-                _ListResponse, await self.client.request("GET", f"{self.api.path}?limit={_PAGE}{after}")
-            )
-            for remote in map(self.remote, page.data):
+            path = f"{self.api.path}?limit={_PAGE}{after}"
+            page = await self.client.request("GET", path, _ListResponse)
+            for remote in page.data:
                 ordered, last = ordered and remote.created <= last, remote.created
                 if remote.created >= since:
                     yield remote
@@ -265,27 +257,14 @@ class Provider:
                 async for line in lines:
                     yield line
 
-    def remote(self, value: Any) -> RemoteBatch:
-        """Read a batch object; RulerError if it is none."""
-        return self._read(RemoteBatch, value)
-
     async def _request_batch(self, method: str, id: str, action: str = "") -> RemoteBatch:
-        path = self._path_of(id) + action
         name = self.client.name
         not_found = f"{name} knows no batch {id}: was it submitted with another key, or is it deleted?"
-        return self.remote(await self.client.request(method, path, not_found=not_found))
+        path = self._path_of(id) + action
+        return await self.client.request(method, path, RemoteBatch, not_found=not_found)
 
     def _path_of(self, id: str) -> str:
         return f"{self.api.path}/{quote(id, safe='')}"
-
-    def _read(self, model: type[M], value: Any) -> M:
-        """Validate an answer; RulerError if it is malformed: a guess could hide a batch that is billed."""
-        try:
-            return model.model_validate(value)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise RulerError(f"{self.client.name}: its answer is none ({why}); check --api-base") from None
 
 
 class Providers:

@@ -39,14 +39,6 @@ class BatchCostError(RulerError):
 
     exit_code = 4
 
-    def __init__(self, max_cost: float, estimate: float, requests: int) -> None:
-        """Take the cap and the high estimate, both in USD."""
-        super().__init__(
-            f"--max-cost {max_cost:g}: a batch cannot be stopped at a sum, and the {requests} requests that "
-            f"are lacking could cost up to ${estimate:.2f} at batch price; nothing was submitted. Allow as "
-            "much, or submit a part of INPUT"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
@@ -189,7 +181,12 @@ async def _fill_batches(
         batch.write(batch.judge.provider.api.closing)
     high, max_cost = sum(cost.high for batch in batches if (cost := batch.cost())), settings.pool.max_cost
     if max_cost is not None and high > max_cost:
-        raise BatchCostError(max_cost, high, sum(batch.requests for batch in batches))
+        requests = sum(batch.requests for batch in batches)
+        raise BatchCostError(
+            f"--max-cost {max_cost:g}: a batch cannot be stopped at a sum, and the {requests} requests that "
+            f"are lacking could cost up to ${high:.2f} at batch price; nothing was submitted. Allow as "
+            "much, or submit a part of INPUT"
+        )
     return missing, batches, large
 
 
