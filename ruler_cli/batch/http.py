@@ -212,14 +212,12 @@ class ApiClient:
             raise self._format_error(f"is none ({why})") from None
 
     def _status_error(self, response: aiohttp.ClientResponse, data: bytes) -> HttpError:
-        """Return the error for an answer with an error status."""
         status, (signs, message) = response.status, error_of(data)
         if status in (404, 405):
             message = clean(message or "not found", self.key)
-            reason = (
-                f"{self.name} answered {status}: {message}; check --api-base; where no batches are offered, "
-            )
-            return HttpError(RefusedError(reason + FILE_ALTERNATIVE), status=status)
+            advice = f"check --api-base; where no batches are offered, {FILE_ALTERNATIVE}"
+            reason = f"{self.name} answered {status}: {message}; {advice}"
+            return HttpError(RefusedError(reason), status=status)
         if status == 401 and not self.key:
             advice = "no key was sent to it; name the key's variable: --api-key-env VAR"
             return HttpError(RefusedError(f"{self.name} answered 401, and {advice}"))
@@ -236,7 +234,6 @@ class ApiClient:
         return HttpError(RulerError(f"{self.name}: its answer {problem}; check --api-base"), unclear=True)
 
     def _connection_error(self, error: Exception) -> HttpError:
-        """Return the error for a connection that failed or broke."""
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         why = clean(str(cause) or type(cause).__name__, self.key)
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
@@ -249,9 +246,8 @@ class ApiClient:
         if isinstance(error, aiohttp.InvalidURL | UnicodeError):
             reason = f"{self.name}: its address cannot be used ({why}); check --api-base"
             return HttpError(RefusedError(reason))
-        reason = f"the connection to {self.name} broke ({why})"
-        if isinstance(error, TimeoutError):
-            reason = f"{self.name} did not answer in time"
+        broke = f"the connection to {self.name} broke ({why})"
+        reason = f"{self.name} did not answer in time" if isinstance(error, TimeoutError) else broke
         return HttpError(RulerError(f"{reason}; {_RUN_LATER}"), retryable=True, unclear=True)
 
 

@@ -70,69 +70,79 @@ async def render_missing(
     calls until then are the first of all.
     """
     observer, stop_signal = observer or Observer(), stop_signal or StopSignal()
-    judges = judges_of(settings)
-    counts = MissingRequests([0] * len(judges), [0] * len(judges))
 
     async def stop() -> None:
         """Cancel at once, also while a pipe is silent: no paid call is in flight."""
         await stop_signal.event.wait()
         raise stop_signal.reason or RulerError("stopped")
 
+    with ExitStack() as stack:
+        counts = await run_beside(stop, lambda: _render(settings, on_missing, observer, stop_signal, stack))
+    if stop_signal.reason is not None:
+        raise stop_signal.reason
+    return counts
+
+
+async def _render(
+    settings: ScoreSettings,
+    on_missing: OnMissing,
+    observer: Observer,
+    stop_signal: StopSignal,
+    stack: ExitStack,
+) -> MissingRequests:
+    """Judge each group by the ledger alone, and pass on the requests that it lacks."""
+    judges = judges_of(settings)
+    counts = MissingRequests([0] * len(judges), [0] * len(judges))
+    ledger, seen = None, stack.enter_context(closing(Index()))
+    if settings.ledger is not None:
+        ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
+    panel = open_panel(settings, [cached_only(each) for each in judges], stop_signal, ledger)
+    for index, judge in enumerate(panel.judges):
+        judge.on_missing = partial(_note, index)
+    runner = JudgeRunner(settings, panel.judges)
+
     def on_problem(problem: Problem) -> None:
         counts.unreadable += 1
         observer.problem(problem)
 
-    async def render(stack: ExitStack) -> None:
-        ledger, seen = None, stack.enter_context(closing(Index()))
-        if settings.ledger is not None:
-            ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
-        panel = open_panel(settings, [cached_only(each) for each in judges], stop_signal, ledger)
-        for index, judge in enumerate(panel.judges):
-            judge.on_missing = partial(_note, index)
-        runner = JudgeRunner(settings, panel.judges)
-        # in a thread: a pipe may be silent for long, and the survey of a large file takes long
-        source = await in_thread(partial(open_input, settings.input, stack, on_problem))
-        for sentence in (source.found(), *source.notes):
-            observer.note(sentence)
-        for sentence in source.early_warnings():
-            observer.warn(sentence)
-        pull = (threaded if source.waits else inline)(source.groups)
+    # in a thread: a pipe may be silent for long, and the survey of a large file takes long
+    source = await in_thread(partial(open_input, settings.input, stack, on_problem))
+    for sentence in (source.found(), *source.notes):
+        observer.note(sentence)
+    for sentence in source.early_warnings():
+        observer.warn(sentence)
+    pull = (threaded if source.waits else inline)(source.groups)
 
-        async def next_group() -> GroupRun | None:
-            group = await pull()
-            if group is None:
-                runner.end()
-                return None
-            return runner.start(group)
+    async def next_group() -> GroupRun | None:
+        group = await pull()
+        if group is None:
+            runner.end()
+            return None
+        return runner.start(group)
 
-        async def deliver(group_run: GroupRun, judged: tuple[GroupResult, list[MissingRequest]]) -> None:
-            result, missing = judged
-            if stop_signal.reason is not None:
-                return
-            for judge_index, key, request in missing:
-                number = sum(counts.requests) + 1
-                if seen.first_seen(f"{judge_index} {key.hex()}", number) == number:
-                    counts.requests[judge_index] += 1
-                    counts.characters[judge_index] += request.size
-                    on_missing(judge_index, key, request)
-            counts.groups += 1
-            if not missing and result.failed_calls and not result.pass_scores:
-                error = result.failed_calls[0].error
-                counts.failed[error.kind] += 1
-                observer.failed(group_run.group.key, error.kind, error.reason)
-            elif not missing:
-                counts.answered += 1
+    async def deliver(group_run: GroupRun, judged: tuple[GroupResult, list[MissingRequest]]) -> None:
+        result, missing = judged
+        if stop_signal.reason is not None:
+            return
+        for judge_index, key, request in missing:
+            number = sum(counts.requests) + 1
+            if seen.first_seen(f"{judge_index} {key.hex()}", number) == number:
+                counts.requests[judge_index] += 1
+                counts.characters[judge_index] += request.size
+                on_missing(judge_index, key, request)
+        counts.groups += 1
+        if not missing and result.failed_calls and not result.pass_scores:
+            error = result.failed_calls[0].error
+            counts.failed[error.kind] += 1
+            observer.failed(group_run.group.key, error.kind, error.reason)
+        elif not missing:
+            counts.answered += 1
 
-        # at most one block of groups that are decided together is in memory
-        bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
-        await run(next_group, _judge, deliver, lambda group_run: group_run.group.size, demand, bounds)
-        for sentence in source.late_warnings():
-            observer.warn(sentence)
-
-    with ExitStack() as stack:
-        await run_beside(stop, lambda: render(stack))
-    if stop_signal.reason is not None:
-        raise stop_signal.reason
+    # at most one block of groups that are decided together is in memory
+    bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
+    await run(next_group, _judge, deliver, lambda group_run: group_run.group.size, demand, bounds)
+    for sentence in source.late_warnings():
+        observer.warn(sentence)
     return counts
 
 

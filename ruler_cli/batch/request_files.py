@@ -27,7 +27,6 @@ from ruler_cli.writing.atomic import LocalFile, WritableFile, create_file
 
 _LINE_START = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """Beginning of a line of a request file."""
-_HEAD_BYTES = 64
 _MAX_JUDGE_NAME = 80
 """Longest name of a judge in a file's name, in characters."""
 _OVERHEAD = 64
@@ -58,15 +57,13 @@ LIMITS: dict[Target, Limits] = {
 }
 """Limits of each target; a megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
 
-_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang")
-
 
 def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -> Target:
     """Choose the form of the requests by the judge's name, unless given; UsageError if that is unknown."""
     if target != "auto":
         return target
     provider = judge.model.partition("/")[0]
-    if provider in _OWN_ENGINES:
+    if provider in ("hosted_vllm", "vllm", "sglang"):
         return "vllm"
     if judge.api_base or provider == "openai":
         return "openai"
@@ -147,7 +144,9 @@ class RequestFiles(AbstractContextManager["RequestFiles"]):
                 self._limits = Limits()
             else:
                 self._earlier = self._find_earlier()
-            self._files.append(create_file(Location(str(real)) if Path(name).is_symlink() else location))
+                if Path(name).is_symlink():  # its target is written, packed by its own name
+                    location = Location(str(real))
+            self._files.append(create_file(location))
         except (OSError, ValueError) as error:
             raise UsageError(f"{name}: cannot be written: {getattr(error, 'strerror', error)}") from None
 
@@ -255,6 +254,6 @@ def _split_name(name: str) -> tuple[str, str]:
 def _is_request_file(path: Path) -> bool:
     """Tell if a file is empty or a request file of ruler."""
     with suppress(UsageError), Location(str(path)).open() as raw, readable(str(path)):
-        head = decompressed(str(path), raw).read(_HEAD_BYTES)
+        head = decompressed(str(path), raw).read(64)
         return not head or _LINE_START.match(head) is not None
     return False
