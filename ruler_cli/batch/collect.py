@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,7 @@ class Batches:
         if not is_there(self._path):
             return []
         with Journal(self._path) as journal:
-            return await self._fetch(journal, *(() if include_closed else OPEN))
+            return [each async for each in self._fetch(journal, *(() if include_closed else OPEN))]
 
     async def collect(
         self, on_closed: Callable[[ClosedBatch], None], *, wait: float = 0.0, pause: float = _FIRST_PAUSE
@@ -92,7 +92,7 @@ class Batches:
         with Journal(self._path) as journal, Ledger(self._path) as ledger:
             while True:
                 remaining: list[BatchStatus] = []
-                for current in await self._fetch(journal, *OPEN):
+                async for current in self._fetch(journal, *OPEN):
                     batch, remote = current.batch, current.remote
                     if remote is None or remote.state == "running":
                         remaining.append(current)
@@ -142,9 +142,9 @@ class Batches:
     async def _recover(self, journal: Journal) -> dict[int, BatchStatus]:
         return await Recovery(journal, self._providers, self._observer, self._window).unless_busy()
 
-    async def _fetch(self, journal: Journal, *states: BatchState) -> list[BatchStatus]:
-        """Return the status of batches; of submitted ones as the provider reports it."""
-        uncertain, statuses = await self._recover(journal), list[BatchStatus]()
+    async def _fetch(self, journal: Journal, *states: BatchState) -> AsyncIterator[BatchStatus]:
+        """Yield the status of each batch; of a submitted one as the provider reports it."""
+        uncertain = await self._recover(journal)
         for batch in journal.batches(*states):
             status = uncertain.get(batch.id) or BatchStatus(batch)
             if batch.state == "submitted" and batch.remote is not None:
@@ -157,8 +157,7 @@ class Batches:
                     status = BatchStatus(batch, remote)
                 except RulerError as error:
                     status = BatchStatus(batch, error=_with_advice(batch, error))
-            statuses.append(status)
-        return statuses
+            yield status
 
     async def _close(
         self, journal: Journal, ledger: Ledger, batch: BatchRecord, remote: RemoteBatch

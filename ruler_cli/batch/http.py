@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -140,16 +140,17 @@ class ApiClient:
                 await self._wait_before_retry(error, attempt, not_found, once=once)
             attempt += 1
 
-    async def lines(self, path: str, not_found: str) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a file, without line ends; from the beginning again if the connection broke."""
-        for attempt in range(_TRIES):
-            try:
-                async with aclosing(self._lines_once(self.base + path)) as lines:
-                    async for line in lines:
-                        yield without_key(line, self.key)  # rows go to the ledger, and may repeat the request
-                return
-            except _ERRORS as error:
-                await self._wait_before_retry(error, attempt, not_found)
+    async def lines(self, paths: Sequence[str], not_found: str) -> AsyncIterator[bytes]:
+        """Yield the lines of files, without line ends; a file comes again if its connection broke."""
+        for path in paths:
+            for attempt in range(_TRIES):
+                try:
+                    async with aclosing(self._lines_once(self.base + path)) as lines:
+                        async for line in lines:
+                            yield without_key(line, self.key)  # rows go to the ledger, and may repeat a key
+                    break
+                except _ERRORS as error:
+                    await self._wait_before_retry(error, attempt, not_found)
 
     async def _lines_once(self, url: str) -> AsyncGenerator[bytes, None]:
         """Yield the lines at an address, or at the one that it redirects to."""

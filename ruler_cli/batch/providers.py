@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -243,19 +243,15 @@ class Provider:
                 raise RulerError(f"{self.client.name}: a page of its listing comes again; check --api-base")
             cursors.add(remote.id)
 
-    async def results(self, remote: RemoteBatch) -> AsyncIterator[bytes]:
+    def results(self, remote: RemoteBatch) -> AsyncIterator[bytes]:
         """Yield the lines of the results, answers and errors, without line breaks.
 
         Lines may come twice after a broken connection; a line of more than 32 MiB is cut.
         """
-        paths = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
-        for path in paths if self.api.files else [f"{self._path_of(remote.id)}/results"]:
-            not_found = (
-                f"{self.client.name} holds no results of batch {remote.id}; submit what is missing again"
-            )
-            async with aclosing(self.client.lines(path, not_found)) as lines:
-                async for line in lines:
-                    yield line
+        files = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
+        paths = files if self.api.files else [f"{self._path_of(remote.id)}/results"]
+        not_found = f"{self.client.name} holds no results of batch {remote.id}; submit what is missing again"
+        return self.client.lines(paths, not_found)
 
     async def _request_batch(self, method: str, id: str, action: str = "") -> RemoteBatch:
         name = self.client.name

@@ -109,7 +109,7 @@ async def test_results_need_no_memory() -> None:
         gc.collect()
         tracemalloc.start()
         try:
-            async for each in client.lines("/results", "gone"):
+            async for each in client.lines(["/results"], "gone"):
                 assert each == line.strip()
                 count += 1
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
@@ -153,7 +153,7 @@ async def test_broken_stream_begins_again() -> None:
         await call.writer.drain()
 
     async with serving(play, heads) as base, api_client(base) as client:
-        assert await every(client.lines("/results", "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
+        assert await every(client.lines(["/results"], "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
 
 
 async def test_key_stays_with_its_host() -> None:
@@ -173,7 +173,7 @@ async def test_key_stays_with_its_host() -> None:
         async with serving(play, here) as base, api_client(base) as client:
             for name in ("Authorization", "x-api-key"):
                 client.headers = {name: KEY}
-                assert await every(client.lines("/results", "gone")) == [b"1", b"2"]
+                assert await every(client.lines(["/results"], "gone")) == [b"1", b"2"]
     assert [KEY in head for head in here] == [True, True] * 2
     assert [KEY in head for head in there] == [False] * 2
     assert there[0].startswith("GET /signed?x=1 ")
@@ -188,7 +188,7 @@ async def test_redirects_end() -> None:
 
     async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(RulerError, match="check"):
-            await every(client.lines("/results", "gone"))
+            await every(client.lines(["/results"], "gone"))
     assert len(heads) == 3
 
 
@@ -248,7 +248,7 @@ async def test_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.5)
 
     async with serving(play, []) as base, api_client(base) as client:
-        for ask in (client.request("GET", "/batches", Answer), every(client.lines("/results", "gone"))):
+        for ask in (client.request("GET", "/batches", Answer), every(client.lines(["/results"], "gone"))):
             with pytest.raises(RulerError, match="did not answer in time"):
                 await ask
 
