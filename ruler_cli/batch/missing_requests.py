@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
 
-import anyio
 import anyio.lowlevel
 
 from ruler_cli.config import ScoreSettings
@@ -21,12 +19,11 @@ from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import judges_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Bounds, StopSignal, first_of, in_thread, inline, run, threaded
+from ruler_cli.pool.engine import Bounds, StopSignal, in_thread, inline, run, run_beside, threaded
 from ruler_cli.reading.index import Index
 from ruler_cli.reading.input import open_input
 from ruler_cli.types import GroupResult, Problem, Request
 
-T = TypeVar("T")
 MissingRequest = tuple[int, bytes, Request]
 OnMissing = Callable[[int, bytes, Request], None]
 """Receives a missing request: the index of its judge in `judges_of`, its key, the request."""
@@ -154,17 +151,3 @@ async def _judge(group_run: GroupRun) -> tuple[GroupResult, list[MissingRequest]
     missing: list[MissingRequest] = []
     _MISSING.set(missing)  # for this task and the tasks that it starts
     return await group_run.judge(), missing
-
-
-async def run_beside(
-    companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]
-) -> T:
-    """Run `work` beside a companion; the end of `work` cancels it, an error that it raises cancels `work`."""
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(companion)
-            result = await work()
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        raise first_of(group) from None
-    return result

@@ -15,7 +15,7 @@ import anyio
 
 from ruler_cli.batch.http import UnclearError
 from ruler_cli.batch.journal import BatchRecord, Journal
-from ruler_cli.batch.missing_requests import MissingRequests, render_missing, run_beside
+from ruler_cli.batch.missing_requests import MissingRequests, render_missing
 from ruler_cli.batch.providers import Provider, Providers
 from ruler_cli.batch.recover import BatchStatus, Recovery
 from ruler_cli.batch.request_files import Line, batch_price, request_line
@@ -26,7 +26,7 @@ from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.panel import judges_of
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import StopSignal
+from ruler_cli.pool.engine import StopSignal, run_beside
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 from ruler_cli.types import Request
 

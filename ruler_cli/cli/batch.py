@@ -240,8 +240,8 @@ def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | N
     """Run `main` with the providers; a signal cancels it, except for a creation in progress."""
     import anyio
 
-    from ruler_cli.batch.missing_requests import run_beside
     from ruler_cli.batch.providers import Providers
+    from ruler_cli.pool.engine import run_beside
 
     async def with_providers(stop_signal: StopSignal) -> T:
         async def stop() -> None:
