@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,11 +23,10 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
-    BeforeValidator,
     Field,
-    StringConstraints,
     ValidationError,
-    WrapValidator,
+    ValidatorFunctionWrapHandler,
+    field_validator,
 )
 
 from ruler_cli.answer import clean
@@ -71,19 +70,8 @@ ANTHROPIC = BatchApi(
 )
 
 
-def _or_none(value: Any, validate: Callable[[Any], Any]) -> Any:
-    try:
-        return validate(value)
-    except ValidationError:
-        return None
-
-
-_Lenient = WrapValidator(_or_none)
-"""Validator of an optional field: None for any other shape, since gateways vary."""
-
-
 class _FileResponse(BaseModel):
-    id: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # part of URLs
+    id: str = Field(pattern=r"^[\x21-\x7e]{1,200}$")  # part of URLs
 
 
 class RemoteBatch(_FileResponse):
@@ -98,14 +86,20 @@ class RemoteBatch(_FileResponse):
     label: Annotated[str, AfterValidator(lambda text: clean(text.lower()))] = Field(
         validation_alias=AliasChoices("status", "processing_status")
     )
-    tag: Annotated[str | None, _Lenient] = Field(None, validation_alias=AliasPath("metadata", "ruler"))
-    file: Annotated[str | None, _Lenient] = Field(None, validation_alias="input_file_id")
+    tag: str | None = Field(None, validation_alias=AliasPath("metadata", "ruler"))
+    file: str | None = Field(None, validation_alias="input_file_id")
     output_file_id: str | None = None
     error_file_id: str | None = None
-    request_counts: Annotated[dict[str, Any] | None, _Lenient] = None
-    errors: Annotated[list[dict[str, Any]] | None, _Lenient] = Field(
-        None, validation_alias=AliasPath("errors", "data")
-    )
+    request_counts: dict[str, Any] | None = None
+    errors: list[dict[str, Any]] | None = Field(None, validation_alias=AliasPath("errors", "data"))
+
+    @field_validator("tag", "file", "request_counts", "errors", mode="wrap")
+    @classmethod
+    def _or_none(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:  # gateways vary
+            return None
 
     @property
     def created(self) -> float:
@@ -163,7 +157,7 @@ class RemoteBatch(_FileResponse):
 
 class _ListResponse(BaseModel):
     data: list[RemoteBatch]
-    has_more: Annotated[bool, BeforeValidator(bool)] = False
+    has_more: Any = False
 
 
 @dataclass
