@@ -14,13 +14,13 @@ from ruler_cli.config import CombineSettings, InputSettings, JudgeSettings, Pool
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import validated
-from ruler_cli.judges.resolve import ResolvedJudge, resolve
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.judging.group_run import JudgeRunner
 from ruler_cli.judging.panel import open_panel
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Judge, Line, Record, Rollout
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Line, Record
 from ruler_cli.writing.fields import annotations_of, group_fields
 
 _LOG = "RULER explanation: "
@@ -111,16 +111,28 @@ async def score_group(
 async def _judge(
     group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool
 ) -> tuple[GroupResult, GroupScores]:
-    judge, retries = _settings(model, dict(params or {}))
-    settings = ScoreSettings(
-        InputSettings("-"), "-", judge, pool=PoolSettings(concurrency=1, retries=retries)
-    )  # one pass of one judge
+    """Judge a group in one pass of one judge; litellm's own parameters are acted on, the rest is sent."""
+    params, usual = dict(params or {}), JudgeSettings()
+    bases = [params.pop(name, None) for name in ("api_base", "base_url")]
+    tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
+    judge = JudgeSettings(
+        model,
+        api_base=bases[0] or bases[1],
+        api_key=params.pop("api_key", None),
+        timeout=float(params.pop("timeout", None) or usual.timeout),
+        params=params,
+    )
+    retries = next((int(n) for n in tries if n is not None), PoolSettings().retries)
+    pool = PoolSettings(concurrency=1, retries=retries)
+    settings = ScoreSettings(InputSettings("-"), "-", judge, pool=pool)
 
     def show(_key: str, text: str) -> None:
         sys.stderr.write(f"judge: {text}\n")
 
     resolved = resolve(judge)
-    async with _opened(resolved):
+    if resolved.judge is None:
+        raise ValueError("a judge of whom only cached replies count is not opened")
+    async with resolved.judge:
         stop_signal = StopSignal()
         panel = open_panel(settings, [resolved], stop_signal, None)
         runner = JudgeRunner(settings, panel.judges, show if debug else None)
@@ -134,53 +146,24 @@ async def _judge(
     return result, scores
 
 
-def _opened(resolved: ResolvedJudge) -> Judge:
-    if resolved.judge is None:
-        raise ValueError("a judge of whom only cached replies count is not opened")
-    return resolved.judge
-
-
-def _settings(model: str, params: dict[str, Any]) -> tuple[JudgeSettings, int]:
-    """litellm's own parameters are ours to act on; the rest goes into the call."""
-    usual = JudgeSettings()
-    base = params.pop("api_base", None) or params.pop("base_url", None)
-    params.pop("base_url", None)
-    tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
-    settings = JudgeSettings(
-        model,
-        api_base=base,
-        api_key=params.pop("api_key", None),
-        timeout=float(params.pop("timeout", None) or usual.timeout),
-        params=params,
-    )
-    return settings, next((int(n) for n in tries if n is not None), PoolSettings().retries)
-
-
 def _group(values: list[dict[str, Any]], rubric: str | None, tools: Any) -> Group:
-    rollouts: list[Rollout] = [
-        validated(read_trajectory(value, ("trajectories", i))) for i, value in enumerate(values)
-    ]
-    record = Record(Line(1, 0, b""), tuple(rollouts), "group", rubric, tools)
+    read = (read_trajectory(value, ("trajectories", i)) for i, value in enumerate(values))
+    record = Record(Line(1, 0, b""), tuple(map(validated, read)), "group", rubric, tools)
     return Group("group", (record,))
 
 
 def _trajectory(item: Any) -> dict[str, Any]:
     """The parts of a trajectory that are judged, as plain values."""
     keys = ("messages_and_choices", "messages", "additional_histories", "exchanges", "tools", "reward")
-    found = {}
-    for key in keys:
-        value = _get(item, key)
-        if value is not None and not callable(value):  # ART's trajectory.messages is a method
-            found[key] = _plain(value)
-    if found.get("messages_and_choices"):
-        found.pop("messages", None)
-    return found
+    parts = {key: _get(item, key) for key in keys}
+    if parts["messages_and_choices"]:
+        del parts["messages"]
+    # ART's trajectory.messages is a method
+    return {key: _plain(value) for key, value in parts.items() if not (value is None or callable(value))}
 
 
 def _plain(value: Any) -> Any:
     """Models and mappings → dicts, so that one reader serves files and objects."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

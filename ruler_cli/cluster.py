@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from ruler_cli.judging.panel import judges_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Status, Summary
-from ruler_cli.pool.engine import StopSignal
+from ruler_cli.pool.engine import StopSignal, run_beside, together
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
 from ruler_cli.run import RunResult, score
@@ -140,12 +141,8 @@ class _RayRun:
     async def score(self, groups: int, unreadable: int) -> None:
         """Score every shard, unless the run is stopped; `unreadable` lines were found in INPUT."""
         self.observer.started(groups)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, groups, unreadable)
-            async with anyio.create_task_group() as workers:
-                for number in range(self.workers):
-                    workers.start_soon(self._work, number)
-            tasks.cancel_scope.cancel()
+        workers = [partial(self._work, number) for number in range(self.workers)]
+        await run_beside(partial(self._watch, groups, unreadable), lambda: together(workers))
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""

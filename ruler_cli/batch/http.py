@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
+from pydantic import BaseModel, ValidationError
 
 from ruler_cli.answer import clean, without_key
 from ruler_cli.errors import RefusedError, RulerError
@@ -23,6 +24,7 @@ from ruler_cli.judges.openai_http import proxy_of
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.pool.retries import delay
 
+Model = TypeVar("Model", bound=BaseModel)
 OpenBody = Callable[[], AbstractContextManager[aiohttp.Payload]]
 """Open the request body, anew for each try."""
 _MAX_BYTES = 32 << 20
@@ -37,8 +39,6 @@ _TRIES = 6
 _REDIRECTS, _MAX_REDIRECTS = (301, 302, 303, 307, 308), 3
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
-_CONNECTION_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""Errors of a connection; ValueError for an invalid host name."""
 _RUN_LATER = "run the same command again later"
 FILE_ALTERNATIVE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
 """Advice if there is no batch API."""
@@ -77,6 +77,10 @@ class HttpError(Exception):
     status: int = 0
 
 
+_ERRORS = (HttpError, aiohttp.ClientError, OSError, TimeoutError, ValueError)
+"""Errors of one try; ValueError for an invalid host name."""
+
+
 def open_session() -> aiohttp.ClientSession:
     """Open a session with a new connection for every request.
 
@@ -113,35 +117,40 @@ class ApiClient:
         )
 
     async def request(
-        self, method: str, path: str, body: OpenBody | None = None, *, not_found: str = "", once: bool = False
-    ) -> dict[str, Any]:
-        """Request a JSON object, with retries.
+        self,
+        method: str,
+        path: str,
+        model: type[Model],
+        body: OpenBody | None = None,
+        *,
+        not_found: str = "",
+        once: bool = False,
+    ) -> Model:
+        """Request a JSON object, with retries, and read it as a `model`.
 
         UnknownBatchError with the sentence `not_found`, if any, on a 404. A request that must be handled at
         most `once`, since it costs money, is retried only if it certainly was not handled; UnclearError if it
         may have been.
         """
-        for attempt in range(_TRIES):
+        attempt = 0
+        while True:
             try:
-                return await self._request_once(method, path, body)
-            except (HttpError, *_CONNECTION_ERRORS) as raised:
-                error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
-            if once and error.unclear:
-                raise UnclearError(error.error)
-            await self._wait_before_retry(error, attempt, not_found)
-        raise AssertionError("the last try raises")
+                return await self._request_once(method, path, model, body)
+            except _ERRORS as error:
+                await self._wait_before_retry(error, attempt, not_found, once=once)
+            attempt += 1
 
-    async def lines(self, path: str, not_found: str) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a file, without line ends; from the beginning again if the connection broke."""
-        for attempt in range(_TRIES):
-            try:
-                async with aclosing(self._lines_once(self.base + path)) as lines:
-                    async for line in lines:
-                        yield without_key(line, self.key)  # rows go to the ledger, and may repeat the request
-                return
-            except (HttpError, *_CONNECTION_ERRORS) as raised:
-                error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
-            await self._wait_before_retry(error, attempt, not_found)
+    async def lines(self, paths: Sequence[str], not_found: str) -> AsyncIterator[bytes]:
+        """Yield the lines of files, without line ends; a file comes again if its connection broke."""
+        for path in paths:
+            for attempt in range(_TRIES):
+                try:
+                    async with aclosing(self._lines_once(self.base + path)) as lines:
+                        async for line in lines:
+                            yield without_key(line, self.key)  # rows go to the ledger, and may repeat a key
+                    break
+                except _ERRORS as error:
+                    await self._wait_before_retry(error, attempt, not_found)
 
     async def _lines_once(self, url: str) -> AsyncGenerator[bytes, None]:
         """Yield the lines at an address, or at the one that it redirects to."""
@@ -162,18 +171,23 @@ class ApiClient:
                 return
         raise self._format_error("sends elsewhere again and again")
 
-    async def _wait_before_retry(self, error: HttpError, attempt: int, not_found: str) -> None:
+    async def _wait_before_retry(
+        self, raised: Exception, attempt: int, not_found: str, *, once: bool = False
+    ) -> None:
         """Wait before the next try; raise if there is none."""
+        error = raised if isinstance(raised, HttpError) else self._connection_error(raised)
+        if once and error.unclear:
+            raise UnclearError(error.error) from None
         if error.status == 404 and not_found:
-            raise UnknownBatchError(not_found)
+            raise UnknownBatchError(not_found) from None
         if not error.retryable or attempt + 1 == _TRIES:
-            raise error.error
+            raise error.error from None
         if error.retry_after > _MAX_RETRY_AFTER:
-            raise RulerError(f"{error.error}: it asks to wait for {error.retry_after:.0f} s")
+            raise RulerError(f"{error.error}: it asks to wait for {error.retry_after:.0f} s") from None
         await self.pause(delay(attempt, error.retry_after, random.random()))
 
-    async def _request_once(self, method: str, path: str, body: OpenBody | None) -> dict[str, Any]:
-        """Make one try; HttpError for an answer that is not a JSON object of the API."""
+    async def _request_once(self, method: str, path: str, model: type[Model], body: OpenBody | None) -> Model:
+        """Make one try; HttpError for an answer that is none: a guess could hide a batch that is billed."""
         url = self.base + path
         with body() if body else nullcontext() as data:
             seconds = self.timeout + (data.size or 0) / _MIN_UPLOAD_RATE if data else _READ_TIMEOUT
@@ -181,7 +195,7 @@ class ApiClient:
                 method, url, data=data, headers=self.headers, proxy=proxy_of(url), allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_TIMEOUT),
             ) as response:  # fmt: skip
-                answer = await _read_bounded(response)
+                answer = without_key(await _read_bounded(response), self.key)
         if response.status >= 300:
             raise self._status_error(response, answer)
         try:
@@ -191,17 +205,20 @@ class ApiClient:
             raise self._format_error("is larger than 32 MiB" if large else "is no JSON") from None
         if not isinstance(value, dict) or value.get("error"):
             raise self._format_error("is not what its API promises")
-        return value
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise self._format_error(f"is none ({why})") from None
 
     def _status_error(self, response: aiohttp.ClientResponse, data: bytes) -> HttpError:
-        """Return the error for an answer with an error status."""
         status, (signs, message) = response.status, error_of(data)
         if status in (404, 405):
             message = clean(message or "not found", self.key)
-            reason = (
-                f"{self.name} answered {status}: {message}; check --api-base; where no batches are offered, "
-            )
-            return HttpError(RefusedError(reason + FILE_ALTERNATIVE), status=status)
+            advice = f"check --api-base; where no batches are offered, {FILE_ALTERNATIVE}"
+            reason = f"{self.name} answered {status}: {message}; {advice}"
+            return HttpError(RefusedError(reason), status=status)
         if status == 401 and not self.key:
             advice = "no key was sent to it; name the key's variable: --api-key-env VAR"
             return HttpError(RefusedError(f"{self.name} answered 401, and {advice}"))
@@ -218,7 +235,6 @@ class ApiClient:
         return HttpError(RulerError(f"{self.name}: its answer {problem}; check --api-base"), unclear=True)
 
     def _connection_error(self, error: Exception) -> HttpError:
-        """Return the error for a connection that failed or broke."""
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         why = clean(str(cause) or type(cause).__name__, self.key)
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
@@ -231,9 +247,8 @@ class ApiClient:
         if isinstance(error, aiohttp.InvalidURL | UnicodeError):
             reason = f"{self.name}: its address cannot be used ({why}); check --api-base"
             return HttpError(RefusedError(reason))
-        reason = f"the connection to {self.name} broke ({why})"
-        if isinstance(error, TimeoutError):
-            reason = f"{self.name} did not answer in time"
+        broke = f"the connection to {self.name} broke ({why})"
+        reason = f"{self.name} did not answer in time" if isinstance(error, TimeoutError) else broke
         return HttpError(RulerError(f"{reason}; {_RUN_LATER}"), retryable=True, unclear=True)
 
 

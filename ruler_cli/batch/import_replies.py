@@ -10,12 +10,11 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Container, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Literal, Self
+from typing import Literal
 
-import anyio
 import anyio.to_thread
 
 from ruler_cli.answer import clean
@@ -86,21 +85,7 @@ class ImportResult:
         return dict(labels.most_common())
 
 
-async def import_stream(lines: AsyncIterable[bytes], importer: Importer) -> ImportResult:
-    """Import lines that come over a network; a thread writes the ledger."""
-    number = 0
-    try:
-        async for line in lines:
-            number += 1
-            if importer.add(line, number):
-                await anyio.to_thread.run_sync(importer.flush)
-    finally:
-        with anyio.CancelScope(shield=True):  # answers that arrived are paid for
-            await anyio.to_thread.run_sync(importer.flush)
-    return importer.result
-
-
-class Importer:
+class Importer(AbstractContextManager["Importer"]):
     """Import rows one by one; `flush`, also at the end of the context, writes them to the ledger."""
 
     def __init__(
@@ -116,18 +101,36 @@ class Importer:
         is written, in the thread that flushes; a later call may report a better status, never a worse one.
         """
         self._ledger, self._model, self._keys, self._on_key = ledger, model, keys, on_key
-        self._waiting: list[tuple[bytes, int, str]] = []
+        self._waiting: list[tuple[bytes, ReplyRow]] = []
         self._bytes = 0
         self.result = ImportResult()
-        """Counts of the rows flushed so far."""
 
     def add(self, line: bytes, number: int, where: str = "") -> bool:
-        """Add a row, unless the line is blank, without writing; tell if it is time to `flush`."""
-        line = line.strip()
+        """Read a row, unless the line is blank, without writing; tell if it is time to `flush`."""
+        line, where = line.strip(), where or f"line {number}"
         if line:
-            self._waiting.append((line, number, where or f"line {number}"))
+            self.result.rows += 1
             self._bytes += len(line)
+            row = read_row(line)
+            if isinstance(row, str):
+                self._reject(number, row, where)
+            elif not _KEY.fullmatch(row.custom_id):
+                reason = f"has the custom_id {clean(row.custom_id[:64])!r}, which is none of ours"
+                self._reject(number, reason, where, foreign=True)
+            elif self._keys is not None and bytes.fromhex(row.custom_id) not in self._keys:
+                reason = f"has the custom_id {row.custom_id}, which was not asked for"
+                self._reject(number, reason, where, foreign=True)
+            else:
+                self._waiting.append((bytes.fromhex(row.custom_id), row))
         return len(self._waiting) >= _ROWS or self._bytes >= _BYTES
+
+    async def import_stream(self, lines: AsyncIterable[bytes]) -> None:
+        """Add lines that come over a network; a thread writes the ledger."""
+        number = 0
+        async for line in lines:
+            number += 1
+            if self.add(line, number):
+                await anyio.to_thread.run_sync(self.flush)
 
     def import_file(self, name: str) -> None:
         """Import all rows of a file; a damaged file counts as unreadable, the rows before the damage stay."""
@@ -154,8 +157,7 @@ class Importer:
 
     def flush(self) -> None:
         """Write the waiting rows; OutputError if the ledger cannot be written."""
-        waiting, self._waiting, self._bytes = self._waiting, [], 0
-        rows = [pair for each in waiting if (pair := self._read(*each)) is not None]
+        rows, self._waiting, self._bytes = self._waiting, [], 0
         # sorted keys touch fewer pages of the index; rows of one request keep their order
         rows.sort(key=itemgetter(0))
         model = self._model
@@ -164,10 +166,6 @@ class Importer:
             status = self._record(key, row, before)
             if self._on_key is not None:
                 self._on_key(key, status)
-
-    def __enter__(self) -> Self:
-        """Return the importer."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Write the rest, also after an error."""
@@ -179,22 +177,6 @@ class Importer:
         self.result.unreadable += not foreign
         if len(self.result.rejected) < _MAX_REJECTED:
             self.result.rejected.append(RejectedRow(number, reason, where))
-
-    def _read(self, line: bytes, number: int, where: str) -> tuple[bytes, ReplyRow] | None:
-        """Return the key and the row; None for a row that is rejected."""
-        self.result.rows += 1
-        row = read_row(line)
-        if isinstance(row, str):
-            self._reject(number, row, where)
-            return None
-        reason = f"has the custom_id {clean(row.custom_id[:64])!r}, which is none of ours"
-        if _KEY.fullmatch(row.custom_id):
-            key = bytes.fromhex(row.custom_id)
-            if self._keys is None or key in self._keys:
-                return key, row
-            reason = f"has the custom_id {row.custom_id}, which was not asked for"
-        self._reject(number, reason, where, foreign=True)
-        return None
 
     def _record(self, key: bytes, row: ReplyRow, before: str | None) -> RequestStatus:
         """Count a row, given its request's status in the ledger before; return the status after it."""

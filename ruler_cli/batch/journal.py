@@ -12,10 +12,10 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from ruler_cli.errors import OutputError
 from ruler_cli.ledger.database import file_errors, open_ledger
@@ -29,6 +29,7 @@ Earlier versions recorded `intended` and `uploaded` before it.
 """
 OPEN: tuple[BatchState, ...] = ("intended", "uploaded", "creating", "submitted")
 
+_ANOTHER = "give another file with --ledger PATH"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
     "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
@@ -84,13 +85,13 @@ class BatchRecord:
 _SELECT = f"SELECT {', '.join(field.name for field in fields(BatchRecord))} FROM batches "  # noqa: S608 - names of ours
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """The batches of a ledger; a context manager. Several processes may have it open."""
 
     def __init__(self, ledger: Path) -> None:
         """Open or create the journal; UsageError if that is not possible."""
         self.path = ledger
-        with file_errors(f"{ledger}: cannot be used as a ledger", "give another file with --ledger PATH"):
+        with file_errors(f"{ledger}: cannot be used as a ledger", _ANOTHER):
             self._db = open_ledger(ledger)
             # a batch that is paid for must survive a power cut
             self._db.execute("PRAGMA synchronous = FULL")
@@ -106,7 +107,7 @@ class Journal:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Run one write transaction; OutputError if the ledger cannot be written."""
-        with self._writable():
+        with self._errors("written"):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -122,7 +123,7 @@ class Journal:
 
     def claim(self, tag: str, key: bytes) -> None:
         """Set a free request aside for the batch with this tag, before `begin`."""
-        with self._writable():
+        with self._errors("written"):
             self._db.execute("INSERT INTO temp.claims VALUES (?, ?)", (key, tag))
 
     def begin(self, tag: str, **fields: Any) -> BatchRecord:
@@ -199,10 +200,6 @@ class Journal:
                 ) from None
             yield mine
 
-    def __enter__(self) -> Self:
-        """Return the open journal."""
-        return self
-
     def __exit__(self, *_: object) -> None:
         """Close the journal."""
         self._db.close()
@@ -211,25 +208,17 @@ class Journal:
         self._db.execute("COMMIT")
 
     def _read(self, query: str, *values: Any) -> list[Any]:
-        try:
+        with self._errors("read"):
             return self._db.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise OutputError(f"{self.path}: the ledger cannot be read: {error}") from None
 
     @contextmanager
-    def _writable(self) -> Iterator[None]:
+    def _errors(self, verb: str) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
             raise OutputError(
-                f"{self.path}: the ledger cannot be written: {error}; make room there, or give another file "
-                "with --ledger PATH"
+                f"{self.path}: the ledger cannot be {verb}: {error}; make room there, or {_ANOTHER}"
             ) from None
-
-
-def ledger_exists(ledger: Path) -> bool:
-    """Tell if there is a ledger file; queries do not create one."""
-    return ledger.exists()
 
 
 def count_open_requests(ledger: Path) -> int:

@@ -9,39 +9,39 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlsplit
 
 import aiohttp
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    AliasPath,
     BaseModel,
-    BeforeValidator,
     Field,
-    StringConstraints,
     ValidationError,
-    WrapValidator,
+    ValidatorFunctionWrapHandler,
+    field_validator,
 )
 
 from ruler_cli.answer import clean
-from ruler_cli.batch.http import FILE_ALTERNATIVE, ApiClient, UnclearError, UnknownBatchError, open_session
+from ruler_cli.batch.http import FILE_ALTERNATIVE, ApiClient, UnknownBatchError, open_session
 from ruler_cli.batch.journal import BatchRecord
-from ruler_cli.batch.request_files import LIMITS, Limits, Target
+from ruler_cli.batch.request_files import LIMITS, Limits, Target, batch_target
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.judges.providers import EMBEDDED, MissingKeyError
+from ruler_cli.judges.providers import MissingKeyError
 from ruler_cli.judges.resolve import check_address, endpoint_of, key_for
 
 RemoteState = Literal["running", "ended", "failed"]
 """`ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed."""
-_ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
-"""Labels of an ended batch; with any other label but `failed` a batch is running."""
+_ENDED = ("completed", "expired", "cancelled", "canceled")
+"""OpenAI's labels of an ended batch; Anthropic's is `ended`."""
 _PAGE = 100
 
 
@@ -70,72 +70,94 @@ ANTHROPIC = BatchApi(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteBatch:
-    """A batch as its provider describes it.
+class _FileResponse(BaseModel):
+    id: str = Field(pattern=r"^[\x21-\x7e]{1,200}$")  # part of URLs
+
+
+class RemoteBatch(_FileResponse):
+    """A batch as either API describes it; the times are by the provider's clock.
 
     `label` is the provider's name of the state. `tag` is ours, None if the provider stores none. `file` is
-    the id of the uploaded request file; it identifies a batch if an endpoint drops the tag. `total`,
-    `succeeded` and `failed` count requests, and may be 0 until the provider has counted. `created` is Unix
-    time by the provider's clock. `reason` says why the batch failed. `files` are ids of result files.
+    the id of the uploaded request file; it identifies a batch if an endpoint drops the tag. Counts of
+    requests may be 0 until the provider has counted.
     """
 
-    id: str
-    state: RemoteState
-    label: str
-    tag: str | None
-    total: int
-    succeeded: int
-    failed: int
-    created: float
-    reason: str = ""
-    file: str | None = None
-    files: tuple[str, ...] = ()
-
-
-def _or_none(value: Any, validate: Callable[[Any], Any]) -> Any:
-    try:
-        return validate(value)
-    except ValidationError:
-        return None
-
-
-_Lenient = WrapValidator(_or_none)
-"""Validator of an optional field: None for any other shape, since gateways vary."""
-
-
-class _FileResponse(BaseModel):
-    id: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # part of URLs
-
-
-class _ListResponse(BaseModel):
-    data: list[dict[str, Any]]
-    has_more: Annotated[bool, BeforeValidator(bool)] = False
-
-
-class _ErrorsResponse(BaseModel):
-    data: list[dict[str, Any]] = []
-
-
-class _BatchResponse(_FileResponse):
-    """Batch object of either API."""
-
-    created_at: Annotated[datetime, AfterValidator(lambda at: at if at.tzinfo else at.replace(tzinfo=UTC))]
-    status: str = Field(validation_alias=AliasChoices("status", "processing_status"))
-    metadata: Annotated[dict[str, Any] | None, _Lenient] = None
-    input_file_id: Annotated[str | None, _Lenient] = None
+    created_at: datetime
+    label: Annotated[str, AfterValidator(lambda text: clean(text.lower()))] = Field(
+        validation_alias=AliasChoices("status", "processing_status")
+    )
+    tag: str | None = Field(None, validation_alias=AliasPath("metadata", "ruler"))
+    file: str | None = Field(None, validation_alias="input_file_id")
     output_file_id: str | None = None
     error_file_id: str | None = None
-    request_counts: Annotated[dict[str, Any] | None, _Lenient] = None
-    errors: Annotated[_ErrorsResponse | None, _Lenient] = None
+    request_counts: dict[str, Any] | None = None
+    errors: list[dict[str, Any]] | None = Field(None, validation_alias=AliasPath("errors", "data"))
 
-    def count(self, *words: str) -> int:
+    @field_validator("tag", "file", "request_counts", "errors", mode="wrap")
+    @classmethod
+    def _or_none(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:  # gateways vary
+            return None
+
+    @property
+    def created(self) -> float:
+        """Unix time of the creation."""
+        at = self.created_at
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+    @property
+    def succeeded(self) -> int:
+        """Number of answered requests."""
+        return self._count("completed", "succeeded")
+
+    @property
+    def failed(self) -> int:
+        """Number of requests without an answer, once the batch is done with them."""
+        return self._count("failed", "errored", "canceled", "expired")
+
+    @property
+    def total(self) -> int:
+        """Number of all requests."""
+        return self._count("total") or self._count("processing") + self.succeeded + self.failed
+
+    @property
+    def files(self) -> list[str]:
+        """Ids of the result files, answers first."""
+        return [file for file in (self.output_file_id, self.error_file_id) if file]
+
+    @property
+    def state(self) -> RemoteState:
+        """State of the batch; running with any label that is not known."""
+        if self.label == "failed":  # some requests may still have been answered, and billed
+            return "ended" if self.output_file_id else "failed"
+        # some endpoints report the end before the files exist; without them paid answers would be lost
+        done = self.label == "completed"
+        to_come = (self.succeeded and not self.output_file_id) or ((self.failed or done) and not self.files)
+        return "ended" if self.label == "ended" or (self.label in _ENDED and not to_come) else "running"
+
+    @property
+    def reason(self) -> str:
+        """First error of a failed batch, and the number of the others."""
+        if self.label != "failed":
+            return ""
+        if not self.errors:
+            return "its provider does not say why"
+        first, *more = self.errors
+        message = str(first.get("message") or first.get("code") or "no message")
+        line = f"line {first['line']}: " if isinstance(first.get("line"), int) else ""
+        return clean(f"{line}{message}" + (f" (and {len(more)} more)" if more else ""))
+
+    def _count(self, *words: str) -> int:
         """Count the requests in states of these names."""
         numbers = [(self.request_counts or {}).get(word) for word in words]
         return sum(number for number in numbers if isinstance(number, int) and number > 0)
 
 
-M = TypeVar("M", bound=BaseModel)
+class _ListResponse(BaseModel):
+    data: list[RemoteBatch]
+    has_more: Any = False
 
 
 @dataclass
@@ -150,7 +172,7 @@ class Provider:
     client: ApiClient
     limits: Limits
 
-    async def upload(self, file: Path, tag: str) -> str:
+    async def upload(self, file: Path) -> str:
         """Upload a request file; return its id at the provider, "" if the API has no such step."""
         if not self.api.files:
             return ""
@@ -159,11 +181,10 @@ class Provider:
         def form() -> Iterator[aiohttp.Payload]:
             with file.open("rb") as source:
                 fields = aiohttp.FormData({"purpose": "batch"})
-                name = f"ruler-{tag}.jsonl"
-                fields.add_field("file", source, filename=name, content_type="application/jsonl")
+                fields.add_field("file", source, filename=file.name, content_type="application/jsonl")
                 yield fields()
 
-        return self._read(_FileResponse, await self.client.request("POST", "/files", form)).id
+        return (await self.client.request("POST", "/files", _FileResponse, form)).id
 
     async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
@@ -181,11 +202,7 @@ class Provider:
             with file.open("rb") as source:
                 yield aiohttp.BufferedReaderPayload(source, content_type="application/json")
 
-        answer = await self.client.request("POST", self.api.path, body, once=True)
-        try:
-            return self.remote(answer)
-        except RulerError as error:
-            raise UnclearError(error) from None
+        return await self.client.request("POST", self.api.path, RemoteBatch, body, once=True)
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; UnknownBatchError if there is none."""
@@ -207,10 +224,9 @@ class Provider:
         """Yield batches created at `since` (Unix time) or later, the newest first if the API sorts them."""
         last, ordered, cursors, after = math.inf, True, set[str](), ""
         while True:
-            page = self._read(
-                _ListResponse, await self.client.request("GET", f"{self.api.path}?limit={_PAGE}{after}")
-            )
-            for remote in map(self.remote, page.data):
+            path = f"{self.api.path}?limit={_PAGE}{after}"
+            page = await self.client.request("GET", path, _ListResponse)
+            for remote in page.data:
                 ordered, last = ordered and remote.created <= last, remote.created
                 if remote.created >= since:
                     yield remote
@@ -221,76 +237,24 @@ class Provider:
                 raise RulerError(f"{self.client.name}: a page of its listing comes again; check --api-base")
             cursors.add(remote.id)
 
-    async def results(self, remote: RemoteBatch) -> AsyncIterator[bytes]:
+    def results(self, remote: RemoteBatch) -> AsyncIterator[bytes]:
         """Yield the lines of the results, answers and errors, without line breaks.
 
         Lines may come twice after a broken connection; a line of more than 32 MiB is cut.
         """
-        paths = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
-        for path in paths if self.api.files else [f"{self._path_of(remote.id)}/results"]:
-            not_found = (
-                f"{self.client.name} holds no results of batch {remote.id}; submit what is missing again"
-            )
-            async with aclosing(self.client.lines(path, not_found)) as lines:
-                async for line in lines:
-                    yield line
-
-    def remote(self, value: Any) -> RemoteBatch:
-        """Read a batch object; RulerError if it is none."""
-        batch, key = self._read(_BatchResponse, value), self.client.key
-        label = batch.status.lower()
-        succeeded = batch.count("completed", "succeeded")
-        failed = batch.count("failed", "errored", "canceled", "expired")
-        good, bad = batch.output_file_id, batch.error_file_id
-        # some endpoints report the end before the files exist; without them paid answers would be lost
-        files_missing = (succeeded and not good) or ((failed or label == "completed") and not (good or bad))
-        state: RemoteState = "running"
-        if label in _ENDED and not (self.api.files and files_missing):
-            state = "ended"
-        elif label == "failed":  # some requests may still have been answered, and billed
-            state = "ended" if good else "failed"
-        tag = (batch.metadata or {}).get("ruler")
-        return RemoteBatch(
-            batch.id,
-            state,
-            clean(label, key),
-            tag if isinstance(tag, str) else None,
-            batch.count("total") or batch.count("processing") + succeeded + failed,
-            succeeded,
-            failed,
-            batch.created_at.timestamp(),
-            clean(_failure_reason(batch.errors), key) if label == "failed" else "",
-            batch.input_file_id,
-            tuple(file for file in (good, bad) if file),
-        )
+        files = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
+        paths = files if self.api.files else [f"{self._path_of(remote.id)}/results"]
+        not_found = f"{self.client.name} holds no results of batch {remote.id}; submit what is missing again"
+        return self.client.lines(paths, not_found)
 
     async def _request_batch(self, method: str, id: str, action: str = "") -> RemoteBatch:
-        path = self._path_of(id) + action
         name = self.client.name
         not_found = f"{name} knows no batch {id}: was it submitted with another key, or is it deleted?"
-        return self.remote(await self.client.request(method, path, not_found=not_found))
+        path = self._path_of(id) + action
+        return await self.client.request(method, path, RemoteBatch, not_found=not_found)
 
     def _path_of(self, id: str) -> str:
         return f"{self.api.path}/{quote(id, safe='')}"
-
-    def _read(self, model: type[M], value: Any) -> M:
-        """Validate an answer; RulerError if it is malformed: a guess could hide a batch that is billed."""
-        try:
-            return model.model_validate(value)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise RulerError(f"{self.client.name}: its answer is none ({why}); check --api-base") from None
-
-
-def _failure_reason(errors: _ErrorsResponse | None) -> str:
-    """Return the first error of a failed batch, and the number of the others."""
-    if errors is None or not errors.data:
-        return "its provider does not say why"
-    first, *more = errors.data
-    message = str(first.get("message") or first.get("code") or "no message")
-    line = f"line {first['line']}: " if isinstance(first.get("line"), int) else ""
-    return f"{line}{message}" + (f" (and {len(more)} more)" if more else "")
 
 
 class Providers:
@@ -305,17 +269,17 @@ class Providers:
 
         UsageError if the judge has no batch API, or its key is missing.
         """
-        family = judge.model.partition("/")[0]
+        api = {"openai": OPENAI, "anthropic": ANTHROPIC, None: None}[batch_target(judge)]
+        if api is None:
+            raise UsageError(f"judge {judge.model}: {_no_batch_api(judge.model)}")
         try:
-            if family == "anthropic":
-                api, base, key = ANTHROPIC, _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
+            if api is ANTHROPIC:
+                base, key = _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
                 headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
-            elif judge.model not in EMBEDDED and (family == "openai" or judge.api_base):
-                endpoint = endpoint_of(judge)
-                api, base, key = OPENAI, endpoint.base, endpoint.key
-                headers = {"Authorization": f"Bearer {key}"} if key else {}
             else:
-                raise UsageError(f"judge {judge.model}: {_no_batch_api(judge.model)}")
+                endpoint = endpoint_of(judge)
+                base, key = endpoint.base, endpoint.key
+                headers = {"Authorization": f"Bearer {key}"} if key else {}
         except MissingKeyError as error:  # an embedded judge has no batch API: do not suggest it
             raise MissingKeyError(error.name, error.variable, trial=False) from None
         host = urlsplit(base).netloc

@@ -18,8 +18,6 @@ from ruler_cli.batch.providers import Provider, Providers, RemoteBatch
 from ruler_cli.errors import RulerError
 from ruler_cli.observer import Observer
 
-WINDOW = 120.0
-"""Seconds after an interrupted creation in which a batch may still appear in listings."""
 _MAX_CREATION = 7200.0
 """Longest duration of a request that creates a batch, in seconds."""
 _SKEW = 900.0
@@ -45,113 +43,118 @@ class BatchStatus:
     seconds_left: float = 0.0
 
 
-async def recover_unless_busy(
-    journal: Journal, providers: Providers, observer: Observer, window: float = WINDOW
-) -> dict[int, BatchStatus]:
-    """Recover unless another command is at work; return the uncertain batches by their row id."""
-    if not journal.batches("intended", "uploaded", "creating"):
-        return {}
-    with journal.alone() as mine:
-        uncertain = await recover(journal, providers, observer, window) if mine else []
-    return {each.batch.id: each for each in uncertain}
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Recovery of the batches of a journal.
 
-
-async def recover_and_wait(
-    journal: Journal, providers: Providers, observer: Observer, window: float
-) -> list[BatchStatus]:
-    """Recover, and wait as long as a batch may still appear; return those that remain uncertain."""
-    announced = set[str]()
-    while True:
-        uncertain = await recover(journal, providers, observer, window, give_up=True)
-        waiting = [each for each in uncertain if not each.candidates and each.error is None]
-        if not waiting:
-            return uncertain
-        for each in waiting:
-            if each.batch.tag not in announced:
-                announced.add(each.batch.tag)
-                observer.note(
-                    f"batch {each.batch.tag}: its creation was interrupted; waiting up to "
-                    f"{each.seconds_left:.0f} s for it to appear at the provider, so that nothing is paid "
-                    "for twice"
-                )
-        await anyio.sleep(max(0.01, min(window / 12, max(each.seconds_left for each in waiting))))
-
-
-async def recover(
-    journal: Journal, providers: Providers, observer: Observer, window: float, *, give_up: bool = False
-) -> list[BatchStatus]:
-    """Bring batches into a certain state; return the uncertain ones. The caller holds the lock.
-
-    A batch whose creation was not requested yet is given up: it costs nothing. With `give_up`, so is one
-    that was requested and has not appeared within `window` seconds.
+    `window` is the number of seconds after an interrupted creation in which a batch may still appear in
+    listings.
     """
-    for batch in journal.batches("intended", "uploaded"):
-        journal.move(batch, "abandoned", reason="its submission ended before the batch was created")
-    uncertain = []
-    for batch in journal.batches("creating"):
-        status = await _search(journal, providers, observer, batch, window)
-        if status is None:
-            continue
-        if not give_up or status.seconds_left or status.candidates or status.error:
-            uncertain.append(status)
-        elif journal.move(status.batch, "abandoned", reason="it never appeared at the provider"):
-            observer.note(f"batch {batch.tag} never appeared at the provider; its requests are free again")
-    return uncertain
 
+    journal: Journal
+    providers: Providers
+    observer: Observer
+    window: float
 
-async def _search(
-    journal: Journal, providers: Providers, observer: Observer, batch: BatchRecord, window: float
-) -> BatchStatus | None:
-    """Look for a batch at its provider; None if it is now recorded as submitted."""
-    # the time of the crash is unknown: count from the first search, or from now if the clock was set back
-    if batch.changed == batch.began or batch.changed > time.time():
-        batch = journal.move(batch, "creating") or batch
-    until = min(batch.changed, (batch.began or batch.changed) + _MAX_CREATION) + window
-    # computed before the listing: the last listing must come after the end
-    seconds_left = max(0.0, until - time.time())
-    try:
-        ours, candidates = await _find(providers.for_batch(batch), journal, batch, until)
-    except RulerError as error:
-        return BatchStatus(batch, None, error, f"could not be looked for: {error}", seconds_left=seconds_left)
-    if ours is not None:
-        if journal.move(batch, "submitted", remote=ours.id, label=ours.label):
-            observer.note(f"batch {batch.tag} was found at the provider: {ours.id}")
-        return None
-    uncertainty = "is not at the provider; the next `ruler batch submit` gives it up"
-    if candidates:
-        names = ", ".join(each.id for each in candidates[:3])
-        uncertainty = f"is perhaps {names}: that is certain once the provider is done with it"
-    elif seconds_left:
-        uncertainty = f"may still appear at the provider within {seconds_left:.0f} s"
-    return BatchStatus(batch, None, None, uncertainty, tuple(candidates), seconds_left)
+    async def unless_busy(self) -> dict[int, BatchStatus]:
+        """Recover unless another command is at work; return the uncertain batches by their row id."""
+        if not self.journal.batches("intended", "uploaded", "creating"):
+            return {}
+        with self.journal.alone() as mine:
+            uncertain = await self.recover() if mine else []
+        return {each.batch.id: each for each in uncertain}
 
+    async def and_wait(self) -> list[BatchStatus]:
+        """Recover, and wait as long as a batch may still appear; return those that remain uncertain.
 
-async def _find(
-    provider: Provider, journal: Journal, batch: BatchRecord, until: float
-) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
-    """Return the batch with our tag, file or results; else the candidates, the oldest first."""
-    began, not_it = batch.began or batch.changed, batch.not_it.split()
-    others = {each.remote for each in journal.batches()} | set(not_it)
-    candidates: list[RemoteBatch] = []
-    async for remote in provider.list_batches(began - (_SKEW_TAGGED if provider.api.files else _SKEW)):
-        if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
-            return remote, []
-        unknown = remote.tag is None and remote.file is None and remote.id not in others
-        if unknown and remote.total in (0, batch.requests) and remote.created <= until + _SKEW:
-            candidates.insert(0, remote)
-    for remote in [each for each in candidates if each.state == "ended"]:
-        if await _has_results_of(provider, remote, journal.keys(batch.id)):
-            return remote, []
-        not_it.append(remote.id)
-        candidates.remove(remote)
-        journal.move(batch, "creating", not_it=" ".join(not_it))
-    return None, candidates
+        The caller holds the lock.
+        """
+        announced = set[str]()
+        while True:
+            uncertain = await self.recover(give_up=True)
+            waiting = [each for each in uncertain if not each.candidates and each.error is None]
+            if not waiting:
+                return uncertain
+            for each in waiting:
+                if each.batch.tag not in announced:
+                    announced.add(each.batch.tag)
+                    self.observer.note(
+                        f"batch {each.batch.tag}: its creation was interrupted; waiting up to "
+                        f"{each.seconds_left:.0f} s for it to appear at the provider, so that nothing is "
+                        "paid for twice"
+                    )
+            await anyio.sleep(max(0.01, min(self.window / 12, max(each.seconds_left for each in waiting))))
+
+    async def recover(self, *, give_up: bool = False) -> list[BatchStatus]:
+        """Bring batches into a certain state; return the uncertain ones. The caller holds the lock.
+
+        A batch whose creation was not requested yet is given up: it costs nothing. With `give_up`, so is
+        one that was requested and has not appeared within the window.
+        """
+        for batch in self.journal.batches("intended", "uploaded"):
+            self.journal.move(batch, "abandoned", reason="its submission ended before the batch was created")
+        uncertain = []
+        for batch in self.journal.batches("creating"):
+            status = await self._search(batch)
+            if status is None:
+                continue
+            if not give_up or status.seconds_left or status.candidates or status.error:
+                uncertain.append(status)
+            elif self.journal.move(status.batch, "abandoned", reason="it never appeared at the provider"):
+                self.observer.note(
+                    f"batch {batch.tag} never appeared at the provider; its requests are free again"
+                )
+        return uncertain
+
+    async def _search(self, batch: BatchRecord) -> BatchStatus | None:
+        """Look for a batch at its provider; None if it is now recorded as submitted."""
+        # the time of the crash is unknown: count from the first search, or from now if the clock was set back
+        if batch.changed == batch.began or batch.changed > time.time():
+            batch = self.journal.move(batch, "creating") or batch
+        until = min(batch.changed, (batch.began or batch.changed) + _MAX_CREATION) + self.window
+        # computed before the listing: the last listing must come after the end
+        left = max(0.0, until - time.time())
+        try:
+            ours, candidates = await self._find(batch, until)
+        except RulerError as error:
+            why = f"could not be looked for: {error}"
+            return BatchStatus(batch, error=error, uncertainty=why, seconds_left=left)
+        if ours is not None:
+            if self.journal.move(batch, "submitted", remote=ours.id, label=ours.label):
+                self.observer.note(f"batch {batch.tag} was found at the provider: {ours.id}")
+            return None
+        uncertainty = "is not at the provider; the next `ruler batch submit` gives it up"
+        if candidates:
+            names = ", ".join(each.id for each in candidates[:3])
+            uncertainty = f"is perhaps {names}: that is certain once the provider is done with it"
+        elif left:
+            uncertainty = f"may still appear at the provider within {left:.0f} s"
+        return BatchStatus(batch, None, None, uncertainty, tuple(candidates), left)
+
+    async def _find(self, batch: BatchRecord, until: float) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
+        """Return the batch with our tag, file or results; else the candidates, the oldest first."""
+        provider, not_it = self.providers.for_batch(batch), batch.not_it.split()
+        others = {each.remote for each in self.journal.batches()} | set(not_it)
+        since = (batch.began or batch.changed) - (_SKEW_TAGGED if provider.api.files else _SKEW)
+        candidates: list[RemoteBatch] = []
+        async for remote in provider.list_batches(since):
+            if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
+                return remote, []
+            unknown = remote.tag is None and remote.file is None and remote.id not in others
+            if unknown and remote.total in (0, batch.requests) and remote.created <= until + _SKEW:
+                candidates.insert(0, remote)
+        for remote in [each for each in candidates if each.state == "ended"]:
+            if await _has_results_of(provider, remote, self.journal.keys(batch.id)):
+                return remote, []
+            not_it.append(remote.id)
+            candidates.remove(remote)
+            self.journal.move(batch, "creating", not_it=" ".join(not_it))
+        return None, candidates
 
 
 async def _has_results_of(provider: Provider, remote: RemoteBatch, keys: set[bytes]) -> bool:
     """Tell if most results of an ended batch have the keys of our requests."""
-    ours = set[bytes]()
-    others = 0
+    ours, others = set[bytes](), 0
     async for row in provider.results(remote):
         try:
             key = bytes.fromhex(orjson.loads(row)["custom_id"])

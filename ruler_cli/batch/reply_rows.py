@@ -7,7 +7,7 @@ results, and rows of other engines: a chat completion, or a text, beside a `cust
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,9 +93,12 @@ def read_row(line: bytes) -> ReplyRow | str:
     if len(line) > MAX_LINE_BYTES:
         return "is longer than 32 MiB"
     try:
-        value = _loaded(line)
-    except (ValueError, RecursionError):
-        return "is cut off or no JSON"
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        try:
+            value = json.loads(line)  # NaN, as Python writes it
+        except (ValueError, RecursionError):
+            return "is cut off or no JSON"
     if isinstance(value, list):
         return "is a JSON array, where a row on each line is wanted (jq -c '.[]' makes that of it)"
     if not isinstance(value, Mapping):
@@ -104,26 +107,39 @@ def read_row(line: bytes) -> ReplyRow | str:
     if not isinstance(name, str):
         return "has no custom_id"
     try:
-        parsed = next((parsed for parse in _PARSERS if (parsed := parse(value)) is not None), None)
+        parsed = _parse(value)
     except (RecursionError, TypeError):  # orjson reads deeper nesting than it writes
         return "is nested too deep, or holds what is no text"
-    if parsed is None:
-        return "holds no reply of a known form"
     return parsed if isinstance(parsed, str) else ReplyRow(name, *parsed)
 
 
-def _loaded(line: bytes) -> Any:
-    try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return json.loads(line)  # NaN, as Python writes it
+def _parse(row: Mapping[str, Any]) -> _Parsed | str:
+    """Parse a row of any known form, else return why not; the first form that fits decides."""
+    result, response = row.get("result"), row.get("response")
+    if isinstance(result, Mapping) and "type" in result:
+        return _of_result(result)
+    if isinstance(response, Mapping) and ("status_code" in response or "body" in response):
+        return _of_response(response, row.get("error"))
+    own = {name: row[name] for name in _COMPLETION_FIELDS if name in row}
+    for body in (own, row.get("body"), response, row.get("http_response")):
+        if isinstance(body, Mapping) and "choices" in body:
+            return _with_model(reply_of(orjson.dumps(body)), body)
+        if isinstance(body, Mapping) and body.get("type") == "message":
+            return _of_message(body)
+    if error := row.get("error") or row.get("__inference_error__"):  # of OpenAI, of Ray
+        return _of_error(error, None)
+    if _finish_of(row) == "abort":  # of SGLang
+        return _again("the engine stopped before its end", "aborted")
+    text = next((row[name] for name in _TEXT_FIELDS if isinstance(row.get(name), str)), None)
+    if text is not None:
+        return _of_text(row, text)
+    if "params" in row or "method" in row:
+        return "is a request; the file of its replies is wanted"
+    return "holds no reply of a known form"
 
 
-def _parse_anthropic(row: Mapping[str, Any]) -> _Parsed | str | None:
+def _of_result(result: Mapping[str, Any]) -> _Parsed | str:
     """Parse a row of Anthropic's batch results."""
-    result = row.get("result")
-    if not isinstance(result, Mapping) or "type" not in result:
-        return None
     kind, message, error = result["type"], result.get("message"), result.get("error")
     if kind == "succeeded" and isinstance(message, Mapping):
         return _of_message(message)
@@ -137,11 +153,8 @@ def _parse_anthropic(row: Mapping[str, Any]) -> _Parsed | str | None:
     return _of_error(inner, status)
 
 
-def _parse_openai(row: Mapping[str, Any]) -> _Parsed | None:
+def _of_response(response: Mapping[str, Any], error: Any) -> _Parsed:
     """Parse a row of OpenAI's output and error files: a `response`, and an `error` beside it."""
-    response, error = row.get("response"), row.get("error")
-    if not isinstance(response, Mapping) or not ("status_code" in response or "body" in response):
-        return None
     status, body = _status(response.get("status_code")), response.get("body")
     if body is None:
         return _of_error(error, status) if error else _again("the row holds no answer", "no answer")
@@ -150,50 +163,59 @@ def _parse_openai(row: Mapping[str, Any]) -> _Parsed | None:
     return _of_error_response(answer) if isinstance(answer, ErrorResponse) else _with_model(answer, body)
 
 
-def _parse_completion(row: Mapping[str, Any]) -> _Parsed | None:
-    """Parse a chat completion, or a message of Anthropic's, from any of the fields that engines use."""
-    own = {name: row[name] for name in _COMPLETION_FIELDS if name in row}
-    for body in (own, row.get("body"), row.get("response"), row.get("http_response")):
-        if isinstance(body, Mapping) and "choices" in body:
-            return _with_model(reply_of(orjson.dumps(body)), body)
-        if isinstance(body, Mapping) and body.get("type") == "message":
-            return _of_message(body)
-    return None
-
-
-def _parse_error(row: Mapping[str, Any]) -> _Parsed | None:
-    """Parse an error of OpenAI or Ray, or a request that SGLang aborted."""
-    if error := row.get("error") or row.get("__inference_error__"):
-        return _of_error(error, None)
-    return _again("the engine stopped before its end", "aborted") if _finish_of(row) == "abort" else None
-
-
-def _parse_text(row: Mapping[str, Any]) -> _Parsed | None:
-    """Parse a row with the plain text of an answer."""
-    body = _from_text(row)
-    return None if body is None else _with_model(reply_of(body), row)
-
-
-def _parse_request(row: Mapping[str, Any]) -> str | None:
-    """Recognize a line of a request file."""
-    is_request = "params" in row or "method" in row
-    return "is a request; the file of its replies is wanted" if is_request else None
-
-
-_PARSERS: tuple[Callable[[Mapping[str, Any]], _Parsed | str | None], ...] = (
-    _parse_anthropic,
-    _parse_openai,
-    _parse_completion,
-    _parse_error,
-    _parse_text,
-    _parse_request,
-)
-"""Parsers of the known forms of a row; the first that does not return None decides."""
-
-
 def _of_message(message: Mapping[str, Any]) -> _Parsed:
-    body = _from_message(message)
-    return _with_model(reply_of(orjson.dumps(message) if body is None else body), message)
+    """Convert a message of Anthropic's API to a chat completion.
+
+    Its texts are joined, its thinking is left out. If it uses a tool, the tool's input is the answer.
+    """
+    blocks = message.get("content")
+    if not isinstance(blocks, list):
+        return _with_model(reply_of(orjson.dumps(message)), message)
+    blocks = [block for block in blocks if isinstance(block, Mapping)]
+    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    content = "".join(text for text in texts if isinstance(text, str))
+    tools = [block for block in blocks if block.get("type") == "tool_use"]
+    tool = next((tool for tool in tools if tool.get("name") == _JSON_TOOL), None)
+    if tool is None and not content:
+        tool = next(iter(tools), None)
+    if tool is not None:
+        answer = tool.get("input")
+        if isinstance(answer, Mapping) and answer.get("values") is not None:
+            answer = answer["values"]  # litellm wraps a schema that is not an object
+        content = json.dumps(answer)  # as litellm writes it
+    usage = [message.get("usage")]
+    cached = _tokens(usage, "cache_read_input_tokens")
+    prompt = _tokens(usage, "input_tokens") + cached + _tokens(usage, "cache_creation_input_tokens")
+    tokens = prompt, _tokens(usage, "output_tokens"), cached
+    return _completion(message, content, message.get("stop_reason"), *tokens)
+
+
+def _of_text(row: Mapping[str, Any], text: str) -> _Parsed:
+    """Convert an engine's row to a chat completion.
+
+    Known are the rows of Ray Data LLM (`generated_text`, `num_input_tokens`, `num_generated_tokens`),
+    SGLang (`text`, `meta_info`), and plain ones (`text` or `output`, and the names of a usage object).
+    """
+    names = (_PROMPT_TOKENS, _COMPLETION_TOKENS, ("cached_tokens",))
+    return _completion(row, text, _finish_of(row), *(_tokens(_places(row), *each) for each in names))
+
+
+def _completion(
+    row: Mapping[str, Any], content: str, finish: Any, prompt: int, completion: int, cached: int
+) -> _Parsed:
+    body: dict[str, Any] = {"object": "chat.completion"}
+    body |= {name: row[name] for name in ("id", "model") if isinstance(row.get(name), str)}
+    reason = _FINISHES.get(finish, "stop") if isinstance(finish, str) else None if finish is None else "stop"
+    message = {"role": "assistant", "content": content}
+    body["choices"] = [{"index": 0, "message": message, "finish_reason": reason}]
+    if prompt or completion:
+        body["usage"] = {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+    return _with_model(reply_of(orjson.dumps(body)), row)
 
 
 def _with_model(answer: Reply | CallError, body: Any) -> _Parsed:
@@ -226,8 +248,7 @@ def _of_error(error: Any, status: int | None) -> _Parsed:
     if isinstance(error, Mapping) and isinstance(error.get("error"), Mapping):
         error = error["error"]
     code = error.get("code") if isinstance(error, Mapping) else None
-    data = orjson.dumps({"error": error})
-    signs, message = error_of(data)
+    signs, message = error_of(orjson.dumps({"error": error}))
     if isinstance(code, str) and (label := _ENDED.get(code.removeprefix("batch_"))):
         return _again(clean(message or code), label)
     if isinstance(error, Mapping):
@@ -251,91 +272,22 @@ def _status(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600 else None
 
 
-def _from_message(message: Mapping[str, Any]) -> bytes | None:
-    """Convert a message of Anthropic's API to a chat completion; None if it is no such message.
-
-    Its texts are joined, its thinking is left out. If it uses a tool, the tool's input is the answer.
-    """
-    blocks = message.get("content")
-    if not isinstance(blocks, list):
-        return None
-    blocks = [block for block in blocks if isinstance(block, Mapping)]
-    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    content = "".join(text for text in texts if isinstance(text, str))
-    tools = [block for block in blocks if block.get("type") == "tool_use"]
-    tool = next((tool for tool in tools if tool.get("name") == _JSON_TOOL), None)
-    if tool is None and not content:
-        tool = next(iter(tools), None)
-    if tool is not None:
-        content = json.dumps(_unwrapped(tool.get("input")))  # as litellm writes it
-    usage = message.get("usage")
-    usage = usage if isinstance(usage, Mapping) else {}
-    cached = _tokens(usage, "cache_read_input_tokens")
-    prompt = _tokens(usage, "input_tokens") + cached + _tokens(usage, "cache_creation_input_tokens")
-    return _as_completion(
-        message, content, message.get("stop_reason"), prompt, _tokens(usage, "output_tokens"), cached
-    )
-
-
-def _from_text(row: Mapping[str, Any]) -> bytes | None:
-    """Convert an engine's row to a chat completion; None if it holds no answer.
-
-    Known are the rows of Ray Data LLM (`generated_text`, `num_input_tokens`, `num_generated_tokens`),
-    SGLang (`text`, `meta_info`), and plain ones (`text` or `output`, and the names of a usage object).
-    """
-    text = next((row[name] for name in _TEXT_FIELDS if isinstance(row.get(name), str)), None)
-    if text is None:
-        return None
-    prompt, completion = _first_count(row, _PROMPT_TOKENS), _first_count(row, _COMPLETION_TOKENS)
-    cached = _first_count(row, ("cached_tokens",))
-    return _as_completion(row, text, _finish_of(row), prompt, completion, cached)
-
-
 def _finish_of(row: Mapping[str, Any]) -> Any:
     """Return the finish reason of an engine's row, or None; of SGLang's `{"type": …}` the type."""
     for name in ("finish_reason", "stop_reason"):
-        for mapping in _mappings(row):
-            if (reason := mapping.get(name)) is not None:
+        for place in _places(row):
+            if isinstance(place, Mapping) and (reason := place.get(name)) is not None:
                 return reason.get("type") if isinstance(reason, Mapping) else reason
     return None
 
 
-def _as_completion(
-    row: Mapping[str, Any], content: str, finish: Any, prompt: int, completion: int, cached: int
-) -> bytes:
-    body: dict[str, Any] = {"object": "chat.completion"}
-    body |= {name: row[name] for name in ("id", "model") if isinstance(row.get(name), str)}
-    reason = _FINISHES.get(finish, "stop") if isinstance(finish, str) else None if finish is None else "stop"
-    message = {"role": "assistant", "content": content}
-    body["choices"] = [{"index": 0, "message": message, "finish_reason": reason}]
-    if prompt or completion:
-        body["usage"] = {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": cached},
-        }
-    return orjson.dumps(body)
+def _places(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the row, and what in it may hold token counts or the finish reason."""
+    return row, row.get("meta_info"), row.get("usage")
 
 
-def _unwrapped(answer: Any) -> Any:
-    """Return a tool's input; litellm wraps a schema that is not an object into `values`."""
-    if isinstance(answer, Mapping) and answer.get("values") is not None:
-        return answer["values"]
-    return answer
-
-
-def _mappings(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the row, and the objects in it that may hold token counts or the finish reason."""
-    values = (row, row.get("meta_info"), row.get("usage"))
-    return [value for value in values if isinstance(value, Mapping)]
-
-
-def _first_count(row: Mapping[str, Any], names: Sequence[str]) -> int:
-    counts = (_tokens(mapping, name) for mapping in _mappings(row) for name in names)
-    return next((number for number in counts if number), 0)
-
-
-def _tokens(usage: Mapping[str, Any], name: str) -> int:
-    value = usage.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+def _tokens(places: Sequence[Any], *names: str) -> int:
+    """Return the first positive count under one of these names."""
+    values = (place.get(name) for place in places if isinstance(place, Mapping) for name in names)
+    counts = (value for value in values if isinstance(value, int) and not isinstance(value, bool))
+    return next((count for count in counts if count > 0), 0)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, cast
 
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import OutputError, UsageError
@@ -23,11 +23,10 @@ from ruler_cli.judges.resolve import LOCAL, OPENAI, model_at_endpoint, model_of
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Request
-from ruler_cli.writing.atomic import LocalFile, PassThrough
+from ruler_cli.writing.atomic import LocalFile, WritableFile, create_file
 
 _LINE_START = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """Beginning of a line of a request file."""
-_HEAD_BYTES = 64
 _MAX_JUDGE_NAME = 80
 """Longest name of a judge in a file's name, in characters."""
 _OVERHEAD = 64
@@ -58,15 +57,13 @@ LIMITS: dict[Target, Limits] = {
 }
 """Limits of each target; a megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
 
-_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang")
-
 
 def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -> Target:
     """Choose the form of the requests by the judge's name, unless given; UsageError if that is unknown."""
     if target != "auto":
         return target
     provider = judge.model.partition("/")[0]
-    if provider in _OWN_ENGINES:
+    if provider in ("hosted_vllm", "vllm", "sglang"):
         return "vllm"
     if judge.api_base or provider == "openai":
         return "openai"
@@ -124,7 +121,7 @@ def has_listed_batch_price(settings: JudgeSettings) -> bool:
     return not (settings.price or settings.api_base) and listed_batch_price(settings.model) is not None
 
 
-class RequestFiles:
+class RequestFiles(AbstractContextManager["RequestFiles"]):
     """Request files of one judge; use as a context manager, `end` when all are written, and `commit`.
 
     Until then the requests are in NAME.partial, and files of an earlier rendering stay as they are.
@@ -138,24 +135,20 @@ class RequestFiles:
         self.name, self._limits, self._earlier = name, limits, list[Path]()
         self._sizes = [(0, 0)]
         """Requests and bytes of each file; the last file is open for writing."""
-        self._files: list[LocalFile | PassThrough] = []
+        self._files = list[WritableFile]()
         try:
-            self._is_stream = location.stream or (Path(name).exists() and not Path(name).is_file())
+            real = location.real
+            self._folder, (self._stem, self._ending) = real.parent, _split_name(real.name)
+            self._is_stream = location.stream or (real.exists() and not real.is_file())
             if self._is_stream:
                 self._limits = Limits()
-                self._files.append(PassThrough(name))
-                return
-            self._folder, (self._stem, self._ending) = location.real.parent, _split_name(location.real.name)
-            self._earlier = self._find_earlier()
-            self._files.append(LocalFile(str(location.real)))
-        except FileNotFoundError:
-            advice = f"create it with: mkdir -p {location.real.parent}"
-            raise UsageError(f"{name}: its directory does not exist; {advice}") from None
+            else:
+                self._earlier = self._find_earlier()
+                if Path(name).is_symlink():  # its target is written, packed by its own name
+                    location = Location(str(real))
+            self._files.append(create_file(location))
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(
-                f"{name}: cannot be written: {why}; give a file name, or `-` for stdout"
-            ) from None
+            raise UsageError(f"{name}: cannot be written: {getattr(error, 'strerror', error)}") from None
 
     def write(self, line: bytes) -> bool:
         """Append a line; False if the line alone exceeds the limits of a file."""
@@ -193,10 +186,6 @@ class RequestFiles:
                 cast(LocalFile, file).partial.replace(path)
                 written.append((str(Path(self.name).with_name(path.name)), requests, size))
         return written
-
-    def __enter__(self) -> Self:
-        """Return the open files."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close and remove the files that were not committed."""
@@ -265,6 +254,6 @@ def _split_name(name: str) -> tuple[str, str]:
 def _is_request_file(path: Path) -> bool:
     """Tell if a file is empty or a request file of ruler."""
     with suppress(UsageError), Location(str(path)).open() as raw, readable(str(path)):
-        head = decompressed(str(path), raw).read(_HEAD_BYTES)
+        head = decompressed(str(path), raw).read(64)
         return not head or _LINE_START.match(head) is not None
     return False

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 import anyio
 
@@ -18,7 +17,7 @@ from ruler_cli.batch.http import UnclearError
 from ruler_cli.batch.journal import BatchRecord, Journal
 from ruler_cli.batch.missing_requests import MissingRequests, render_missing
 from ruler_cli.batch.providers import Provider, Providers
-from ruler_cli.batch.recover import WINDOW, BatchStatus, recover_and_wait
+from ruler_cli.batch.recover import BatchStatus, Recovery
 from ruler_cli.batch.request_files import Line, batch_price, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import OutputError, RulerError, UsageError
@@ -27,11 +26,10 @@ from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.panel import judges_of
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import StopSignal, first_of
+from ruler_cli.pool.engine import StopSignal, run_beside
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 from ruler_cli.types import Request
 
-T = TypeVar("T")
 _LOCK_POLL = 0.5
 """Seconds between two tries to get the lock from another command."""
 
@@ -40,14 +38,6 @@ class BatchCostError(RulerError):
     """Submission that could cost more than `--max-cost`; nothing was submitted."""
 
     exit_code = 4
-
-    def __init__(self, max_cost: float, estimate: float, requests: int) -> None:
-        """Take the cap and the high estimate, both in USD."""
-        super().__init__(
-            f"--max-cost {max_cost:g}: a batch cannot be stopped at a sum, and the {requests} requests that "
-            f"are lacking could cost up to ${estimate:.2f} at batch price; nothing was submitted. Allow as "
-            "much, or submit a part of INPUT"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +76,11 @@ async def submit(
     on_submitted: Callable[[BatchRecord], None],
     observer: Observer,
     stop_signal: StopSignal,
-    window: float = WINDOW,
+    window: float,
 ) -> SubmitResult:
     """Recover from crashes, then submit all missing requests; `on_submitted` gets each batch.
 
-    `window` is in seconds, see `recover.WINDOW`. BatchCostError, before anything is submitted, if all of it
+    `window` is in seconds, see `Recovery`. BatchCostError, before anything is submitted, if all of it
     could cost more than `pool.max_cost`. RulerError if INPUT cannot be read or a provider refuses; batches
     submitted until then are on record. Cancellation waits for the answer to a creation in progress, with a
     note after `stop_signal`.
@@ -103,14 +93,14 @@ async def submit(
         while True:
             with journal.alone() as mine:
                 if mine:
-                    uncertain = await recover_and_wait(journal, providers, observer, window)
-                    builder = _BatchBuilder(journal, judges)
-                    missing, batches = await builder.build(settings, observer), list[BatchRecord]()
-                    for pending in builder.batches:
-                        batches.append(await _send(journal, pending, observer, stop_signal))
+                    uncertain = await Recovery(journal, providers, observer, window).and_wait()
+                    missing, pending, large = await _fill_batches(journal, judges, settings, observer)
+                    batches = list[BatchRecord]()
+                    for each in pending:
+                        batches.append(await _send(journal, each, observer, stop_signal))
                         on_submitted(batches[-1])
-                    out = sum(missing.requests) - builder.large - sum(each.requests for each in batches)
-                    return SubmitResult(missing, tuple(batches), out, builder.large, tuple(uncertain))
+                    out = sum(missing.requests) - large - sum(batch.requests for batch in batches)
+                    return SubmitResult(missing, tuple(batches), out, large, tuple(uncertain))
             if not waiting:
                 waiting = True
                 observer.note("another command submits to this ledger; waiting for its end")
@@ -138,10 +128,6 @@ class _PendingBatch:
         self.requests = self.bytes = 0
         self._estimate = JudgeEstimate(judge.settings.model, judge.model, judge.settings.params)
 
-    def fits(self, size: int) -> bool:
-        """Tell if the provider accepts one more request of this size in bytes."""
-        return self.judge.provider.limits.allow(self.requests + 1, self.bytes + size)
-
     def add(self, line: bytes, request: Request) -> None:
         """Append a request to the file, and its cost to the estimate."""
         api = self.judge.provider.api
@@ -167,38 +153,41 @@ class _PendingBatch:
         return self._estimate.totals(self.judge.model.price, ALWAYS).cost_usd
 
 
-class _BatchBuilder:
-    """Put missing requests into batches within the provider's limits, and claim them in the journal."""
+async def _fill_batches(
+    journal: Journal, judges: list[_BatchJudge], settings: ScoreSettings, observer: Observer
+) -> tuple[MissingRequests, list[_PendingBatch], int]:
+    """Put all missing requests of INPUT into batches within the limits, and claim them in the journal.
 
-    def __init__(self, journal: Journal, judges: list[_BatchJudge]) -> None:
-        self.batches: list[_PendingBatch] = []
-        self.large = 0
-        self._journal, self._judges, self._newest_row = journal, judges, journal.newest()
-        self._filling: dict[int, _PendingBatch] = {}
+    Return also the number of requests that are too large. BatchCostError if the batches could cost too much.
+    """
+    batches, filling = list[_PendingBatch](), dict[int, _PendingBatch]()
+    large, newest_row = 0, journal.newest()
 
-    async def build(self, settings: ScoreSettings, observer: Observer) -> MissingRequests:
-        """Put all missing requests of INPUT into batches; BatchCostError if they could cost too much."""
-        missing = await render_missing(settings, self._add, observer)
-        for batch in self.batches:
-            batch.write(batch.judge.provider.api.closing)
-        costs, max_cost = [batch.cost() for batch in self.batches], settings.pool.max_cost
-        high = sum(cost.high for cost in costs if cost)
-        if max_cost is not None and high > max_cost:
-            raise BatchCostError(max_cost, high, sum(batch.requests for batch in self.batches))
-        return missing
-
-    def _add(self, judge_index: int, key: bytes, request: Request) -> None:
-        judge = self._judges[judge_index]
-        line = judge.line(key, request)
-        if not judge.provider.limits.allow(1, len(line)):
-            self.large += 1
-        elif self._journal.free(key, self._newest_row):
-            batch = self._filling.get(judge_index)
-            if batch is None or not batch.fits(len(line)):
-                batch = self._filling[judge_index] = _PendingBatch(judge, self._journal)
-                self.batches.append(batch)
+    def add(judge_index: int, key: bytes, request: Request) -> None:
+        nonlocal large
+        judge, batch = judges[judge_index], filling.get(judge_index)
+        line, limits = judge.line(key, request), judge.provider.limits
+        if not limits.allow(1, len(line)):
+            large += 1
+        elif journal.free(key, newest_row):
+            if batch is None or not limits.allow(batch.requests + 1, batch.bytes + len(line)):
+                batch = filling[judge_index] = _PendingBatch(judge, journal)
+                batches.append(batch)
             batch.add(line, request)
-            self._journal.claim(batch.tag, key)
+            journal.claim(batch.tag, key)
+
+    missing = await render_missing(settings, add, observer)
+    for batch in batches:
+        batch.write(batch.judge.provider.api.closing)
+    high, max_cost = sum(cost.high for batch in batches if (cost := batch.cost())), settings.pool.max_cost
+    if max_cost is not None and high > max_cost:
+        requests = sum(batch.requests for batch in batches)
+        raise BatchCostError(
+            f"--max-cost {max_cost:g}: a batch cannot be stopped at a sum, and the {requests} requests that "
+            f"are lacking could cost up to ${high:.2f} at batch price; nothing was submitted. Allow as "
+            "much, or submit a part of INPUT"
+        )
+    return missing, batches, large
 
 
 async def _send(
@@ -206,7 +195,7 @@ async def _send(
 ) -> BatchRecord:
     """Submit one batch: record it, have the provider create it, record its id."""
     judge, provider, cost = pending.judge.settings, pending.judge.provider, pending.cost()
-    uploaded = await provider.upload(pending.file, pending.tag)
+    uploaded = await provider.upload(pending.file)
     batch = journal.begin(
         pending.tag,
         provider=provider.api.name,
@@ -249,17 +238,3 @@ async def _send(
             "its provider, which bills it: call it off there"
         )
     return created
-
-
-async def run_beside(
-    companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]
-) -> T:
-    """Run `work` beside a companion; the end of `work` cancels it, an error that it raises cancels `work`."""
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(companion)
-            result = await work()
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        raise first_of(group) from None
-    return result

@@ -62,8 +62,8 @@ def submit(source: Source, options: Options) -> int:
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    from ruler_cli.batch import collect as collecting
     from ruler_cli.batch import submit as submitting
+    from ruler_cli.batch.collect import Batches
     from ruler_cli.ledger.database import ledger_path
 
     settings = replace(score_settings(options, source), ledger=ledger_path(options.one_ledger))
@@ -79,8 +79,8 @@ def submit(source: Source, options: Options) -> int:
         code, path = _say_submitted(result, again, wait=options.wait), settings.ledger
         if not options.wait or path is None or not (result.batches or result.out or result.uncertain):
             return code
-        done = await collecting.collect(
-            path, api, _print_closed, console, window=options.settle, wait=options.wait_timeout
+        done = await Batches(path, api, console, options.settle).collect(
+            _print_closed, wait=options.wait_timeout
         )
         _say_collected(done, again)
         return done.exit_code or code
@@ -97,12 +97,12 @@ def status(options: Options) -> int:
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
-    from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch.collect import Batches
 
     path = required_ledger_path(options)
     batches = _run(
-        lambda api, console, _: collecting.status(
-            path, api, console, include_closed=options.every, window=options.settle
+        lambda api, console, _: Batches(path, api, console, options.settle).status(
+            include_closed=options.every
         ),
         options.api_key_env,
     )
@@ -130,16 +130,15 @@ def collect(options: Options) -> int:
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    from ruler_cli.batch import collect as collecting
-    from ruler_cli.batch.journal import ledger_exists
+    from ruler_cli.batch.collect import Batches
 
     path, seconds = required_ledger_path(options), options.wait_timeout if options.wait else 0.0
-    if not ledger_exists(path):
+    if not path.exists():
         print_note(f"nothing was submitted: there is no {path}")
         return 0
     result = _run(
-        lambda api, console, _: collecting.collect(
-            path, api, _print_closed, console, window=options.settle, wait=seconds
+        lambda api, console, _: Batches(path, api, console, options.settle).collect(
+            _print_closed, wait=seconds
         ),
         options.api_key_env,
     )
@@ -163,14 +162,14 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch.collect import Batches
 
     path = required_ledger_path(options)
     if bool(names) == options.every:
         raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
     batches = _run(
-        lambda api, console, _: collecting.cancel(
-            path, api, names or [], console, forget=options.forget, window=options.settle
+        lambda api, console, _: Batches(path, api, console, options.settle).cancel(
+            names or [], forget=options.forget
         ),
         options.api_key_env,
     )
@@ -184,7 +183,7 @@ def _run(
 ) -> T:
     """Run `main` with the providers; a signal cancels it, except for a creation in progress."""
     from ruler_cli.batch.providers import Providers
-    from ruler_cli.batch.submit import run_beside
+    from ruler_cli.pool.engine import run_beside
 
     async def with_providers(stop_signal: StopSignal) -> T:
         async def stop() -> None:

@@ -44,11 +44,11 @@ class PanelJudge:
         price: Price | None = None,
         context: int | None = None,
         stop_signal: StopSignal | None = None,
-        missing: Missing | None = None,
     ) -> None:
-        """`context` in tokens. Without a `caller` only cached replies count; `missing` gets the others."""
+        """`context` in tokens. Without a `caller` only cached replies count; `on_missing` gets the others."""
         self.caller, self.price, self.context = caller, price, context
-        self._cache, self._stop_signal, self._missing = cache, stop_signal, missing
+        self._cache, self._stop_signal = cache, stop_signal
+        self.on_missing: Missing | None = None
         self._in_flight: dict[bytes, anyio.Event] = {}
         self._asked_again: set[bytes] = set()
         self.unanswered = 0
@@ -95,8 +95,8 @@ class PanelJudge:
         if cached is not None and not (again and isinstance(cached, CallError)):
             return cached
         self.unanswered += 1
-        if self._missing is not None:
-            self._missing(key, request)
+        if self.on_missing is not None:
+            self.on_missing(key, request)
         return UNANSWERED
 
 

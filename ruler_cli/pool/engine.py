@@ -185,6 +185,20 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 T = TypeVar("T")
 
 
+async def run_beside(
+    companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]
+) -> T:
+    """Run `work` beside a companion; the end of `work` cancels it, an error that it raises cancels `work`."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(companion)
+            result = await work()
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_of(group) from None
+    return result
+
+
 def inline(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
     """Pull from an iterator that never blocks for long, such as a file's."""
 

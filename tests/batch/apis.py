@@ -59,7 +59,7 @@ def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0
 
 async def submit(made: Any, file: Path, tag: str = TAG) -> RemoteBatch:
     """Upload and create."""
-    remote = await made.create(file, await made.upload(file, tag), tag)
+    remote = await made.create(file, await made.upload(file), tag)
     assert isinstance(remote, RemoteBatch)
     return remote
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from ruler_cli.batch.collect import CollectResult, collect
+from ruler_cli.batch.collect import Batches, CollectResult
 from ruler_cli.batch.journal import BatchRecord, BatchState, Journal
 from ruler_cli.batch.missing_requests import render_missing
 from ruler_cli.batch.providers import Provider, Providers
-from ruler_cli.batch.recover import BatchStatus, recover
+from ruler_cli.batch.recover import BatchStatus, Recovery
 from ruler_cli.batch.submit import SubmitResult, submit
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UsageError
@@ -185,10 +185,8 @@ class Client:
 
         async def main() -> CollectResult:
             async with self.providers(steps) as providers:
-                return await collect(
-                    self.place, providers, lambda closed: None, self.listener, window=self.window, wait=wait,
-                    pause=0.01,
-                )  # fmt: skip
+                batches = Batches(self.place, providers, self.listener, self.window)
+                return await batches.collect(lambda closed: None, wait=wait, pause=0.01)
 
         return self._run(main, steps)
 
@@ -207,7 +205,8 @@ class Client:
         async def main() -> list[BatchStatus]:
             async with self.providers(None) as providers:
                 with Journal(self.place) as journal:
-                    return await recover(journal, providers, self.listener, window, give_up=give_up)
+                    recovery = Recovery(journal, providers, self.listener, window)
+                    return await recovery.recover(give_up=give_up)
 
         return self._run(main, None)
 

@@ -9,9 +9,15 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 from ruler_cli.batch.http import ApiClient, open_session
 
 KEY = "sk-0123456789abcdef"
+
+
+class Answer(BaseModel):
+    """Any JSON object."""
 
 
 @dataclass

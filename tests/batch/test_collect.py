@@ -9,14 +9,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batch.collect import cancel
+from ruler_cli.batch.collect import Batches
 from ruler_cli.batch.http import UnreachableError
 from ruler_cli.batch.journal import OPEN, Journal
 from ruler_cli.batch.providers import Provider, RemoteBatch
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from tests.batch.apis import APIS
-from tests.batch.crashes import Client
+from tests.batch.crashes import WINDOW, Client
 from tests.batch_server import BatchServer, rows
 
 each_api = pytest.mark.parametrize("name", APIS)
@@ -123,9 +123,8 @@ def test_cancel(name: str, tmp_path: Path) -> None:
 
         async def stop() -> None:
             async with client.providers(None) as providers:
-                (result,) = await cancel(
-                    client.place, providers, [client.batches()[0].tag[:12]], client.listener
-                )
+                batches = Batches(client.place, providers, client.listener, WINDOW)
+                (result,) = await batches.cancel([client.batches()[0].tag[:12]])
                 assert result.remote is not None
 
         anyio.run(stop)
@@ -146,7 +145,8 @@ def test_forget(name: str, tmp_path: Path) -> None:
 
         async def stop(names: list[str]) -> None:
             async with client.providers(None) as providers:
-                await cancel(client.place, providers, names, client.listener, forget=True)
+                batches = Batches(client.place, providers, client.listener, WINDOW)
+                await batches.cancel(names, forget=True)
 
         for wrong in ("nobody", client.batches()[0].tag[:3]):
             with pytest.raises(UsageError, match="ruler batch status"):

@@ -19,7 +19,7 @@ from ruler_cli.batch import http as module
 from ruler_cli.batch.http import OpenBody, UnclearError, _split
 from ruler_cli.errors import RefusedError, RulerError
 from tests.batch.apis import every
-from tests.batch.raw import KEY, Call, api_client, serving
+from tests.batch.raw import KEY, Answer, Call, api_client, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def test_cut_off_creation_is_unclear(tmp_path: Path) -> None:
 
     async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(UnclearError, match="broke"):
-            await client.request("POST", "/batches", _big(tmp_path, 32), once=True)
+            await client.request("POST", "/batches", Answer, _big(tmp_path, 32), once=True)
     assert len(heads) == 1
 
 
@@ -69,10 +69,10 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         await call.answer(b'{"id": "1"}')
 
     async with serving(play, heads) as base, api_client(base, seconds=0.1) as client:
-        assert await client.request("POST", "/batches", _big(tmp_path, 16), once=True)
+        assert await client.request("POST", "/batches", Answer, _big(tmp_path, 16), once=True)
         monkeypatch.setattr(module, "_MIN_UPLOAD_RATE", 1_000_000_000)
         with pytest.raises(UnclearError, match="did not answer in time"):
-            await client.request("POST", "/batches", _big(tmp_path, 16), once=True)
+            await client.request("POST", "/batches", Answer, _big(tmp_path, 16), once=True)
 
 
 async def test_upload_needs_no_memory(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_upload_needs_no_memory(tmp_path: Path) -> None:
         gc.collect()
         tracemalloc.start()
         try:
-            await client.request("POST", "/batches", _big(tmp_path, 64), once=True)
+            await client.request("POST", "/batches", Answer, _big(tmp_path, 64), once=True)
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
         finally:
             tracemalloc.stop()
@@ -109,7 +109,7 @@ async def test_results_need_no_memory() -> None:
         gc.collect()
         tracemalloc.start()
         try:
-            async for each in client.lines("/results", "gone"):
+            async for each in client.lines(["/results"], "gone"):
                 assert each == line.strip()
                 count += 1
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
@@ -153,7 +153,7 @@ async def test_broken_stream_begins_again() -> None:
         await call.writer.drain()
 
     async with serving(play, heads) as base, api_client(base) as client:
-        assert await every(client.lines("/results", "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
+        assert await every(client.lines(["/results"], "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
 
 
 async def test_key_stays_with_its_host() -> None:
@@ -173,7 +173,7 @@ async def test_key_stays_with_its_host() -> None:
         async with serving(play, here) as base, api_client(base) as client:
             for name in ("Authorization", "x-api-key"):
                 client.headers = {name: KEY}
-                assert await every(client.lines("/results", "gone")) == [b"1", b"2"]
+                assert await every(client.lines(["/results"], "gone")) == [b"1", b"2"]
     assert [KEY in head for head in here] == [True, True] * 2
     assert [KEY in head for head in there] == [False] * 2
     assert there[0].startswith("GET /signed?x=1 ")
@@ -188,7 +188,7 @@ async def test_redirects_end() -> None:
 
     async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(RulerError, match="check"):
-            await every(client.lines("/results", "gone"))
+            await every(client.lines(["/results"], "gone"))
     assert len(heads) == 3
 
 
@@ -200,7 +200,7 @@ async def test_no_key_was_sent() -> None:
 
     async with serving(play, []) as base, api_client(base, key=None) as client:
         with pytest.raises(RefusedError, match=r"no key was sent to it; .*--api-key-env VAR"):
-            await client.request("GET", "/batches")
+            await client.request("GET", "/batches", Answer)
 
 
 async def test_waits_as_told() -> None:
@@ -213,7 +213,7 @@ async def test_waits_as_told() -> None:
 
     async with serving(play, []) as base, api_client(base, waits) as client:
         with pytest.raises(RulerError, match="it asks to wait for 3600 s"):
-            await client.request("GET", "/batches")
+            await client.request("GET", "/batches", Answer)
     assert len(waits) == 1
     assert waits[0] >= 7
 
@@ -230,7 +230,7 @@ async def test_statuses_that_tell_nothing() -> None:
     async with serving(play, heads) as base, api_client(base) as client:
         for status in statuses:
             with pytest.raises(UnclearError, match=f"answered {status}"):
-                await client.request("POST", "/batches", _empty, once=True)
+                await client.request("POST", "/batches", Answer, _empty, once=True)
     assert len(heads) == len(statuses)
 
 
@@ -248,7 +248,7 @@ async def test_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.5)
 
     async with serving(play, []) as base, api_client(base) as client:
-        for ask in (client.request("GET", "/batches"), every(client.lines("/results", "gone"))):
+        for ask in (client.request("GET", "/batches", Answer), every(client.lines(["/results"], "gone"))):
             with pytest.raises(RulerError, match="did not answer in time"):
                 await ask
 
@@ -264,7 +264,7 @@ async def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "")
         async with api_client("http://batches.invalid/v1") as client:
-            assert await client.request("GET", "/batches") == {}
+            assert await client.request("GET", "/batches", Answer) == Answer()
     assert heads[0].startswith("GET http://batches.invalid/v1/batches HTTP/1.1\r\n")
 
 
@@ -280,7 +280,7 @@ async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("no_proxy", "")
         async with api_client("https://batches.invalid/v1") as client:
             with pytest.raises(RefusedError, match=r"the proxy to .* refuses \(407\)"):
-                await client.request("POST", "/batches", _empty, once=True)
+                await client.request("POST", "/batches", Answer, _empty, once=True)
     assert heads[0].startswith("CONNECT batches.invalid:443 ")
     assert KEY not in heads[0]
 
@@ -290,4 +290,4 @@ async def test_address_that_cannot_be_used() -> None:
     for base in ("http://a..b", "http://x y/v1"):
         async with api_client(base) as client:
             with pytest.raises(RulerError, match="check"):
-                await client.request("GET", "/batches")
+                await client.request("GET", "/batches", Answer)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.import_replies import Importer, ImportResult, RejectedRow, import_stream
+from ruler_cli.batch.import_replies import Importer, ImportResult, RejectedRow
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT
@@ -257,6 +257,7 @@ async def test_stream(ledger: Ledger) -> None:
             raise ConnectionError("reset")
 
     with Importer(ledger) as importer, pytest.raises(ConnectionError):
-        await import_stream(lines(True), importer)
+        await importer.import_stream(lines(True))
     with Importer(ledger) as importer:
-        assert await import_stream(lines(False), importer) == ImportResult(3000, 0, 3000)
+        await importer.import_stream(lines(False))
+    assert importer.result == ImportResult(3000, 0, 3000)

@@ -14,7 +14,7 @@ import pytest
 
 from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, count_open_requests
 from ruler_cli.batch.providers import Providers
-from ruler_cli.batch.recover import recover
+from ruler_cli.batch.recover import Recovery
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.observer import Observer
@@ -95,7 +95,7 @@ def test_version_before(place: Path) -> None:
             journal._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (KEYS[number], number))
     with Journal(place) as journal:
         assert [each.state for each in journal.batches(*OPEN)] == ["intended", "submitted"]
-        assert anyio.run(recover, journal, Providers(), Observer(), 1.0) == []
+        assert anyio.run(Recovery(journal, Providers(), Observer(), 1.0).recover) == []
         assert [each.state for each in journal.batches()] == ["abandoned", "submitted"]
         assert (journal.free(KEYS[1], 0), journal.free(KEYS[2], 0)) == (True, False)
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ruler_cli.batch.http import UnclearError
-from ruler_cli.batch.providers import Provider, Providers
+from ruler_cli.batch.providers import Provider, Providers, RemoteBatch
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from tests.batch.apis import APIS, KEY, TAG, api, every, requests, submit
@@ -211,21 +211,33 @@ async def test_odd_answers(name: str, tmp_path: Path) -> None:
                 await every(made.list_batches(0))
 
 
-async def test_no_batch() -> None:
+@pytest.mark.parametrize(("name", "state"), [("openai", "status"), ("anthropic", "processing_status")])
+async def test_no_batch(name: str, state: str) -> None:
     """An object without id, state or time is no batch: nothing is guessed."""
-    for name, state in (("openai", "status"), ("anthropic", "processing_status")):
-        whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
-        async with api(name, BatchServer()) as made:
-            assert made.remote(whole).created == made.remote(whole | {"created_at": 10}).created == 10.0
-            odd: list[dict[str, Any]]
-            odd = [{"id": None}, {"id": "a b"}, {"id": ""}, {state: None}, {"created_at": "soon"}]
-            for fields in [*odd, {"created_at": None}]:
+    whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
+    odd: list[dict[str, Any]]
+    odd = [{"id": None}, {"id": "a b"}, {"id": ""}, {state: None}, {"created_at": "soon"}]
+    odd.append({"created_at": None})
+    answers = [whole, whole | {"created_at": 10}, *(whole | fields for fields in odd)]
+
+    async def play(call: Call) -> None:
+        await call.answer(orjson.dumps(answers.pop(0)))
+
+    async with serving(play, []) as base:
+        server = BatchServer()
+        server.openai = server.anthropic = base
+        async with api(name, server) as made:
+            for _ in range(2):
+                assert (await made.retrieve("x")).created == 10.0
+            for _ in odd:
                 with pytest.raises(RulerError, match="its answer is none"):
-                    made.remote(whole | fields)
+                    await made.retrieve("x")
+    assert answers == []
 
 
-def _batch(**fields: Any) -> dict[str, Any]:
-    return {"id": "batch_1", "object": "batch", "status": "in_progress", "created_at": 1000, **fields}
+def _batch(**fields: Any) -> RemoteBatch:
+    value = {"id": "batch_1", "object": "batch", "status": "in_progress", "created_at": 1000, **fields}
+    return RemoteBatch.model_validate(value)
 
 
 async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
@@ -241,7 +253,7 @@ async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
             await every(made.results(remote))
 
 
-async def test_openai_states() -> None:
+def test_openai_states() -> None:
     """Every word is of a batch that goes on, unless it is an end whose files are there."""
     counts = {"total": 3, "completed": 2, "failed": 1}
     good, bad = {"output_file_id": "o"}, {"error_file_id": "e"}
@@ -252,31 +264,28 @@ async def test_openai_states() -> None:
     cases += [("failed", {}, "failed"), ("failed", good, "ended")]  # it has answers, which are paid for
     cases += [("completed", {"request_counts": counts} | files, "running") for files in ({}, bad)]
     cases += [("completed", {"request_counts": counts} | good | bad, "ended")]
-    async with api("openai", BatchServer()) as made:
-        for word, fields, state in cases:
-            assert made.remote(_batch(status=word, **fields)).state == state, (word, fields)
+    for word, fields, state in cases:
+        assert _batch(status=word, **fields).state == state, (word, fields)
 
 
-async def test_openai_odd_fields() -> None:
+def test_openai_odd_fields() -> None:
     """A batch is read, and its answers fetched, although optional fields have another shape."""
-    async with api("openai", BatchServer()) as made:
-        odd = made.remote(_batch(status="expired", request_counts={"total": None}, metadata=[1], errors=[]))
-        assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
-        counts = {"total": 3, "completed": 3, "failed": None}  # the others tell that files are to come
-        late = made.remote(_batch(status="expired", request_counts=counts, created_at="2026-03-01T12:00:00"))
-        assert (late.state, late.total, late.succeeded) == ("running", 3, 3)
+    odd = _batch(status="expired", request_counts={"total": None}, metadata=[1], errors=[])
+    assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
+    counts = {"total": 3, "completed": 3, "failed": None}  # the others tell that files are to come
+    late = _batch(status="expired", request_counts=counts, created_at="2026-03-01T12:00:00")
+    assert (late.state, late.total, late.succeeded) == ("running", 3, 3)
 
 
-async def test_openai_reasons() -> None:
+def test_openai_reasons() -> None:
     """The reason why a batch failed is one clean sentence."""
-    async with api("openai", BatchServer()) as made:
-        for errors, reason in (
-            (None, "its provider does not say why"),
-            ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
-            ({"data": [{"code": "too_many", "line": 7}, {}]}, "line 7: too_many (and 1 more)"),
-            ({"data": [{"code": 400, "line": "x"}]}, "400"),
-        ):
-            assert made.remote(_batch(status="failed", errors=errors)).reason == reason
+    for errors, reason in (
+        (None, "its provider does not say why"),
+        ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
+        ({"data": [{"code": "too_many", "line": 7}, {}]}, "line 7: too_many (and 1 more)"),
+        ({"data": [{"code": 400, "line": "x"}]}, "400"),
+    ):
+        assert _batch(status="failed", errors=errors).reason == reason
 
 
 async def test_anthropic_counts(batch_server: BatchServer, tmp_path: Path) -> None:

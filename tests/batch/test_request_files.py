@@ -196,7 +196,7 @@ def test_places_that_cannot_be() -> None:
 
 
 def test_a_link_stays_one(path: Path) -> None:
-    """If the name is a link, its target is written."""
+    """If the name is a link, its target is written, packed by its own name."""
     (path.parent / "there").mkdir()
     there = path.parent / "there" / "real.jsonl"
     there.write_bytes(b"")
@@ -204,3 +204,8 @@ def test_a_link_stays_one(path: Path) -> None:
     written(path, 1)
     assert path.is_symlink()
     assert there.read_bytes() == line(0)
+    packed = there.with_name("real.jsonl.gz")
+    path.unlink()
+    path.symlink_to(packed)
+    written(path, 1)
+    assert gzip.decompress(packed.read_bytes()) == line(0)

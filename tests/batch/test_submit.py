@@ -164,7 +164,7 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(Provider, "create", create)
         async with client.providers(None) as providers:
             with anyio.CancelScope() as scope:
-                await submit(client.settings, providers, lambda _: None, client.listener, stop_signal)
+                await submit(client.settings, providers, lambda _: None, client.listener, stop_signal, 0.1)
 
     anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]

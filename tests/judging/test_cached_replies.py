@@ -32,12 +32,8 @@ def test_cached_only(tmp_path: Path) -> None:
         missing: list[str] = []
         with Ledger(tmp_path / "ledger") as ledger:
             cache = ReplyCache(ledger, "m", {})
-            judge = PanelJudge(
-                None,
-                cache,
-                stop_signal=StopSignal(),
-                missing=lambda _, request: missing.append(request.user),
-            )
+            judge = PanelJudge(None, cache, stop_signal=StopSignal())
+            judge.on_missing = lambda _, request: missing.append(request.user)
 
             async def asked(*requests: Request, again: bool = False) -> list[Reply | CallError]:
                 missing.clear()
