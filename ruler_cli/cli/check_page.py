@@ -59,7 +59,7 @@ def check_facts(settings: ScoreSettings, source: Input, notes: InputCounts, esti
         "paths": _paths(notes, source.reader, settings.input) if source.reader else {},
         "bytes": notes.bytes,
         "records": notes.records,
-        "unit": source.unit,
+        "unit": source.container.unit,
         "groups": sizes.total(),
         "rollouts": notes.rollouts,
         "group_sizes": {

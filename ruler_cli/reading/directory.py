@@ -7,6 +7,7 @@ and does not stop the others: its records before the damage are read.
 
 from __future__ import annotations
 
+import math
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -16,19 +17,12 @@ from pathlib import PurePath
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
-from ruler_cli.reading.container import (
-    Container,
-    DirectoryEncoder,
-    Encoder,
-    MultiFileContainer,
-    task_of,
-)
+from ruler_cli.reading.container import Container, MultiFileContainer, Rewrite, task_of
 from ruler_cli.reading.location import Listing
 from ruler_cli.types import Line, Problem
 from ruler_cli.writing.atomic import StagedFiles
 
 OpenContainer = Callable[[str, ExitStack, str], Container]
-_DAMAGED = "is damaged"
 _MAX_OTHER = 10_000
 """Records of other formats after which a file is taken to hold none of this one."""
 _HEAD = 4096
@@ -56,22 +50,15 @@ class Directory(MultiFileContainer):
 
     def __init__(self, name: str, listing: Listing, open_container: OpenContainer) -> None:
         """`open_container` opens a file of the listing: location, stack, name in the listing."""
-        super().__init__(name)
-        self.listing, self._names = listing, frozenset(listing.names)
-        self._open_container = open_container
+        super().__init__(name, listing)
+        self._open_container, self._names = open_container, frozenset(listing.names)
         self._left_out: set[str] = set()
         self._damaged: set[str] = set()
         self._not_rewritable = ""
         self._scans: list[_FileScan] = []
         self._on_problem: Callable[[Problem], None] | None = None
 
-    @property
-    def files(self) -> list[str]:
-        """The names of the files that are read."""
-        return [name for name in self.listing.names if name not in self._left_out]
-
-    def open_file(self, name: str, stack: ExitStack) -> Container:
-        """Open one file."""
+    def _open_file(self, name: str, stack: ExitStack) -> Container:
         return self._open_container(self.listing.at(name).name, stack, name)
 
     def sample(self, count: int) -> list[Line]:
@@ -82,7 +69,7 @@ class Directory(MultiFileContainer):
             with ExitStack() as stack:
                 try:
                     self._refuse_binary(name)
-                    first = self.open_file(name, stack).sample(max(2, count // len(chosen)))
+                    first = self._open_file(name, stack).sample(max(2, count // len(chosen)))
                 except UsageError:
                     continue  # `check_files` reports it
                 lines += [
@@ -99,20 +86,16 @@ class Directory(MultiFileContainer):
         self._on_problem = on_problem
         notes = []
         for name in self.listing.names:
-            damaged = False
             try:
-                reason = self._reason_to_leave_out(name, fits)
-                damaged = reason.startswith(_DAMAGED)
+                self._check(name, fits)
             except UsageError as error:
                 reason = self._without_name(name, error)
-                damaged = reason.startswith(_DAMAGED) or not isinstance(error, ForeignError)
-            if damaged:
-                self._damaged.add(name)
-                on_problem(Problem(0, reason, b"", name))
-            elif reason:
-                notes.append(f"{name} {reason}: left out")
-            if reason:
                 self._left_out.add(name)
+                if isinstance(error, ForeignError):
+                    notes.append(f"{name} {reason}: left out")
+                else:
+                    self._damaged.add(name)
+                    on_problem(Problem(0, reason, b"", name))
         if self.output_directory and self._not_rewritable:
             raise UsageError(
                 f"{self.output_directory}: {self._not_rewritable} is a rollout of many events, which is not "
@@ -129,12 +112,18 @@ class Directory(MultiFileContainer):
         """
         before, scans = self._scans, list[_FileScan]()
         start = 0
-        for index, name in enumerate(self.files):
-            scan = _FileScan(name, start)
+        for index, name in enumerate(name for name in self.listing.names if name not in self._left_out):
+            scan, last = _FileScan(name, start), before[index].last if before else math.inf
             scans.append(scan)
             with ExitStack() as stack:
                 try:
-                    yield from self._numbered(scan, stack, before[index] if before else None)
+                    file = self._open_file(name, stack)
+                    scan.unit, scan.task = file.unit, file.task or self._metadata_task(name)
+                    for line in file.records():
+                        if line.number > last:
+                            break
+                        scan.last, scan.end = line.number, line.offset + len(line.raw)
+                        yield Line(start + line.number, line.offset, line.raw, f"{name} {line.where}", name)
                 except UsageError as error:
                     self._report_damage(name, start + scan.last, error)
             if before and before[index] != scan:
@@ -142,20 +131,10 @@ class Directory(MultiFileContainer):
             start += scan.last
         self._scans = scans
 
-    def _numbered(self, scan: _FileScan, stack: ExitStack, before: _FileScan | None) -> Iterator[Line]:
-        file = self.open_file(scan.name, stack)
-        scan.unit, scan.task = file.unit, file.task or self._metadata_task(scan.name)
-        for line in file.records():
-            if before and line.number > before.last:
-                return
-            scan.last, scan.end = line.number, line.offset + len(line.raw)
-            yield Line(
-                scan.start + line.number, line.offset, line.raw, f"{scan.name} {line.where}", scan.name
-            )
-
     def line(self, number: int, offset: int, raw: bytes) -> Line:
-        """Make the Line of a record that was read again, with the name of its file."""
-        return Line(number, offset, raw, self.place(number), self.located(number)[0])
+        """Make the Line of a record, with the name of its file and its place there."""
+        scan = self._scan_of(number)
+        return Line(number, offset, raw, f"{scan.name} {scan.unit} {number - scan.start}", scan.name)
 
     def tasks(self) -> dict[str, str]:
         """Return file name → the task in its head, or in the `metadata.json` beside it."""
@@ -170,43 +149,58 @@ class Directory(MultiFileContainer):
         with location.open() as stream, readable(location.shown):
             return task_of(stream.read(_MAX_METADATA))
 
-    def place(self, number: int) -> str:
-        """Return the file of a record and its place there."""
-        scan = self._scan_of(number)
-        return f"{scan.name} {scan.unit} {number - scan.start}"
-
-    def located(self, number: int) -> tuple[str, int]:
-        """Return the file of a record, and its number there."""
-        scan = self._scan_of(number)
-        return scan.name, number - scan.start
-
     def _scan_of(self, number: int) -> _FileScan:
         return self._scans[bisect_right(self._scans, number - 1, key=lambda scan: scan.start) - 1]
 
-    def directory_encoder(self, staged: StagedFiles) -> DirectoryEncoder:
-        """Make an encoder that writes the same files again."""
-        return _DirectoryEncoder(self, staged)
+    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
+        """Write file after file, one open at a time, those that get a record."""
+        put = yield
+        while put is not None:
+            scan = self._scan_of(put[0])
+            with ExitStack() as stack:
+                encoder = self._open_file(scan.name, stack).encoder(staged.open(scan.name))
+                while put is not None and put[0] <= scan.start + scan.last:
+                    encoder.put(put[0] - scan.start, put[1])
+                    put = yield
+                encoder.end()
+            staged.close()
 
-    def _reason_to_leave_out(self, name: str, fits: Callable[[Line], bool | None]) -> str:
-        """Say why a file is left out; empty if it is read, also if it holds no records at all."""
+    def write_other_files(self, staged: StagedFiles) -> None:
+        """Write the files that got no record, and copy those that were left out."""
+        for name in self.listing.names:
+            if name in staged.written:
+                continue
+            if name not in self._left_out:
+                with ExitStack() as stack:
+                    self._open_file(name, stack).encoder(staged.open(name)).end()
+                staged.close()
+            # a file that may not be read was reported, and cannot be copied
+            elif (self.shard is None or self.shard.copies(name)) and (
+                self.listing.base or os.access(self.listing.path(name), os.R_OK)
+            ):
+                staged.copy(name, self.listing.at(name))
+
+    def _check(self, name: str, fits: Callable[[Line], bool | None]) -> None:
+        """Raise ForeignError for a file to leave out, UsageError for a damaged one."""
         objects = others = count = 0
         self._refuse_binary(name)
         with ExitStack() as stack:
-            file = self.open_file(name, stack)
+            file = self._open_file(name, stack)
             for count, line in enumerate(file.records(), 1):
                 fitting = fits(line)
                 if fitting:
                     self._not_rewritable = self._not_rewritable or ("" if file.rewritable else name)
-                    return ""
+                    return
                 others += fitting is False
-                objects += fitting is False or _begins_object(line)
+                objects += _begins_object(line)
                 if count == _MAX_OTHER:
                     break
         if others:
-            return "holds no record of this format"
+            raise ForeignError("holds no record of this format")
         if objects:
-            return f"{_DAMAGED}: none of its records is JSON"
-        return "is no JSON" if count else ""
+            raise UsageError("is damaged: none of its records is JSON")
+        if count:
+            raise ForeignError("is no JSON")
 
     def _refuse_binary(self, name: str) -> None:
         """Raise ForeignError for binary data, as in a checkpoint: it would be read as one endless line."""
@@ -238,53 +232,3 @@ class Directory(MultiFileContainer):
 
 def _begins_object(line: Line) -> bool:
     return line.raw.lstrip()[:1] == b"{"
-
-
-class _DirectoryEncoder:
-    """Writes file after file, one open at a time."""
-
-    def __init__(self, directory: Directory, staged: StagedFiles) -> None:
-        self._directory, self._staged = directory, staged
-        self._names = iter(directory.files)
-        self._stack = ExitStack()
-        self._name: str | None = None
-        self._encoder: Encoder | None = None
-
-    def put(self, number: int, record: bytes) -> None:
-        """Append a record to its file, after the files before that are written to their ends."""
-        name, number_in_file = self._directory.located(number)
-        while self._name != name:
-            self._next_file()
-        assert self._encoder is not None  # noqa: S101 - the file of this name is open
-        self._encoder.put(number_in_file, record)
-
-    def end(self) -> None:
-        """Write the rest of the file that is open."""
-        encoder, self._encoder = self._encoder, None
-        with self._stack:
-            if encoder is not None:
-                encoder.end()
-                self._staged.close()
-
-    def write_other_files(self) -> None:
-        """Write the files behind the last record, and copy those that were left out."""
-        while self._next_file():
-            pass
-        files = set(self._directory.files)
-        listing, shard = self._directory.listing, self._directory.shard
-        for name in listing.names:
-            if name in files or (shard is not None and not shard.copies(name)):
-                continue
-            # a file that may not be read was reported, and cannot be copied
-            if listing.base or os.access(listing.path(name), os.R_OK):
-                self._staged.copy(name, listing.at(name))
-
-    def _next_file(self) -> bool:
-        """End the file that is open and open the next one; False if there is none."""
-        self.end()
-        self._name = next(self._names, None)
-        if self._name is None:
-            return False
-        file = self._directory.open_file(self._name, self._stack)
-        self._encoder = file.encoder(self._staged.open(self._name))
-        return True

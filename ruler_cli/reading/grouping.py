@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Literal, Protocol
+from typing import Literal
 
 from ruler_cli.config import Shard
 from ruler_cli.errors import UnreadableError, UsageError
@@ -163,16 +163,6 @@ def survey(
     return result
 
 
-def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
-    """The lines of the run's own groups that could be read, as a survey noted them."""
-    numbers = (number for number, _, _ in index.lines())
-    wanted = next(numbers, None)
-    for line in lines:
-        if line.number == wanted:
-            yield line
-            wanted = next((number for number in numbers if number != wanted), None)
-
-
 def streamed(
     stream: Iterable[Record],
     reader: Reader,
@@ -212,28 +202,14 @@ def by_line(stream: Iterable[Record]) -> Iterator[Group]:
         yield Group(str(record.key), (record,))
 
 
-class File(Protocol):
-    """A file that can be read anywhere."""
+def fetched(fd: int, reader: Reader, places: Iterable[Place], line_of: LineOf) -> Group:
+    """One group, by the places of its records in a file; UnreadableError if something else stands there now.
 
-    def fileno(self) -> int:
-        """Its descriptor."""
-
-
-def scattered(stream: File, reader: Reader, index: Index, line_of: LineOf = Line) -> Iterator[Group]:
-    """Groups whose records lie apart, fetched by offset, in the order of their first record.
-
-    The stream must be a plain file; its buffer is passed by, which would be filled for each record.
     `line_of` makes a line of a record's number, offset and bytes.
     """
-    for places in index.places():
-        yield fetched(stream, reader, places, line_of)
-
-
-def fetched(stream: File, reader: Reader, places: Iterable[Place], line_of: LineOf = Line) -> Group:
-    """One group, by the places of its records; UnreadableError if something else stands there now."""
     read: list[Record] = []
-    for nth, start, size in places:
-        read += reader.read(line_of(nth, start, os.pread(stream.fileno(), size, start)))
+    for nth, start, size in places:  # past any buffer, which would be filled for each record
+        read += reader.read(line_of(nth, start, os.pread(fd, size, start)))
     return Group(str(read[0].key), tuple(read))
 
 
@@ -257,19 +233,24 @@ def _runs(read: Iterable[Record]) -> Iterator[Group]:
         yield Group(str(key), tuple(members))
 
 
-def surveyed(again: Iterator[Line], survey: Survey) -> Iterator[Line]:
-    """The lines that the survey read: none that was appended since, and the last one unchanged."""
-    number = survey.end[0]
-    at = (0, 0)
+def surveyed(again: Iterator[Line], survey: Survey, index: Index) -> Iterator[Line]:
+    """The lines of the run's own groups, as the survey read them; UnreadableError if the input has changed.
+
+    Lines that were appended since are left.
+    """
+    numbers = (number for number, _, _ in index.lines())
+    wanted, at = next(numbers, None), (0, 0)
     for line in again:
-        if line.number > number:
+        if line.number > survey.end[0]:
             break
         at = (line.number, line.offset + len(line.raw))
-        if line.number == number and at != survey.end:
+        if line.number == survey.end[0] and at != survey.end:
             break
-        yield line
+        if line.number == wanted:
+            yield line
+            wanted = next((number for number in numbers if number != wanted), None)
     if at != survey.end:
-        raise UnreadableError(survey.where(number))
+        raise UnreadableError(survey.where(survey.end[0]))
 
 
 @contextmanager

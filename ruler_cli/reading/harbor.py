@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.reading.compression import readable
-from ruler_cli.reading.container import DirectoryEncoder, MultiFileContainer
+from ruler_cli.reading.container import MultiFileContainer, Rewrite
 from ruler_cli.reading.location import Listing
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line, Problem
@@ -49,8 +49,8 @@ class HarborJob(MultiFileContainer):
 
     def __init__(self, name: str, listing: Listing, trials: list[str]) -> None:
         """`trials` are directories, relative to the listing."""
-        super().__init__(name)
-        self.listing, self._trials = listing, trials
+        super().__init__(name, listing)
+        self._trials = trials
 
     def check_files(
         self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]
@@ -60,28 +60,49 @@ class HarborJob(MultiFileContainer):
             try:
                 self._record(trial)
             except UnreadableError as error:
-                on_problem(Problem(number, str(error), b"", self.place(number)))
+                on_problem(Problem(number, str(error), b"", self.where(number)))
         return []
 
     def records(self) -> Iterator[Line]:
         """Yield every trial that can be read."""
         for number, trial in enumerate(self._trials, 1):
             try:
-                yield Line(number, 0, self._record(trial), self.place(number))
+                yield self.line(number, 0, self._record(trial))
             except UnreadableError:
                 continue  # `check_files` has reported it
 
-    def place(self, number: int) -> str:
-        """Return the trial's directory, for sentences."""
-        return f"trial {self.trial(number)}"
+    def line(self, number: int, offset: int, raw: bytes) -> Line:
+        """Make the Line of a trial, with the trial's directory."""
+        return Line(number, offset, raw, f"trial {self._trials[number - 1]}")
 
-    def trial(self, number: int) -> str:
-        """Return the directory of a trial."""
-        return self._trials[number - 1]
+    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
+        """Write the files of each trial that were changed."""
+        while put := (yield):
+            number, record = put
+            obj = read_object(record)
+            added = {
+                key: record[value:end]
+                for key, (_, value, end) in obj.members.items()
+                if key not in {*_FILES, "reward_file"}
+            }
+            for key, file in _FILES.items():
+                _, value, end = obj.members[key]
+                new, name = record[value:end], _path(self._trials[number - 1], file)
+                if key == "result" and added:
+                    patches = Patches(new)
+                    patches.put(read_object(new), dict(added))
+                    new = patches.apply()
+                whole = self.listing.path(name).read_bytes()
+                old = whole.strip()
+                if new != old:
+                    start = whole.index(old)
+                    staged.write(name, whole[:start] + new + whole[start + len(old) :])
 
-    def directory_encoder(self, staged: StagedFiles) -> DirectoryEncoder:
-        """Make an encoder that writes the whole tree."""
-        return _HarborEncoder(self, staged)
+    def write_other_files(self, staged: StagedFiles) -> None:
+        """Copy every file that was not changed."""
+        for name in self.listing.names:
+            if name not in staged.written:
+                staged.copy(name, self.listing.at(name))
 
     def _record(self, trial: str) -> bytes:
         """Join the files of a trial; UnreadableError if one is missing or damaged."""
@@ -116,45 +137,6 @@ class HarborJob(MultiFileContainer):
         path = self.listing.path(_path(trial, file))
         with readable(str(path)):
             return path.read_bytes().strip() if path.is_file() else None
-
-
-class _HarborEncoder:
-    """Writes the tree with other results."""
-
-    def __init__(self, job: HarborJob, staged: StagedFiles) -> None:
-        self._job, self._staged = job, staged
-        self._written: set[str] = set()
-
-    def put(self, number: int, record: bytes) -> None:
-        """Write the files of one trial that were changed."""
-        trial, obj = self._job.trial(number), read_object(record)
-        added = {
-            key: record[value:end]
-            for key, (_, value, end) in obj.members.items()
-            if key not in {*_FILES, "reward_file"}
-        }
-        for key, file in _FILES.items():
-            _, value, end = obj.members[key]
-            new, name = record[value:end], _path(trial, file)
-            if key == "result" and added:
-                patches = Patches(new)
-                patches.put(read_object(new), dict(added))
-                new = patches.apply()
-            whole = self._job.listing.path(name).read_bytes()
-            old = whole.strip()
-            if new != old:
-                start = whole.index(old)
-                self._staged.write(name, whole[:start] + new + whole[start + len(old) :])
-                self._written.add(name)
-
-    def end(self) -> None:
-        """Do nothing: `put` writes whole files."""
-
-    def write_other_files(self) -> None:
-        """Copy every file that was not changed."""
-        for name in self._job.listing.names:
-            if name not in self._written:
-                self._staged.copy(name, self._job.listing.at(name))
 
 
 def _path(trial: str, file: str) -> str:

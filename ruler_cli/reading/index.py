@@ -187,23 +187,14 @@ class Index:
 
     def lines(self) -> Iterator[Place]:
         """Every readable line of the own groups, in input order; once for each group of a columnar line."""
-        return ((at >> PARTS, start, size) for at, start, size, _ in self.keyed(mine=True))
-
-    def keyed(self, *, mine: bool = False) -> Iterator[tuple[int, int, int, bytes]]:
-        """Every record, in input order: its number as `place` says it, where it is, the digest of its key.
-
-        With `mine`, those of the own groups alone.
-        """
         with self._statement():
-            rows = self._db.execute(
-                "SELECT id, start, size, key FROM line WHERE mine OR NOT ? ORDER BY id", (mine,)
-            )
+            rows = self._db.execute("SELECT id, start, size FROM line WHERE mine ORDER BY id")
         while True:
             with self._statement():
                 batch = rows.fetchmany(_BATCH)
             if not batch:
                 return
-            yield from batch
+            yield from ((at >> PARTS, start, size) for at, start, size in batch)
 
     def at(self, ids: Iterable[int]) -> list[Place]:
         """The places of some records, by the number that `place` gives each."""

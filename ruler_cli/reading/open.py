@@ -45,11 +45,7 @@ class JsonLines(Container):
     ) -> None:
         """`open_lines` gives the lines with their LF, from the first on; `fd` is a file of only these."""
         super().__init__(name)
-        self._open_lines, self._fd, self.plain, self.once = open_lines, fd, fd is not None, once
-
-    def fileno(self) -> int:
-        """Return the descriptor of the file."""
-        return super().fileno() if self._fd is None else self._fd
+        self._open_lines, self.fd, self.once = open_lines, fd, once
 
     def records(self) -> Iterator[Line]:
         """Yield every line that is not blank."""

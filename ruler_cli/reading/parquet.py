@@ -3,10 +3,10 @@
 Rows come in small batches, so memory depends on the size of rows and pages, and not on that of row groups.
 
 A file needs its schema before its first row, and the last row may hold a score that does not fit its
-column. So `put` spools the columns that changed, and `end` writes the file. Columns that did not change are
-the source's own, in its row groups, with their types and metadata. New values have the type that pyarrow
-infers; `ruler` and new objects are JSON text. A column of several types gets one that holds them all, or
-becomes JSON text as a whole.
+column. So the columns that changed are spooled, and the file is written at the end. Columns that did not
+change are the source's own, in its row groups, with their types and metadata. New values have the type that
+pyarrow infers; `ruler` and new objects are JSON text. A column of several types gets one that holds them all,
+or becomes JSON text as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -24,7 +23,7 @@ import orjson
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.arrow import cells, merge_values, widened, wider
-from ruler_cli.reading.container import Container, Encoder
+from ruler_cli.reading.container import Container, Rewrite
 from ruler_cli.reading.parse import parse_value
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Line
@@ -77,7 +76,7 @@ class Parquet(Container):
             for row in zip(*columns, strict=True):
                 number += 1
                 raw = b"{" + b",".join(map(bytes.__add__, keys, row)) + b"}"
-                yield Line(number, number - 1, raw, f"row {number}")
+                yield self.line(number, number - 1, raw)
 
     def batches(self) -> Iterator[tuple[int, Any]]:
         """Yield the rows as Arrow record batches, each with the number of its row group."""
@@ -94,51 +93,50 @@ class Parquet(Container):
                 for batch in file.iter_batches(rows, [number], use_threads=False):
                     yield number, batch
 
-    def encoder(self, stream: BinaryIO) -> Encoder:
-        """Make an encoder that writes annotated rows in this file's schema, with new columns behind."""
-        return _ParquetEncoder(self, stream)
+    def rewrite(self, stream: BinaryIO) -> Rewrite:
+        """Write annotated rows in this file's schema, with new columns behind; nothing before the end."""
+        with Scratch() as spool:
+            table = _ChangedTable(self, spool)
+            put, end = (yield), 0
+            for _, batch in self.batches():
+                start, end = end + 1, end + len(batch)
+                rows: dict[int, bytes] = {}
+                while put is not None and put[0] <= end:
+                    rows[put[0] - start] = put[1]
+                    put = yield
+                table.add(batch, rows)
+                if put is None:
+                    break
+            table.write(stream)
 
 
-class _ParquetEncoder:
-    """Writes the table with other rows; nothing reaches the stream before `end`."""
+class _ChangedTable:
+    """The table with other rows: what changed is spooled."""
 
-    def __init__(self, source: Parquet, stream: BinaryIO) -> None:
-        self._source, self._stream = source, stream
-        self._batches, self._end = source.batches(), 0
-        self._batch: Any = None
-        self._rows: dict[int, bytes] = {}
-        """Index in the batch of each row that was put → its record."""
+    def __init__(self, source: Parquet, spool: Scratch) -> None:
+        self._source, self._spool = source, spool
         self._types: dict[str, list[Any]] = {name: [] for name in source.schema.names}
         """Column → the types of its values in all batches."""
         self._changed: set[str] = set()
-        self._spool = Scratch()
-        weakref.finalize(self, self._spool.close)
 
-    def put(self, number: int, record: bytes) -> None:
-        """Take the annotated row with this number; UsageError if the source ends before it."""
-        while number > self._end:
-            self._flush()
-            _, self._batch = next(self._batches, (0, None))
-            if self._batch is None:
-                raise UsageError(
-                    f"{self._source.name}: changed while it was read; run again when it is whole"
-                )
-            self._end += len(self._batch)
-        self._rows[number - 1 - self._end + len(self._batch)] = record
+    def add(self, batch: Any, rows: dict[int, bytes]) -> None:
+        """Spool the changed columns of a batch, for the rows that were put: index → record."""
+        changed = {}
+        if rows:
+            with _damage(self._source.name):
+                changed = self._changed_columns(_select(batch, list(rows)), list(rows.values()))
+        self._spool.put((list(rows), changed))
 
-    def end(self) -> None:
-        """Write the file: every row that was put, in a schema that holds all of them."""
+    def write(self, stream: BinaryIO) -> None:
+        """Write every row that was put, in a schema that holds all of them."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._flush()
         schema, metadata = self._schema(), self._source.metadata
         codec = metadata.row_group(0).column(0).compression if metadata.num_rows else "SNAPPY"
         compression = codec.replace("UNCOMPRESSED", "NONE")
         try:
-            with pq.ParquetWriter(
-                pa.PythonFile(self._stream, "w"), schema, compression=compression
-            ) as writer:
+            with pq.ParquetWriter(pa.PythonFile(stream, "w"), schema, compression=compression) as writer:
                 for table in _row_groups(self._output_batches(schema)):
                     writer.write_table(table, len(table))
         except pa.ArrowException as error:  # a type that this version reads and does not write
@@ -146,18 +144,6 @@ class _ParquetEncoder:
                 f"{self._source.name}: this version of pyarrow cannot write it again ({_message(error)}); "
                 "update pyarrow, or leave out the column that it names"
             ) from None
-        self._spool.close()
-
-    def _flush(self) -> None:
-        """Spool the changed columns, for the rows of this batch that were put."""
-        if self._batch is None:
-            return
-        rows, self._rows = self._rows, {}
-        changed = {}
-        if rows:
-            with _damage(self._source.name):
-                changed = self._changed_columns(_select(self._batch, list(rows)), list(rows.values()))
-        self._spool.put((list(rows), changed))
 
     def _changed_columns(self, batch: Any, records: list[bytes]) -> dict[str, Any]:
         """Return the columns of a batch that the records changed or added."""

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError
-from ruler_cli.types import Line
 
 
 class Scratch(AbstractContextManager["Scratch"]):
@@ -103,19 +102,3 @@ def _write_error(reason: str) -> OutputError:
         f"{directory}: a temporary file cannot be written: {reason}; make room, or name another directory "
         "with TMPDIR"
     )
-
-
-def with_offsets(lines: Iterator[Line]) -> Iterator[Line]:
-    """Give records the offsets that they have if they are written one after another without a separator."""
-    offset = 0
-    for line in lines:
-        yield Line(line.number, offset, line.raw, line.place, line.source)
-        offset += len(line.raw)
-
-
-def spool_records(lines: Iterator[Line], scratch: Scratch) -> Scratch:
-    """Write each record at its offset into `scratch`, and return that."""
-    for line in lines:
-        scratch.skip(line.offset)
-        scratch.write(line.raw)
-    return scratch

@@ -14,14 +14,14 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import compressed
 from ruler_cli.reading.location import Location
-from ruler_cli.reading.remote import RemoteStore, access_denied, describe_error
+from ruler_cli.reading.remote import RemoteStore, access_denied, storage_errors
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -134,37 +134,34 @@ class RemoteFile(io.RawIOBase):
         self._public, self._system, self._path = store.public, store.system, store.path
         if self._public.endswith("/"):
             raise UsageError(f"{self._public}: is a directory; give the address of a file, or `-` for stdout")
-        self._staged = self._path
         protocols = self._system.protocol
         protocols = {protocols} if isinstance(protocols, str) else set(protocols)
         self._held_back, self._on_close = bool(protocols & _HELD_BACK), "hf" in protocols
-        try:
+        self._staged = self._path + ".partial" * (not self._held_back and not self._on_close)
+        with storage_errors(f"{self._public}: cannot be written"):
             if self._held_back:
-                _probe(self._system, self._path)
-            self._file = self._open()
-        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise UsageError(f"{self._public}: cannot be written: {describe_error(error)}") from None
+                self._probe()
+            self._file: Any = self._system.open(
+                self._staged, "wb", block_size=_PART, autocommit=not self._held_back
+            )
         self._done = False
         self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
         self.stream = compressed(self._public, self._buffer) if compress else self._buffer
 
-    def _open(self) -> Any:
-        if self._held_back:
-            return self._system.open(self._path, "wb", block_size=_PART, autocommit=False)
-        if not self._on_close:
-            self._staged = self._path + ".partial"
-        return self._system.open(self._staged, "wb", block_size=_PART)
+    def _probe(self) -> None:
+        """Raise what would stop the run at its end: no bucket, no credentials, no network.
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn any error of the storage into an OutputError."""
+        A user who may not look at a bucket may be allowed to write to it, so a refusal is no error here.
+        """
         try:
-            yield
-        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise OutputError(
-                f"{self._public}: cannot be written: {describe_error(error)}; what was paid for is kept, run "
-                "the same command again"
-            ) from None
+            self._system.info(self._path.partition("/")[0])
+        except Exception as error:
+            if not access_denied(error):
+                raise
+
+    def _errors(self) -> AbstractContextManager[None]:
+        advice = "; what was paid for is kept, run the same command again"
+        return storage_errors(f"{self._public}: cannot be written", OutputError, advice)
 
     def writable(self) -> bool:
         """Return True."""
@@ -206,40 +203,24 @@ class RemoteFile(io.RawIOBase):
         """Give up what was sent, as far as the storage allows; never raises."""
         if self._done:
             return
-        self._done = True
+        self._done, file = True, self._file
         with contextlib.suppress(Exception):
-            self._abandon()
+            if self._on_close:
+                file.closed = True  # its own `close` would upload
+                file.temp_file.close()
+                Path(file.temp_file.name).unlink(missing_ok=True)
+            elif self._held_back:
+                file.closed = True
+                file.discard()
+            else:
+                file.close()
+                self._system.rm_file(self._staged)
         super().close()
-
-    def _abandon(self) -> None:
-        file = self._file
-        if self._on_close:
-            file.closed = True  # its own `close` would upload
-            file.temp_file.close()
-            Path(file.temp_file.name).unlink(missing_ok=True)
-        elif self._held_back:
-            file.closed = True
-            file.discard()
-        else:
-            file.close()
-            self._system.rm_file(self._staged)
 
     def close(self) -> None:
         """Discard what was not committed."""
         self.discard()
         super().close()
-
-
-def _probe(system: Any, path: str) -> None:
-    """Raise what would stop the run at its end: no bucket, no credentials, no network.
-
-    A user who may not look at a bucket may be allowed to write to it, so a refusal is no error here.
-    """
-    try:
-        system.info(path.partition("/")[0])
-    except Exception as error:
-        if not access_denied(error):
-            raise
 
 
 WritableFile = PassThrough | RemoteFile
@@ -288,7 +269,8 @@ class StagedFiles:
     def __init__(self, folder: Location) -> None:
         """`folder` is the directory in which they will appear."""
         self._folder = folder
-        self._files: list[LocalFile | RemoteFile] = []
+        self.written: dict[str, LocalFile | RemoteFile] = {}
+        """Name → file, in the order in which they were begun."""
         self._open: LocalFile | RemoteFile | None = None
         self._new_folders: list[Path] = []
 
@@ -322,12 +304,12 @@ class StagedFiles:
 
     def publish(self) -> None:
         """Make every file appear."""
-        for file in self._files:
+        for file in self.written.values():
             file.commit()
 
     def discard(self) -> None:
         """Remove every file and directory that was made."""
-        for file in self._files:
+        for file in self.written.values():
             with contextlib.suppress(OSError):
                 file.discard()
         for folder in reversed(self._new_folders):
@@ -337,13 +319,13 @@ class StagedFiles:
     def _begin(self, name: str, *, compress: bool = True) -> LocalFile | RemoteFile:
         target = self._target(name)
         if self._folder.remote:
-            self._files.append(RemoteFile(Location(target).store(), compress=compress))
+            self.written[name] = RemoteFile(Location(target).store(), compress=compress)
         else:
             for folder in reversed([p for p in Path(target).parents if not p.exists()]):
                 folder.mkdir()
                 self._new_folders.append(folder)
-            self._files.append(LocalFile(target, compress=compress, lock=False))
-        return self._files[-1]
+            self.written[name] = LocalFile(target, compress=compress, lock=False)
+        return self.written[name]
 
     def _target(self, name: str) -> str:
         return f"{self._folder.name}/{name}"

@@ -22,13 +22,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.container import (
-    Container,
-    DirectoryEncoder,
-    Encoder,
-    JsonLinesEncoder,
-    MultiFileContainer,
-)
+from ruler_cli.reading.container import Container, Encoder, MultiFileContainer, write_lines
 from ruler_cli.reading.location import Listing, Location, is_ignored
 from ruler_cli.types import Problem
 from ruler_cli.writing.atomic import LocalFile, StagedFiles, create_file
@@ -113,6 +107,7 @@ class OutputFile(Output):
         self._file = create_file(self._location)
         self.may_block = self._file.may_block
         self._container: Container | None = None
+        """INPUT, if OUTPUT is of its kind, and not JSON lines."""
         if isinstance(self._file, LocalFile):
             self._path = str(self._file.partial)
         else:
@@ -121,35 +116,9 @@ class OutputFile(Output):
     def write_as(self, container: Container) -> None:
         """Write a container of INPUT's kind, unless the name asks for JSON lines."""
         _refuse_shape(self._location, container)
-        if not self._location.as_lines:
+        if not self._location.as_lines and type(container).rewrite is not Container.rewrite:
             self._container = container
-            if type(container).encoder is not Container.encoder:
-                self._advice = "it has no end yet and cannot be read; "
-
-    def _close(self, error: BaseException | None) -> None:
-        if self._done:
-            return
-        try:
-            with contextlib.nullcontext() if error else self._errors():
-                if self._empty or not isinstance(self._file, LocalFile):
-                    self._file.discard()
-                else:
-                    self._close_partial(self._file, torn=isinstance(error, OutputError))
-        except OSError:
-            return  # another error is raised already
-
-    def _close_partial(self, file: LocalFile, *, torn: bool) -> None:
-        """Leave whole records in the partial file; a document gets its end, so that it can be read."""
-        try:
-            if not torn:
-                with contextlib.suppress(UsageError):  # INPUT is damaged, which was reported
-                    self._encoder.end()
-        finally:
-            try:
-                file.close()
-            finally:
-                if file.plain and isinstance(self._encoder, JsonLinesEncoder):
-                    _cut_torn(file.partial)
+            self._advice = "it has no end yet and cannot be read; "
 
     def put(self, number: int, record: bytes) -> None:
         """Append the record with this number, and flush it to a pipe."""
@@ -163,10 +132,31 @@ class OutputFile(Output):
         self._file.end()
         self._file.commit()
 
+    def _close(self, error: BaseException | None) -> None:
+        """Leave whole records in the partial file; a document gets its end, so that it can be read."""
+        file = self._file
+        if self._done:
+            return
+        # an error of the context counts for more
+        with contextlib.suppress(OSError), contextlib.nullcontext() if error else self._errors():
+            if self._empty or not isinstance(file, LocalFile):
+                file.discard()
+                return
+            try:
+                if not isinstance(error, OutputError):  # the last record may be torn
+                    with contextlib.suppress(UsageError):  # INPUT is damaged, which was reported
+                        self._encoder.end()
+            finally:
+                try:
+                    file.close()
+                finally:
+                    if file.plain and self._container is None:
+                        _cut_torn(file.partial)
+
     @cached_property
     def _encoder(self) -> Encoder:
         stream = self._file.stream
-        return self._container.encoder(stream) if self._container else JsonLinesEncoder(stream)
+        return self._container.encoder(stream) if self._container else Encoder(self.name, write_lines(stream))
 
 
 class OutputDirectory(Output):
@@ -237,14 +227,14 @@ class OutputDirectory(Output):
         self._staged.publish()
 
     @cached_property
-    def _encoder(self) -> DirectoryEncoder:
-        return self._container.directory_encoder(self._staged)
+    def _encoder(self) -> Encoder:
+        return Encoder(self.name, self._container.rewrite_files(self._staged))
 
     def _end(self, *, others: bool = False) -> None:
         try:
             self._encoder.end()
             if others:
-                self._encoder.write_other_files()
+                self._container.write_other_files(self._staged)
         finally:
             self._staged.close()
 

@@ -52,7 +52,7 @@ def rewritten(path: Path, change: dict[int, bytes], keep: set[int]) -> tuple[lis
     with ExitStack() as stack:
         container = open_container(str(path), stack)
         every = list(container.records())
-        assert [container.place(line.number) for line in every] == [line.where for line in every]
+        assert [container.where(line.number) for line in every] == [line.where for line in every]
         encoder = container.encoder(stream)
         for line in every:
             if line.number in keep:

@@ -96,7 +96,7 @@ def test_records(root: Path) -> None:
         "sub/list.json item 2",
         "sub/one.json object 1",
     ]
-    assert [directory.place(line.number) for line in every] == [line.place for line in every]
+    assert [directory.where(line.number) for line in every] == [line.place for line in every]
     assert list(directory.records()) == every
     assert [line.where for line in directory.sample(50)][:2] == [
         "metadata.json line 1",

@@ -136,7 +136,7 @@ def test_pipe(tmp_path: Path) -> None:
         fed(pipe, text.encode())
         with ExitStack() as stack:
             container = open_container(str(pipe), stack, "")
-            assert container.plain
+            assert container.fd is not None
             assert not container.rewritable
             assert [line.raw.decode() for line in container.records()] == raws(tmp_path / "file", text, "")
 

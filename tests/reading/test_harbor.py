@@ -70,7 +70,7 @@ def test_records(job: Path) -> None:
     assert files == [None, {"reward": 0.5}, {"reward": 1, "style": 0}, None]
     assert values[0]["result"] == json.loads(REWARDED)
     assert all(STEPS.strip() in line.raw for line in every)
-    assert [container.place(line.number) for line in every] == [line.place for line in every]
+    assert [container.where(line.number) for line in every] == [line.place for line in every]
     steps = "agent/trajectory.json"
     assert [(p.place, p.reason) for p in problems] == [
         ("trial t__20", f"has no {steps}"),

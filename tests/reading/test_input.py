@@ -193,6 +193,7 @@ def test_picked_places(tmp_path: Path, name: str, keys: str, wanted: list[str]) 
         result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
         (picked,) = result.picked([[number << 20 for number in numbers]])
         assert [record.line.where for record in picked.records] == wanted
+        result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
         second = next(group for group in result.groups if group.key == "b")
         assert [record.line.where for record in second.records] == wanted
     assert not problems
