@@ -176,7 +176,7 @@ class Directory(MultiFileContainer):
                 staged.close()
             # a file that may not be read was reported, and cannot be copied
             elif (self.shard is None or self.shard.copies(name)) and (
-                self.listing.base or os.access(self.listing.path(name), os.R_OK)
+                self.listing.root.remote or os.access(self.listing.at(name).name, os.R_OK)
             ):
                 staged.copy(name, self.listing.at(name))
 

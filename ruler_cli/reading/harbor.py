@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.reading.compression import readable
@@ -92,7 +92,7 @@ class HarborJob(MultiFileContainer):
                     patches = Patches(new)
                     patches.put(read_object(new), dict(added))
                     new = patches.apply()
-                whole = self.listing.path(name).read_bytes()
+                whole = Path(self.listing.at(name).name).read_bytes()
                 old = whole.strip()
                 if new != old:
                     start = whole.index(old)
@@ -134,7 +134,7 @@ class HarborJob(MultiFileContainer):
             return b'{"reward": %s}' % text.strip() if _NUMBER.fullmatch(text) else b""
 
     def _bytes(self, trial: str, file: str) -> bytes | None:
-        path = self.listing.path(_path(trial, file))
+        path = Path(self.listing.at(_path(trial, file)).name)
         with readable(str(path)):
             return path.read_bytes().strip() if path.is_file() else None
 

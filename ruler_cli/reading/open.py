@@ -117,7 +117,7 @@ def _open_directory(location: Location) -> Container:
     from ruler_cli.reading.harbor import HarborJob, find_trials  # few runs need it
 
     listing = location.listed()
-    trials = [] if listing.base else find_trials(listing)
+    trials = [] if location.remote else find_trials(listing)
     if trials:
         return HarborJob(location.name, listing, trials)
     return Directory(location.public, listing, open_container)

@@ -203,7 +203,7 @@ class OutputDirectory(Output):
         listing = container.listing
         _refuse_others(self._location, listing)
         if self._folder is not None:
-            container.in_place = self._location.same(str(listing.root))
+            container.in_place = self._location.same(listing.base)
         container.output_directory = self.name
         self._container = container
 
@@ -241,7 +241,7 @@ class OutputDirectory(Output):
 
 def _refuse_others(folder: Location, listing: Listing) -> None:
     """Raise UsageError if a directory lies in INPUT, or holds files that are none of INPUT's."""
-    root = Location(listing.base or str(listing.root))
+    root = listing.root
     if not root.remote and root.real in folder.real.parents:
         raise UsageError(f"{folder.name}: lies in INPUT and would be read as a part of it; give one outside")
     present: Sequence[str] = ()

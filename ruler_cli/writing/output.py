@@ -97,10 +97,10 @@ def refuse_shard(settings: ScoreSettings) -> None:
     if shard is None or output.stream:
         return
     listing = source.listed() if source.many else None
-    root = source.name if listing is None else listing.base or str(listing.root)
+    root = source.name if listing is None else listing.base
     if output.same(root):
         raise UsageError(f"--shard: OUTPUT {output.public} is INPUT, of which only {shard} would be left")
-    if listing is None or listing.base or output.as_lines:
+    if listing is None or source.remote or output.as_lines:
         return
     from ruler_cli.reading.harbor import find_trials  # which few runs need
 
