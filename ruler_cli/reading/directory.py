@@ -163,7 +163,7 @@ class Directory(MultiFileContainer):
                     encoder.put(put[0] - scan.start, put[1])
                     put = yield
                 encoder.end()
-            staged.close()
+            staged.end()
 
     def write_other_files(self, staged: StagedFiles) -> None:
         """Write the files that got no record, and copy those that were left out."""
@@ -173,7 +173,7 @@ class Directory(MultiFileContainer):
             if name not in self._left_out:
                 with ExitStack() as stack:
                     self._open_file(name, stack).encoder(staged.open(name)).end()
-                staged.close()
+                staged.end()
             # a file that may not be read was reported, and cannot be copied
             elif (self.shard is None or self.shard.copies(name)) and (
                 self.listing.root.remote or os.access(self.listing.at(name).name, os.R_OK)

@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -39,6 +40,8 @@ class PassThrough:
 
     unbuffered = True
     """Tells if each record is passed on as soon as it is written."""
+    partial: Path | None = None
+    """The place of what was written before an error; None if none of it stays."""
 
     def __init__(self, name: str) -> None:
         """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
@@ -82,6 +85,7 @@ class LocalFile(PassThrough):
     """A file of this machine; until `commit` it is NAME.partial."""
 
     unbuffered = may_block = False
+    partial: Path
 
     def __init__(self, name: str, *, compress: bool = True, lock: bool = True) -> None:
         """Open it; UsageError if another run writes it, OSError if it cannot be written.
@@ -92,7 +96,7 @@ class LocalFile(PassThrough):
         self._target = Path(os.path.realpath(name)) if lock else Path(name)
         self.partial = self._target.with_name(self._target.name + ".partial")
         self._lock = lock
-        self._file = locked(self.partial) if lock else self.partial.open("wb", _BUFFER)
+        self._file = _open_locked(self.partial) if lock else self.partial.open("wb", _BUFFER)
         if self._target.exists():  # its permissions stay
             os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
         self.stream = compressed(name, self._file) if compress else self._file
@@ -120,10 +124,33 @@ class LocalFile(PassThrough):
             self.partial.unlink(missing_ok=True)
 
 
+def _open_locked(partial: Path) -> BinaryIO:
+    """Open NAME.partial for this process alone, empty; UsageError if another run has it open."""
+    while True:
+        fd = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
+        _lock(fd, str(partial))
+        file = os.fdopen(fd, "wb", _BUFFER)
+        if partial.exists() and os.path.samestat(os.fstat(fd), partial.stat()):
+            file.truncate(0)
+            return file
+        file.close()  # another run ended just now: this file is its OUTPUT already
+
+
+def _lock(fd: int, name: str) -> None:
+    """Lock a file or directory, or close it and raise UsageError if another run has locked it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise UsageError(
+            f"{name}: another run is writing it; wait for that run or give another OUTPUT"
+        ) from None
+
+
 class RemoteFile(io.RawIOBase):
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    unbuffered, may_block = False, True
+    unbuffered, may_block, partial = False, True, None
 
     def __init__(self, store: RemoteStore, *, compress: bool = True) -> None:
         """Open it; UsageError if the address cannot be written, as far as that shows beforehand.
@@ -231,55 +258,61 @@ def create_file(location: Location) -> WritableFile:
     if location.remote:
         return RemoteFile(location.store())
     name = location.name
-    try:
+    with _open_errors(location):
         path = Path(name)
         if location.stream:
             return PassThrough(name)
         if path.is_dir():
             raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
         return PassThrough(name) if path.exists() and not path.is_file() else LocalFile(name)
+
+
+@contextlib.contextmanager
+def _open_errors(location: Location) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         advice = f"create it with: mkdir -p {location.real.parent}"
-        raise UsageError(f"{name}: its directory does not exist; {advice}") from None
+        raise UsageError(f"{location.name}: its directory does not exist; {advice}") from None
     except OSError as error:
-        raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
-
-
-def locked(partial: Path) -> BinaryIO:
-    """Open NAME.partial for this process alone, empty; UsageError if another run has it open."""
-    while True:
-        file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb", _BUFFER)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if partial.exists() and os.path.samestat(os.fstat(file.fileno()), partial.stat()):
-                break
-        except BlockingIOError:
-            file.close()
-            raise UsageError(
-                f"{partial}: another run is writing it; wait for that run or give another OUTPUT"
-            ) from None
-        file.close()  # another run ended just now: this file is its OUTPUT already
-    file.truncate(0)
-    return file
+        raise UsageError(f"{location.name}: cannot be written: {error.strerror}") from None
 
 
 class StagedFiles:
-    """The files of a directory OUTPUT that are written so far, one of them open."""
+    """A directory OUTPUT: the files that are written so far, one of them open.
+
+    A directory of this machine is locked until the end, so that no two runs write it.
+    """
+
+    unbuffered = False
 
     def __init__(self, folder: Location) -> None:
-        """`folder` is the directory in which they will appear."""
-        self._folder = folder
+        """Make and lock the directory; UsageError if that fails."""
+        self._folder, self.may_block = folder, folder.remote
+        self.partial = None if folder.remote else Path(folder.name)
         self.written: dict[str, LocalFile | RemoteFile] = {}
         """Name → file, in the order in which they were begun."""
         self._open: LocalFile | RemoteFile | None = None
         self._new_folders: list[Path] = []
+        self._locked: int | None = None
+        if self.partial is None:
+            folder.store()  # UsageError if no package opens the address
+            return
+        with _open_errors(folder):
+            try:
+                self._make(self.partial)
+                self._locked = os.open(self.partial, os.O_RDONLY | os.O_DIRECTORY)
+            except (FileExistsError, NotADirectoryError):
+                advice = "give a directory, or a name that ends in .jsonl for one file"
+                raise UsageError(f"{folder.name}: is a file; INPUT is many files, so {advice}") from None
+            _lock(self._locked, folder.name)
 
     def open(self, name: str) -> BinaryIO:
         """Begin a file; its name decides the compression."""
         self._open = self._begin(name)
         return self._open.stream
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End the file that is open, and bring it to disk or send it."""
         file, self._open = self._open, None
         if file is not None:
@@ -293,7 +326,7 @@ class StagedFiles:
 
     def copy(self, name: str, source: Location) -> None:
         """Copy a file as it is, unless INPUT is OUTPUT."""
-        if source.same(self._target(name)):
+        if source.same(self._place(name)):
             return
         file = self._begin(name, compress=False)
         with source.open() as stream:
@@ -302,10 +335,18 @@ class StagedFiles:
         if isinstance(file, LocalFile) and not source.remote:
             shutil.copymode(source.name, file.partial)
 
-    def publish(self) -> None:
+    def commit(self) -> None:
         """Make every file appear."""
         for file in self.written.values():
             file.commit()
+        self._unlock()
+
+    def close(self) -> None:
+        """End the file that is open, and leave the others as they are."""
+        try:
+            self.end()
+        finally:
+            self._unlock()
 
     def discard(self) -> None:
         """Remove every file and directory that was made."""
@@ -315,17 +356,27 @@ class StagedFiles:
         for folder in reversed(self._new_folders):
             with contextlib.suppress(OSError):
                 folder.rmdir()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._locked is not None:
+            os.close(self._locked)
+        self._locked = None
 
     def _begin(self, name: str, *, compress: bool = True) -> LocalFile | RemoteFile:
-        target = self._target(name)
+        place = self._place(name)
         if self._folder.remote:
-            self.written[name] = RemoteFile(Location(target).store(), compress=compress)
+            self.written[name] = RemoteFile(Location(place).store(), compress=compress)
         else:
-            for folder in reversed([p for p in Path(target).parents if not p.exists()]):
-                folder.mkdir()
-                self._new_folders.append(folder)
-            self.written[name] = LocalFile(target, compress=compress, lock=False)
+            for folder in reversed([path for path in Path(place).parents if not path.exists()]):
+                self._make(folder)
+            self.written[name] = LocalFile(place, compress=compress, lock=False)
         return self.written[name]
 
-    def _target(self, name: str) -> str:
-        return f"{self._folder.name}/{name}"
+    def _make(self, folder: Path) -> None:
+        if not folder.exists():
+            self._new_folders.append(folder)
+        folder.mkdir(exist_ok=True)
+
+    def _place(self, name: str) -> str:
+        return f"{self._folder.name.rstrip('/')}/{name}"

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
 import stat
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -32,33 +30,55 @@ _UNIT_OF_ENDING = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Output(ABC):
+class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
-    may_block: bool
-    """Tells if writing a record may block, as on stdout that is a pipe."""
+    def __init__(self, name: str, *, many: bool = False) -> None:
+        """Open a file, an address or `-`, or with `many` a directory of the files of INPUT.
 
-    def __init__(self, name: str) -> None:
-        """`name` is OUTPUT, as the user names it."""
+        UsageError if it cannot be written, before anything is read.
+        """
         self._location = Location(name)
         self.name = self._path = self._location.public
-        self._advice = "what is whole so far is kept; "
+        self._target = StagedFiles(self._location) if many else create_file(self._location)
+        self.may_block = self._target.may_block
+        """Tells if writing a record may block, as on stdout that is a pipe."""
+        self._advice = "" if self._target.partial is None else "what is whole so far is kept; "
+        if isinstance(self._target, LocalFile):
+            self._path = str(self._target.partial)
+        self._container: Container | None = None
+        """INPUT, if OUTPUT is of its kind, and not JSON lines."""
         self._empty, self._done = True, False
 
-    @abstractmethod
     def write_as(self, container: Container) -> None:
-        """Write a container of INPUT's kind; UsageError if OUTPUT cannot hold that."""
+        """Write the kind of INPUT, unless the name asks for JSON lines; UsageError if that is impossible."""
+        if isinstance(container, MultiFileContainer) and isinstance(self._target, StagedFiles):
+            _refuse_others(self._location, container.listing)
+            container.in_place = not self._location.remote and self._location.same(container.listing.base)
+            container.output_directory = self.name
+            self._container = container
+            return
+        _refuse_shape(self._location, container)
+        if not self._location.as_lines and type(container).rewrite is not Container.rewrite:
+            self._container = container
+            self._advice = "it has no end yet and cannot be read; "
 
     def put(self, number: int, record: bytes) -> None:
-        """Append the record with this number."""
+        """Append the record with this number, and flush it to a pipe."""
         self._empty = False
         with self._errors():
             self._encoder.put(number, record)
+            if self._target.unbuffered:
+                self._target.stream.flush()
 
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError if it does not."""
         with self._errors():
-            self._publish()
+            self._encoder.end()
+            if isinstance(self._container, MultiFileContainer) and isinstance(self._target, StagedFiles):
+                self._container.write_other_files(self._target)
+            self._target.end()
+            self._target.commit()
         self._done = True
 
     def __enter__(self) -> Self:
@@ -69,20 +89,30 @@ class Output(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Close; without `commit` whole records stay in .partial files, and nothing stays at an address."""
-        self._close(error)
+        target = self._target
+        if self._done:
+            return
+        # an error of the context counts for more
+        with contextlib.suppress(OSError), contextlib.nullcontext() if error else self._errors():
+            if self._empty or target.partial is None:
+                target.discard()
+                return
+            try:
+                # a document gets its end, so that it can be read; damage of INPUT was reported
+                with contextlib.closing(target), contextlib.suppress(UsageError):
+                    self._encoder.end()
+            finally:
+                if isinstance(target, LocalFile) and target.plain and self._container is None:
+                    _cut_torn(target.partial)
 
     @cached_property
-    @abstractmethod
     def _encoder(self) -> Encoder:
         """The encoder, made with the first record, when all of INPUT is known."""
-
-    @abstractmethod
-    def _publish(self) -> None:
-        """Write the rest and make OUTPUT appear."""
-
-    @abstractmethod
-    def _close(self, error: BaseException | None) -> None:
-        """Close; `error` ends the context."""
+        if isinstance(self._target, StagedFiles):
+            assert isinstance(self._container, MultiFileContainer)  # noqa: S101 - `write_as` came before
+            return Encoder(self.name, self._container.rewrite_files(self._target))
+        stream = self._target.stream
+        return self._container.encoder(stream) if self._container else Encoder(self.name, write_lines(stream))
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -96,147 +126,6 @@ class Output(ABC):
                 f"{self._path}: cannot be written: {error.strerror}; {self._advice}{first}run the same "
                 "command again"
             ) from None
-
-
-class OutputFile(Output):
-    """OUTPUT as one file."""
-
-    def __init__(self, name: str) -> None:
-        """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read."""
-        super().__init__(name)
-        self._file = create_file(self._location)
-        self.may_block = self._file.may_block
-        self._container: Container | None = None
-        """INPUT, if OUTPUT is of its kind, and not JSON lines."""
-        if isinstance(self._file, LocalFile):
-            self._path = str(self._file.partial)
-        else:
-            self._advice = ""
-
-    def write_as(self, container: Container) -> None:
-        """Write a container of INPUT's kind, unless the name asks for JSON lines."""
-        _refuse_shape(self._location, container)
-        if not self._location.as_lines and type(container).rewrite is not Container.rewrite:
-            self._container = container
-            self._advice = "it has no end yet and cannot be read; "
-
-    def put(self, number: int, record: bytes) -> None:
-        """Append the record with this number, and flush it to a pipe."""
-        super().put(number, record)
-        if self._file.unbuffered:
-            with self._errors():
-                self._file.stream.flush()
-
-    def _publish(self) -> None:
-        self._encoder.end()
-        self._file.end()
-        self._file.commit()
-
-    def _close(self, error: BaseException | None) -> None:
-        """Leave whole records in the partial file; a document gets its end, so that it can be read."""
-        file = self._file
-        if self._done:
-            return
-        # an error of the context counts for more
-        with contextlib.suppress(OSError), contextlib.nullcontext() if error else self._errors():
-            if self._empty or not isinstance(file, LocalFile):
-                file.discard()
-                return
-            try:
-                if not isinstance(error, OutputError):  # the last record may be torn
-                    with contextlib.suppress(UsageError):  # INPUT is damaged, which was reported
-                        self._encoder.end()
-            finally:
-                try:
-                    file.close()
-                finally:
-                    if file.plain and self._container is None:
-                        _cut_torn(file.partial)
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        stream = self._file.stream
-        return self._container.encoder(stream) if self._container else Encoder(self.name, write_lines(stream))
-
-
-class OutputDirectory(Output):
-    """OUTPUT as a directory of the files of INPUT, on this machine or at an address.
-
-    A directory of this machine is locked, so that no two runs write it.
-    """
-
-    def __init__(self, name: str) -> None:
-        """Make and lock the directory; UsageError if that fails, before anything is read."""
-        super().__init__(name)
-        self.may_block = self._location.remote
-        self._folder = None if self.may_block else Path(name)
-        self._staged = StagedFiles(Location(name.rstrip("/") or "/"))
-        if self._folder is None:
-            self._location.store()  # UsageError if no package opens the address
-        else:
-            self._lock(self._folder)
-
-    def _lock(self, folder: Path) -> None:
-        self._created = not folder.exists()
-        name = self.name
-        try:
-            folder.mkdir(exist_ok=True)
-            self._locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            advice = f"create it with: mkdir -p {folder.parent}"
-            raise UsageError(f"{name}: its directory does not exist; {advice}") from None
-        except (FileExistsError, NotADirectoryError):
-            advice = "INPUT is many files, so give a directory, or a name that ends in .jsonl for one file"
-            raise UsageError(f"{name}: is a file; {advice}") from None
-        except BlockingIOError:
-            os.close(self._locked)
-            raise UsageError(
-                f"{name}: another run is writing it; wait for that run or give another OUTPUT"
-            ) from None
-        except OSError as error:
-            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
-
-    def write_as(self, container: Container) -> None:
-        """Write the files of this INPUT; UsageError if OUTPUT holds others."""
-        assert isinstance(container, MultiFileContainer)  # noqa: S101 - `open_output` looked at INPUT's name
-        listing = container.listing
-        _refuse_others(self._location, listing)
-        if self._folder is not None:
-            container.in_place = self._location.same(listing.base)
-        container.output_directory = self.name
-        self._container = container
-
-    def _close(self, error: BaseException | None) -> None:
-        if self._folder is None:
-            self._staged.discard()  # a committed file stays
-            return
-        try:
-            with contextlib.suppress(OSError, UsageError):
-                if not self._done and not self._empty:
-                    self._end()
-                elif not self._done:
-                    self._staged.discard()
-                    if self._created:
-                        self._folder.rmdir()
-        finally:
-            os.close(self._locked)
-
-    def _publish(self) -> None:
-        self._end(others=True)
-        self._staged.publish()
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        return Encoder(self.name, self._container.rewrite_files(self._staged))
-
-    def _end(self, *, others: bool = False) -> None:
-        try:
-            self._encoder.end()
-            if others:
-                self._container.write_other_files(self._staged)
-        finally:
-            self._staged.close()
 
 
 def _refuse_others(folder: Location, listing: Listing) -> None:

@@ -9,7 +9,7 @@ from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.index import Index
 from ruler_cli.reading.location import Location
-from ruler_cli.writing.files import Output, OutputDirectory, OutputFile
+from ruler_cli.writing.files import Output
 
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
@@ -19,11 +19,11 @@ def open_output(source: str, output: str) -> Output:
     """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines."""
     out = Location(output)
     if not Location(source).many or out.as_lines:
-        return OutputFile(output)
+        return Output(output)
     if out.unpacked.endswith(_FILES) and not Path(output).is_dir():
         what = "the address of a directory, or one" if out.remote else "a directory, or a name"
         raise UsageError(f"{out.public}: INPUT is many files; give {what} that ends in .jsonl")
-    return OutputDirectory(output)
+    return Output(output, many=True)
 
 
 class Writer:

@@ -14,7 +14,7 @@ import pytest
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import OutputFile
+from ruler_cli.writing.files import Output
 
 if sys.version_info >= (3, 14):
     import zipfile
@@ -145,10 +145,10 @@ def test_names(tmp_path: Path) -> None:
             ("o.eval.gz", log, "packed already"),
             ("o.json", log, "INPUT is no JSON document"),
         ]:
-            with OutputFile(str(tmp_path / name)) as output, pytest.raises(UsageError, match=message):
+            with Output(str(tmp_path / name)) as output, pytest.raises(UsageError, match=message):
                 output.write_as(source)
         for name in ("o.jsonl", "o.ndjson.zst", "o.eval", "o"):
-            with OutputFile(str(tmp_path / name)) as output:
+            with Output(str(tmp_path / name)) as output:
                 output.write_as(log)
                 output.put(1, b"{}")
                 output.commit()

@@ -12,7 +12,7 @@ from ruler_cli.reading.harbor import HarborJob, find_trials
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Problem
-from ruler_cli.writing.files import OutputDirectory
+from ruler_cli.writing.files import Output
 from tests.reading.test_directory import read, write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
@@ -85,7 +85,7 @@ def test_records(job: Path) -> None:
 
 def rewritten(container: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
     """Write the tree with another name of the task, and read it."""
-    with OutputDirectory(str(out)) as output:
+    with Output(str(out), many=True) as output:
         output.write_as(container)
         for line in container.records():
             output.put(line.number, line.raw.replace(b'"t"', name))
@@ -100,7 +100,7 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
     """
     container, _ = opened(job)
     assert rewritten(container, tmp_path / "same") == FILES
-    with OutputDirectory(str(tmp_path / "out")) as output:
+    with Output(str(tmp_path / "out"), many=True) as output:
         output.write_as(container)
         for line in container.records():
             if line.number == 2:
