@@ -38,8 +38,6 @@ _PART = 32 << 20
 class PassThrough:
     """Stdout, a pipe or a device: bytes are passed on at once, and nothing can be taken back."""
 
-    unbuffered = True
-    """Tells if each record is passed on as soon as it is written."""
     partial: Path | None = None
     """The place of what was written before an error; None if none of it stays."""
 
@@ -84,7 +82,7 @@ class PassThrough:
 class LocalFile(PassThrough):
     """A file of this machine; until `commit` it is NAME.partial."""
 
-    unbuffered = may_block = False
+    may_block = False
     partial: Path
 
     def __init__(self, name: str, *, compress: bool = True, lock: bool = True) -> None:
@@ -150,7 +148,7 @@ def _lock(fd: int, name: str) -> None:
 class RemoteFile(io.RawIOBase):
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    unbuffered, may_block, partial = False, True, None
+    may_block, partial = True, None
 
     def __init__(self, store: RemoteStore, *, compress: bool = True) -> None:
         """Open it; UsageError if the address cannot be written, as far as that shows beforehand.
@@ -283,8 +281,6 @@ class StagedFiles:
 
     A directory of this machine is locked until the end, so that no two runs write it.
     """
-
-    unbuffered = False
 
     def __init__(self, folder: Location) -> None:
         """Make and lock the directory; UsageError if that fails."""

@@ -23,7 +23,7 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.container import Container, Encoder, MultiFileContainer, write_lines
 from ruler_cli.reading.location import Listing, Location, is_ignored
 from ruler_cli.types import Problem
-from ruler_cli.writing.atomic import LocalFile, StagedFiles, create_file
+from ruler_cli.writing.atomic import LocalFile, PassThrough, StagedFiles, create_file
 
 _UNIT_OF_ENDING = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 """Endings that only one kind of container may have, with the unit of that kind."""
@@ -68,7 +68,7 @@ class Output:
         self._empty = False
         with self._errors():
             self._encoder.put(number, record)
-            if self._target.unbuffered:
+            if type(self._target) is PassThrough:
                 self._target.stream.flush()
 
     def commit(self) -> None:
