@@ -22,8 +22,7 @@ from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
 from ruler_cli.writing.annotate import Annotated, annotate, trajectory_bytes
 from ruler_cli.writing.fields import annotations_of, group_fields
-from ruler_cli.writing.files import FailedFile, Output
-from ruler_cli.writing.output import Writer
+from ruler_cli.writing.output import FailedFile, Output, Writer
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.scoring.batch_statistics import BatchStatistics

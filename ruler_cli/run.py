@@ -21,8 +21,14 @@ from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.result_writer import ResultWriter, RunStats
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
-from ruler_cli.writing.files import FailedFile
-from ruler_cli.writing.output import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard
+from ruler_cli.writing.output import (
+    FailedFile,
+    failed_path,
+    open_output,
+    refuse_clashes,
+    refuse_homeless,
+    refuse_shard,
+)
 
 _TICK = 1.0
 _HALF = 0.5

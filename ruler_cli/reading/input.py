@@ -17,6 +17,7 @@ from ruler_cli.reading.container import Container, MultiFileContainer
 from ruler_cli.reading.grouping import (
     OnProblem,
     OnRecord,
+    Openings,
     Survey,
     fetched,
     grouped,
@@ -31,7 +32,6 @@ from ruler_cli.reading.grouping import (
 from ruler_cli.reading.index import Index, place
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container, spool_lines
-from ruler_cli.reading.openings import Openings
 from ruler_cli.reading.parse import parse
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Group, Line, Problem

@@ -23,7 +23,7 @@ from ruler_cli.reading.compression import (
     readable,
 )
 from ruler_cli.reading.container import Container
-from ruler_cli.reading.directory import Directory
+from ruler_cli.reading.directory import Directory, HarborJob, find_trials
 from ruler_cli.reading.document import Document, may_be_document, shape_of
 from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.location import Location
@@ -114,8 +114,6 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
 
 
 def _open_directory(location: Location) -> Container:
-    from ruler_cli.reading.harbor import HarborJob, find_trials  # few runs need it
-
     listing = location.listed()
     trials = [] if location.remote else find_trials(listing)
     if trials:

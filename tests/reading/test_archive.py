@@ -14,7 +14,7 @@ import pytest
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import Output
+from ruler_cli.writing.output import Output
 
 if sys.version_info >= (3, 14):
     import zipfile

@@ -15,7 +15,7 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.directory import Directory
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.files import Output
+from ruler_cli.writing.output import Output
 
 
 def fits(line: Line) -> bool | None:

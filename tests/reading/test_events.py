@@ -17,7 +17,7 @@ from ruler_cli.reading.container import MultiFileContainer
 from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.open import JsonLines, open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import Output
+from ruler_cli.writing.output import Output
 from tests.reading.test_document import JSON
 from tests.reading.test_open import fed
 

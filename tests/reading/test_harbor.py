@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.reading.harbor import HarborJob, find_trials
+from ruler_cli.reading.directory import HarborJob, find_trials
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Problem
-from ruler_cli.writing.files import Output
+from ruler_cli.writing.output import Output
 from tests.reading.test_directory import read, write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'

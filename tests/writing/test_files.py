@@ -17,7 +17,7 @@ from ruler_cli.reading.container import Container
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.files import FailedFile, Output
+from ruler_cli.writing.output import FailedFile, Output
 from tests.conftest import ROOT, Ruler
 
 
