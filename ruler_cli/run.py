@@ -158,7 +158,7 @@ class _Run:
         if stopped is None and (left or summary.cut):
             stopped = CapReached(self._settings.pool.max_cost or 0.0, left, summary.cut)
         summary = self._stats.finish(stopped)
-        for sentence in self._input.late_warnings() if self._input is not None else ():
+        for sentence in self._input.warnings() if self._input and not self._input.survey else ():
             self._observer.warn(sentence)
         self._warn_of_coverage()
         name = self._writer.refuses_null if summary.groups else ""
@@ -180,7 +180,7 @@ class _Run:
         self._observer.note(source.found())
         for sentence in source.notes:
             self._observer.note(sentence)
-        for sentence in source.early_warnings():
+        for sentence in source.warnings() if source.survey else ():
             self._observer.warn(sentence)
         self._stats.summary.total = total
         self._observer.started(total)

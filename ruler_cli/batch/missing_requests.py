@@ -123,7 +123,7 @@ class _Rendering:
         source = await in_thread(partial(open_input, self._settings.input, stack, self._problem))
         for sentence in (source.found(), *source.notes):
             self._observer.note(sentence)
-        for sentence in source.survey.warnings() if source.survey else ():
+        for sentence in source.warnings() if source.survey else ():
             self._observer.warn(sentence)
         pull = (threaded if source.waits else inline)(source.groups)
 
@@ -137,7 +137,7 @@ class _Rendering:
         # at most one block of groups that are decided together is in memory
         bounds, wait_for_room = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
         await run(next_group, self._judge, self._deliver, lambda run: run.group.size, wait_for_room, bounds)
-        for sentence in () if source.survey else source.openings.sentences():
+        for sentence in () if source.survey else source.warnings():
             self._observer.warn(sentence)
 
     def _problem(self, problem: Problem) -> None:

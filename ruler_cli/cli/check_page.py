@@ -48,7 +48,7 @@ Facts = dict[str, Any]
 def check_facts(settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate) -> Facts:
     """Return all figures but the list of what cannot be scored."""
     survey, coverage = source.survey, estimate.coverage
-    warnings = survey.warnings() if survey else source.openings.sentences()
+    warnings = source.warnings()
     first, sizes = estimate.judges[0], estimate.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     return {

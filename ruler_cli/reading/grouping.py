@@ -33,13 +33,6 @@ Where = Callable[[int], str]
 OnRecord = Callable[[Record, int], object]
 """Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
 counts once."""
-
-
-def line_of(number: int) -> str:
-    """Name the place of a record of JSON lines."""
-    return f"line {number}"
-
-
 _WAY = "if that is not meant, name another key with --group-by PATH"
 Opening = list[tuple[object, object]]
 """Role and content of the messages before the agent's first turn."""
@@ -146,7 +139,7 @@ class Survey:
     openings: Openings = field(default_factory=Openings)
     first_mixed: int = 0
     end: tuple[int, int] = (0, 0)
-    where: Where = line_of
+    where: Where = "line {}".format
 
     @property
     def _key(self) -> str:
@@ -193,7 +186,7 @@ def survey(
     grouping: str,
     index: Index,
     on_problem: OnProblem,
-    where: Where = line_of,
+    where: Where = "line {}".format,
     on_record: OnRecord | None = None,
     shard: Shard | None = None,
 ) -> Survey:
@@ -261,7 +254,7 @@ def streamed(
     """
     whole = reader.format.shape != "trajectory"
     alone = whole or grouping == "line"
-    for group in by_line(stream) if alone else _runs(stream):
+    for group in _groups(stream, alone=alone):
         number = group.records[0].line.number
         before = number if alone else index.first_seen(group.key, number)
         if before != number:
@@ -277,12 +270,6 @@ def streamed(
         openings.compared(openings.look(group.rollouts, group.records[0].line.where), group.key)
         if shard is None or shard.holds(digest(group.key)):
             yield group
-
-
-def by_line(stream: Iterable[Record]) -> Iterator[Group]:
-    """Make each record a group."""
-    for record in stream:
-        yield Group(str(record.key), (record,))
 
 
 def fetched(fd: int, reader: Reader, places: Iterable[Place], line_of: LineOf) -> Group:
@@ -307,11 +294,14 @@ def part_of(group: Group, first: int) -> Group:
 def grouped(lines: Iterable[Line], reader: Reader, grouping: str) -> Iterator[Group]:
     """Groups that are lines, or adjacent lines, of a file that was surveyed."""
     read = (record for line in lines for record in reader.read(line))
-    return by_line(read) if grouping == "line" else _runs(read)
+    return _groups(read, alone=grouping == "line")
 
 
-def _runs(read: Iterable[Record]) -> Iterator[Group]:
-    """Adjacent records of one key."""
+def _groups(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
+    """Make groups of adjacent records of one key, or of each record alone."""
+    if alone:
+        yield from (Group(str(record.key), (record,)) for record in read)
+        return
     for key, members in itertools.groupby(read, key=lambda record: record.key):
         yield Group(str(key), tuple(members))
 
@@ -363,12 +353,7 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
     if least >= index.mixed()[0]:
         return None
     for depth in range(1, max(len(PurePath(name).parts) for name in tasks)):
-        folders = {name: _folder(name, depth) for name in tasks}
+        folders = {name: "/".join(PurePath(name).parts[:-1][:depth]) for name in tasks}
         if index.mixed(folders)[0] == least:
             return replace(reader, labels=folders, label_kind="folder")
     return replace(reader, labels=files, label_kind="file")
-
-
-def _folder(name: str, depth: int) -> str:
-    """The outermost folders of a file, up to `depth`."""
-    return "/".join(PurePath(name).parts[:-1][:depth])

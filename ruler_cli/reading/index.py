@@ -141,16 +141,20 @@ class Index:
             rows = self._db.execute(query)
         yield from rows
 
-    def records(self, firsts: Iterable[int]) -> list[list[int]]:
-        """The records of some groups, each given by its first one, as `place` says them."""
+    def chosen(self, firsts: Iterable[int], *, each_line: bool = False) -> Iterator[tuple[int, list[Place]]]:
+        """The records of some groups, each given by its first record: that one, and the places of all."""
+        by = "id" if each_line else "key"
         with self._statement():
-            self._db.execute("CREATE TABLE wanted (key BLOB PRIMARY KEY)")
-            query = "INSERT INTO wanted SELECT key FROM line WHERE id = ?"
+            self._db.execute("DROP TABLE IF EXISTS wanted")
+            self._db.execute("CREATE TABLE wanted (grp PRIMARY KEY)")
+            query = f"INSERT INTO wanted SELECT {by} FROM line WHERE id = ?"  # noqa: S608 - one of two names
             self._db.executemany(query, ((first,) for first in firsts))
-        groups: dict[bytes, list[int]] = {}
-        for key, at in self._all("SELECT key, id FROM line WHERE key IN wanted ORDER BY id"):
-            groups.setdefault(key, []).append(at)
-        return list(groups.values())
+        query = f"SELECT {by}, id, start, size FROM line WHERE {by} IN wanted ORDER BY id"  # noqa: S608 - the same
+        groups: dict[object, list[tuple[int, int, int]]] = {}
+        for group, *record in self._all(query):
+            groups.setdefault(group, []).append((record[0], record[1], record[2]))
+        for members in groups.values():
+            yield members[0][0], [(at >> PARTS, start, size) for at, start, size in members]
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
@@ -195,11 +199,6 @@ class Index:
             if not batch:
                 return
             yield from ((at >> PARTS, start, size) for at, start, size in batch)
-
-    def at(self, ids: Iterable[int]) -> list[Place]:
-        """The places of some records, by the number that `place` gives each."""
-        query = "SELECT start, size FROM line WHERE id = ?"
-        return [(at >> PARTS, *self._all(query, (at,))[0]) for at in ids]
 
     def keep(self, number: int, body: bytes) -> None:
         """Keep the body of a line until it can be written in its order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
@@ -62,29 +62,25 @@ class Input:
     openings: Openings = field(default_factory=Openings)
     total: int | None = None
 
-    def early_warnings(self) -> Sequence[str]:
-        """Warnings on how records are grouped, known before anything is judged; of a stream none."""
-        return self.survey.warnings() if self.survey is not None else ()
-
-    def late_warnings(self) -> Sequence[str]:
-        """Warnings on how records were grouped, known at the end of a stream."""
-        return self.openings.sentences() if self.survey is None else ()
+    def warnings(self) -> Sequence[str]:
+        """Warnings on how records are grouped; those of a stream are known at its end."""
+        return self.survey.warnings() if self.survey is not None else self.openings.sentences()
 
     @property
     def scattered(self) -> bool:
         """Tell if the records of a group lie apart, so that output must wait for its turn."""
         return self.survey is not None and self.survey.grouping == "scattered"
 
-    def picked(self, wanted: Sequence[Sequence[int]]) -> Iterator[Group]:
-        """Some groups, each given by the numbers of its records: fetched, or found among `groups`."""
+    def picked(self, firsts: Collection[int]) -> Iterator[Group]:
+        """Some groups, each given by the number of its first record: fetched, or found among `groups`."""
         if self.fd is None or self.reader is None:
-            firsts = {numbers[0] for numbers in wanted}
             yield from (group for group in self.groups if place(group.records[0]) in firsts)
             return
-        for numbers in wanted:
+        whole = self.reader.format.shape != "trajectory"
+        for first, places in self.index.chosen(firsts, each_line=whole):
             with unchanged("the input"):
-                group = fetched(self.fd, self.reader, self.index.at(numbers), self.container.line)
-            yield part_of(group, numbers[0])
+                group = fetched(self.fd, self.reader, places, self.container.line)
+            yield part_of(group, first)
 
     def found(self) -> str:
         """Describe the input in one line."""

@@ -149,9 +149,7 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
             continue
         weight.groups, weight.bytes = weight.groups + 1, weight.bytes + length
         weight.longest = max(weight.longest, length)
-    for group in source.picked(
-        [[record] for record in sorted(weights)] if group_records else index.records(weights)
-    ):
+    for group in source.picked(weights):
         yield group, weights[place(group.records[0])]
 
 

@@ -12,7 +12,7 @@ import mmap
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -23,7 +23,7 @@ from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.container import Container, Encoder, MultiFileContainer, write_lines
 from ruler_cli.reading.directory import find_trials
-from ruler_cli.reading.index import Index
+from ruler_cli.reading.index import Index, Place
 from ruler_cli.reading.location import Listing, Location, is_ignored
 from ruler_cli.types import Problem
 from ruler_cli.writing.atomic import LocalFile, PassThrough, StagedFiles, create_file
@@ -65,6 +65,8 @@ class Output:
         self._container: Container | None = None
         """INPUT, if OUTPUT is of its kind, and not JSON lines."""
         self._empty, self._done = True, False
+        self._index: Index | None = None
+        self._order: Iterator[Place] = iter(())
 
     def write_as(self, container: Container) -> None:
         """Write the kind of INPUT, unless the name asks for JSON lines; UsageError if that is impossible."""
@@ -79,13 +81,34 @@ class Output:
             self._container = container
             self._advice = "it has no end yet and cannot be read; "
 
-    def put(self, number: int, record: bytes) -> None:
-        """Append the record with this number, and flush it to a pipe."""
-        self._empty = False
+    def keep_order(self, index: Index) -> None:
+        """Write records in the order of `index`, which keeps those that wait for their turn."""
+        self._index, self._order = index, index.lines()
+        self._next = next(self._order, None)
+
+    def write(self, records: Iterable[tuple[int, bytes]]) -> int:
+        """Take the records of one group; return the number of records that reached OUTPUT.
+
+        An empty body is a record that is left out. A pipe gets all of them at once.
+        """
+        written = 0
         with self._errors():
-            self._encoder.put(number, record)
+            for number, record in records if self._index is None else self._in_turn(self._index, records):
+                if record:
+                    self._empty = False
+                    self._encoder.put(number, record)
+                    written += 1
             if type(self._target) is PassThrough:
                 self._target.stream.flush()
+        return written
+
+    def _in_turn(self, index: Index, records: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Keep the records on disk, and yield what has its turn."""
+        for number, record in records:
+            index.keep(number, record)
+        while self._next is not None and (ready := index.take(self._next[0])) is not None:
+            yield self._next[0], ready
+            self._next = next(self._order, None)
 
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError if it does not."""
@@ -247,39 +270,6 @@ def _cut_torn(partial: Path) -> None:
             with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
                 size = text.rfind(b"\n") + 1
             file.truncate(size)
-
-
-class Writer:
-    """Puts records into OUTPUT in input order; an empty body is a record that is left out."""
-
-    def __init__(self, output: Output, index: Index | None = None) -> None:
-        """`index` knows the order of all records, where those of a group lie apart, and keeps what waits."""
-        self._output, self._index = output, index
-        self._order: Iterator[tuple[int, int, int]] = iter(()) if index is None else index.lines()
-        self._next = next(self._order, None)
-
-    def write(self, batch: list[tuple[int, bytes]]) -> int:
-        """Take the records of one group; the number of records that reached OUTPUT.
-
-        With an index they are kept on disk, and what has its turn is written.
-        """
-        if self._index is None:
-            return sum(self._put(number, body) for number, body in batch)
-        for number, body in batch:
-            self._index.keep(number, body)
-        written = 0
-        while self._next is not None:
-            ready = self._index.take(self._next[0])
-            if ready is None:
-                break
-            written += self._put(self._next[0], ready)
-            self._next = next(self._order, None)
-        return written
-
-    def _put(self, number: int, body: bytes) -> int:
-        if body:
-            self._output.put(number, body)
-        return bool(body)
 
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:

@@ -150,7 +150,7 @@ def test_names(tmp_path: Path) -> None:
         for name in ("o.jsonl", "o.ndjson.zst", "o.eval", "o"):
             with Output(str(tmp_path / name)) as output:
                 output.write_as(log)
-                output.put(1, b"{}")
+                output.write([(1, b"{}")])
                 output.commit()
             assert (tmp_path / name).read_bytes()[:2] == {"o.jsonl": b"{}", "o.ndjson.zst": b"\x28\xb5"}.get(
                 name, b"PK"

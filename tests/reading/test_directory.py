@@ -77,7 +77,7 @@ def rewrite(directory: Directory, out: Path, change: Any = lambda line: line.raw
     with Output(str(out), many=True) as output:
         output.write_as(directory)
         for line in list(directory.records()):
-            output.put(line.number, change(line))
+            output.write([(line.number, change(line))])
         output.commit()
 
 
@@ -133,7 +133,7 @@ def test_left_out_records(root: Path, tmp_path: Path) -> None:
     with Output(str(tmp_path / "out"), many=True) as output:
         output.write_as(directory)
         assert len(list(directory.records())) == 7
-        output.put(5, b'{"k": "four"}')
+        output.write([(5, b'{"k": "four"}')])
         output.commit()
     out = read(tmp_path / "out")
     assert out.keys() == FILES.keys()
@@ -178,7 +178,7 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ZeroDivisionError), Output(str(folder), many=True) as output:
         output.write_as(directory)
         for line in list(directory.records())[:5]:
-            output.put(line.number, line.raw)
+            output.write([(line.number, line.raw)])
         raise ZeroDivisionError
     out = read(folder)
     assert all(name.endswith(".partial") for name in out)

@@ -88,7 +88,7 @@ def rewritten(container: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str
     with Output(str(out), many=True) as output:
         output.write_as(container)
         for line in container.records():
-            output.put(line.number, line.raw.replace(b'"t"', name))
+            output.write([(line.number, line.raw.replace(b'"t"', name))])
         output.commit()
     return read(out)
 
@@ -105,7 +105,7 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
         for line in container.records():
             if line.number == 2:
                 body = line.raw.replace(b'"t"', b'"T"').replace(b'"steps": []', b'"steps": [1]')
-                output.put(2, body[:-1] + b', "ruler": {"status": "scored"}}')
+                output.write([(2, body[:-1] + b', "ruler": {"status": "scored"}}')])
         output.commit()
     assert read(tmp_path / "out") == FILES | {
         "t__10/result.json": b'\n{"task_name": "T", "n": 1.0e2, "ruler": {"status": "scored"}}\n',

@@ -54,12 +54,12 @@ def test_atomic(tmp_path: Path) -> None:
         path.write_bytes(b"old\n")
         with pytest.raises(ZeroDivisionError), Output(str(path)) as output:
             for n, record in enumerate(records):
-                output.put(n, record)
+                output.write([(n, record)])
             raise ZeroDivisionError
         assert (path.read_bytes(), stored(tmp_path / f"{name}.partial")) == (b"old\n", records)
         with Output(str(path)) as output:
             for n, record in enumerate(records):
-                output.put(n, record)
+                output.write([(n, record)])
             assert path.read_bytes() == b"old\n"
             output.commit()
         assert stored(path) == records
@@ -74,7 +74,7 @@ def test_full_disk(tmp_path: Path, size: int) -> None:
     error = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
     with disk_of(size), error, Output(str(path)) as output:
         for n in range(1000):
-            output.put(n, b"%0400d" % n)
+            output.write([(n, b"%0400d" % n)])
         output.commit()
     assert not path.exists()
     partial = (tmp_path / "out.partial").read_bytes()
@@ -88,20 +88,20 @@ def test_no_room(tmp_path: Path) -> None:
         error = pytest.raises(OutputError, match="File too large")
         with disk_of(5000), error, Output(str(tmp_path / name)) as output:
             for _ in range(200):
-                output.put(1, os.urandom(400).hex().encode())
+                output.write([(1, os.urandom(400).hex().encode())])
             output.commit()
     text = b"[" + b" " * 50_000 + b"{}" + b" " * 50_000 + b"]"
     error = pytest.raises(OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and")
     name = str(tmp_path / "o.json")
     with documented(tmp_path, text) as (container, every), disk_of(20_000), error, Output(name) as output:
         output.write_as(container)
-        output.put(1, every[0].raw)
+        output.write([(1, every[0].raw)])
         output.commit()
     assert not [path for path in tmp_path.glob("o*") if path.suffix != ".partial"]
     if Path("/dev/full").exists():
         error = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
         with error, Output("/dev/full") as output:
-            output.put(1, b"{}")
+            output.write([(1, b"{}")])
 
 
 def test_pipe(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_pipe(tmp_path: Path) -> None:
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with Output(str(path)) as output:
-        output.put(1, b"{}")
+        output.write([(1, b"{}")])
         assert os.read(reading, 100) == b"{}\n"
         output.commit()
     os.close(reading)
@@ -122,7 +122,7 @@ def test_locked(tmp_path: Path) -> None:
     with Output(name) as output:
         with pytest.raises(UsageError, match="another run is writing it"):
             Output(name)
-        output.put(1, b"{}")
+        output.write([(1, b"{}")])
         output.commit()
     with Output(name):
         pass
@@ -144,7 +144,7 @@ def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(fcntl, "flock", late)
     with Output(str(path)) as output:
-        output.put(1, b"ours")
+        output.write([(1, b"ours")])
         assert path.read_bytes() == b"theirs\n"
     assert partial.read_bytes() == b"ours\n"
 
@@ -156,7 +156,7 @@ def test_in_place_of_a_file(tmp_path: Path) -> None:
     target.touch(0o600)
     link.symlink_to(target)
     with Output(str(link)) as output:
-        output.put(1, b"{}")
+        output.write([(1, b"{}")])
         output.commit()
     assert link.is_symlink()
     assert target.read_bytes() == b"{}\n"
@@ -197,7 +197,7 @@ def test_document(tmp_path: Path) -> None:
         with documented(tmp_path, LIST) as (container, every), Output(str(tmp_path / name)) as output:
             output.write_as(container)
             for line in every:
-                output.put(line.number, line.raw)
+                output.write([(line.number, line.raw)])
             output.commit()
         assert content(tmp_path / name) == (lines if "l" in name or "nd" in name else LIST)
     with documented(tmp_path, LIST) as (container, every), Output(str(tmp_path / "o.json")) as output:
@@ -207,7 +207,7 @@ def test_document(tmp_path: Path) -> None:
     cut = pytest.raises(ZeroDivisionError)
     with documented(tmp_path, LIST) as (container, every), cut, Output(str(tmp_path / "o")) as output:
         output.write_as(container)
-        output.put(2, every[1].raw)
+        output.write([(2, every[1].raw)])
         raise ZeroDivisionError
     assert (tmp_path / "o.partial").read_bytes() == b'[\n {"a":\n 2}\n]\n'
 
