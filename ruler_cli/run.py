@@ -21,14 +21,7 @@ from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.result_writer import ResultWriter, RunStats
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
-from ruler_cli.writing.output import (
-    FailedFile,
-    failed_path,
-    open_output,
-    refuse_clashes,
-    refuse_homeless,
-    refuse_shard,
-)
+from ruler_cli.writing.output import FailedFile, failed_path, open_output, refuse_clashes, refuse_settings
 
 _TICK = 1.0
 _HALF = 0.5
@@ -86,8 +79,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     judges = judges_of(settings)
     resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
-    refuse_homeless(settings)
-    refuse_shard(settings)
+    refuse_settings(settings)
     if settings.cached_only and settings.ledger is None:
         raise UsageError("--cached-only: answers are in the ledger; leave out --ledger none")
     for judge, way in zip(judges, resolved, strict=True):

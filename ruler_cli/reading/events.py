@@ -67,7 +67,7 @@ def _messages(matches: Callable[[Event], bool], member: str = "messages") -> tup
 
 RULES = (
     *_messages(kinds.is_message),
-    *_messages(kinds.is_sharegpt, "conversations"),
+    *_messages(lambda event: isinstance(event.get("from"), str) and "value" in event, "conversations"),
     *(
         EventRule(matches, "events", most=True)
         for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)

@@ -137,7 +137,7 @@ class _ChangedTable:
         compression = codec.replace("UNCOMPRESSED", "NONE")
         try:
             with pq.ParquetWriter(pa.PythonFile(stream, "w"), schema, compression=compression) as writer:
-                for table in _row_groups(self._output_batches(schema)):
+                for table in _row_groups(self._rows(schema)):
                     writer.write_table(table, len(table))
         except pa.ArrowException as error:  # a type that this version reads and does not write
             raise OutputError(
@@ -171,12 +171,13 @@ class _ChangedTable:
 
         fields = {field.name: field for field in self._source.schema}
         for name in [name for name in self._types if name in self._changed]:
-            field = fields.get(name, pa.field(name, pa.float64()))
-            kind = reduce(wider, self._types[name] or [field.type])
-            fields[name] = field.with_type(kind).with_nullable(True)
-            if len(self._types[name]) > 1 and not self._holds(fields[name]):
-                kind = reduce(partial(wider, text=True), self._types[name])
-                fields[name] = fields[name].with_type(kind)
+            field, types = fields.get(name, pa.field(name, pa.float64())), self._types[name]
+            fields[name] = field.with_type(reduce(wider, types or [field.type])).with_nullable(True)
+            with contextlib.suppress(pa.ArrowException):
+                # a float does not hold large integers
+                if len(types) < 2 or all(len(rows) for _, rows in self._rows(pa.schema([fields[name]]))):
+                    continue
+            fields[name] = fields[name].with_type(reduce(partial(wider, text=True), types))
         metadata = dict(self._source.schema.metadata or {})
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
             pandas = json.loads(metadata[b"pandas"])  # without columns of another type
@@ -184,15 +185,7 @@ class _ChangedTable:
             metadata[b"pandas"] = json.dumps(pandas).encode()
         return pa.schema(fields.values(), metadata or None)
 
-    def _holds(self, field: Any) -> bool:
-        """Tell if a column's type holds all of its values: a float rounds large integers."""
-        import pyarrow as pa
-
-        with contextlib.suppress(pa.ArrowException):
-            return all(len(batch) for _, batch in self._output_batches(pa.schema([field])))
-        return False
-
-    def _output_batches(self, schema: Any) -> Iterator[tuple[int, Any]]:
+    def _rows(self, schema: Any) -> Iterator[tuple[int, Any]]:
         """Yield the rows that were put, as batches in the schema, each with its row group's number."""
         import pyarrow as pa
 
@@ -200,10 +193,8 @@ class _ChangedTable:
             if rows:
                 columns = _columns(_select(batch, rows)) | changed
                 arrays = (columns.get(name, pa.nulls(len(rows))) for name in schema.names)
-                yield (
-                    group,
-                    pa.RecordBatch.from_arrays(list(map(widened, arrays, schema.types)), schema=schema),
-                )
+                widest = list(map(widened, arrays, schema.types))
+                yield group, pa.RecordBatch.from_arrays(widest, schema=schema)
 
 
 def _columns(batch: Any) -> dict[str, Any]:

@@ -296,26 +296,19 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
                 )
 
 
-def refuse_homeless(settings: ScoreSettings) -> None:
-    """Dropped records go somewhere."""
-    output = Location(settings.output)
+def refuse_settings(settings: ScoreSettings) -> None:
+    """UsageError if dropped records have no place, or OUTPUT of a shard would hold what is not its own."""
+    source, output, shard = Location(settings.input.source), Location(settings.output), settings.input.shard
     if settings.on_failure == "drop" and not output.local and settings.failed is None:
         what = "OUTPUT -" if output.stream else "an address as OUTPUT"
         raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
-
-
-def refuse_shard(settings: ScoreSettings) -> None:
-    """UsageError where OUTPUT of a shard would take the place of INPUT, or hold what is not its own."""
-    source, output, shard = Location(settings.input.source), Location(settings.output), settings.input.shard
     if shard is None or output.stream:
         return
     listing = source.listed() if source.many else None
     root = source.name if listing is None else listing.base
     if output.same(root):
         raise UsageError(f"--shard: OUTPUT {output.public} is INPUT, of which only {shard} would be left")
-    if listing is None or source.remote or output.as_lines:
-        return
-    if find_trials(listing):
+    if listing is not None and not source.remote and not output.as_lines and find_trials(listing):
         raise UsageError(
             "--shard: a Harbor job as OUTPUT would hold trials of other shards, not scored; name it .jsonl"
         )
