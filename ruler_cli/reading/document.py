@@ -95,7 +95,10 @@ class DocumentShape:
 
 
 def shape_of(read: Read) -> DocumentShape | None:
-    """Return the shape of a document; None if the text is JSON lines, or no JSON."""
+    """Return the shape of a document; None if the text is JSON lines, or no JSON.
+
+    None for the first line that is not blank, alone, tells that the text is none either.
+    """
     head = read(0, _WINDOW)
     at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
     head = read(at, _WINDOW)
@@ -114,14 +117,6 @@ def shape_of(read: Read) -> DocumentShape | None:
         return None
     inside = _holder(lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"", at)
     return inside or (None if whole else DocumentShape(at, listed=False))
-
-
-def may_be_document(line: bytes) -> bool:
-    """Tell if a text could be a document, by its first line that is not blank."""
-    line = line.removeprefix(BOM).strip()
-    if line[:1] != b"{" or end_of(line, 0) is None:
-        return line[:1] == b"[" or (line[:1] == b"{" and _opens(line))
-    return _holder(lambda at, size: line[at : at + size], 0) is not None
 
 
 def _opens(line: bytes) -> bool:

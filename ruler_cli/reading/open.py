@@ -24,7 +24,7 @@ from ruler_cli.reading.compression import (
 )
 from ruler_cli.reading.container import Container
 from ruler_cli.reading.directory import Directory, HarborJob, find_trials
-from ruler_cli.reading.document import Document, may_be_document, shape_of
+from ruler_cli.reading.document import Document, shape_of
 from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parquet import Parquet
@@ -148,7 +148,8 @@ def _open_text_stream(name: str, stream: BinaryIO, stack: ExitStack, reread: Ope
                 break
     last = first[-1] if first else b""
     events = reread is None and may_be_event(last.removeprefix(BOM))
-    if len(last) < _MAX_FIRST_LINE and not events and not may_be_document(last):
+    document = shape_of(lambda at, size: last[at : at + size]) is not None
+    if len(last) < _MAX_FIRST_LINE and not events and not document:
         rest = itertools.chain(first, stream)
         return JsonLines(name, reread or (lambda: nullcontext(rest)), once=reread is None)
     return _open_text_file(name, _spool(name, stream, stack, b"".join(first)).fileno())
