@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from ruler_cli.errors import UsageError
 from ruler_cli.reading.compression import (
     BOM,
     GZIP_MAGIC,
@@ -27,7 +28,6 @@ from ruler_cli.reading.directory import Directory, HarborJob, find_trials
 from ruler_cli.reading.document import Document, shape_of
 from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.location import Location
-from ruler_cli.reading.parquet import Parquet
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Line
 
@@ -93,6 +93,12 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
         regular = location.local and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
     if head.startswith(PARQUET_MAGIC):
+        try:
+            from ruler_cli.reading.parquet import Parquet
+        except ImportError:
+            raise UsageError(
+                f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
+            ) from None
         return Parquet(name, stream if regular or remote else _spool(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
         from ruler_cli.reading.archive import Archive  # few runs need it

@@ -20,6 +20,8 @@ from functools import partial, reduce
 from typing import Any, BinaryIO
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.arrow import cells, merge_values, widened, wider
@@ -45,18 +47,8 @@ class Parquet(Container):
     unit = "row"
 
     def __init__(self, name: str, stream: BinaryIO) -> None:
-        """`stream` is seekable, stays open, and has no other reader meanwhile.
-
-        Raises UsageError if it is no Parquet file, or pyarrow is missing.
-        """
+        """`stream` is seekable, stays open, and has no other reader; UsageError if it is no Parquet file."""
         super().__init__(name)
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise UsageError(
-                f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
-            ) from None
         # One handle for every reader: it keeps an offset for each of them.
         self._file = pa.PythonFile(stream, mode="r")
         with _damage(name):
@@ -80,8 +72,6 @@ class Parquet(Container):
 
     def batches(self) -> Iterator[tuple[int, Any]]:
         """Yield the rows as Arrow record batches, each with the number of its row group."""
-        import pyarrow.parquet as pq
-
         with _damage(self.name):
             # `pre_buffer` would hold a whole row group in memory, threads would hold a batch each
             file = pq.ParquetFile(
@@ -129,9 +119,6 @@ class _ChangedTable:
 
     def write(self, stream: BinaryIO) -> None:
         """Write every row that was put, in a schema that holds all of them."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         schema, metadata = self._schema(), self._source.metadata
         codec = metadata.row_group(0).column(0).compression if metadata.num_rows else "SNAPPY"
         compression = codec.replace("UNCOMPRESSED", "NONE")
@@ -147,8 +134,6 @@ class _ChangedTable:
 
     def _changed_columns(self, batch: Any, records: list[bytes]) -> dict[str, Any]:
         """Return the columns of a batch that the records changed or added."""
-        import pyarrow as pa
-
         columns, changed = _columns(batch), {}
         members = [read_object(record).members for record in records]
         for name in dict.fromkeys([*self._types, *(key for keys in members for key in keys)]):
@@ -167,8 +152,6 @@ class _ChangedTable:
 
     def _schema(self) -> Any:
         """Return the source's schema with types for the new values, new columns behind, and its metadata."""
-        import pyarrow as pa
-
         fields = {field.name: field for field in self._source.schema}
         for name in [name for name in self._types if name in self._changed]:
             field, types = fields.get(name, pa.field(name, pa.float64())), self._types[name]
@@ -187,8 +170,6 @@ class _ChangedTable:
 
     def _rows(self, schema: Any) -> Iterator[tuple[int, Any]]:
         """Yield the rows that were put, as batches in the schema, each with its row group's number."""
-        import pyarrow as pa
-
         for (group, batch), (rows, changed) in zip(self._source.batches(), self._spool.all(), strict=False):
             if rows:
                 columns = _columns(_select(batch, rows)) | changed
@@ -203,15 +184,11 @@ def _columns(batch: Any) -> dict[str, Any]:
 
 def _select(batch: Any, rows: list[int]) -> Any:
     """Return some rows of a batch, slice by slice, because `take` does not know every type."""
-    import pyarrow as pa
-
     return batch if len(rows) == len(batch) else pa.concat_batches([batch.slice(at, 1) for at in rows])
 
 
 def _row_groups(batches: Iterator[tuple[int, Any]]) -> Iterator[Any]:
     """Join the batches of each row group of the source into one table, or several if it is large."""
-    import pyarrow as pa
-
     pending: list[Any] = []
     current = size = 0
     for group, batch in batches:
@@ -227,8 +204,6 @@ def _row_groups(batches: Iterator[tuple[int, Any]]) -> Iterator[Any]:
 @contextmanager
 def _damage(name: str) -> Iterator[None]:
     """Turn pyarrow's errors of reading into a UsageError."""
-    import pyarrow as pa
-
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
