@@ -20,8 +20,8 @@ from ruler_cli.judging.panel import PanelJudge, judges_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import Bounds, StopSignal, first_of, in_thread, inline, run, threaded
-from ruler_cli.reading.index import Index
 from ruler_cli.reading.input import open_input
+from ruler_cli.reading.scratch import Index
 from ruler_cli.types import GroupResult, Problem, Request
 
 MissingRequest = tuple[int, bytes, Request]

@@ -21,8 +21,8 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
-from ruler_cli.reading.index import Index, Place, digest, place
 from ruler_cli.reading.parse import dump
+from ruler_cli.reading.scratch import Index, Place, digest, place
 from ruler_cli.types import Group, Line, Problem, Record, Rollout
 
 OnProblem = Callable[[Problem], None]

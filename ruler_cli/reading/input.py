@@ -29,11 +29,10 @@ from ruler_cli.reading.grouping import (
     surveyed,
     unchanged,
 )
-from ruler_cli.reading.index import Index, place
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container, spool_lines
 from ruler_cli.reading.parse import parse
-from ruler_cli.reading.scratch import Scratch
+from ruler_cli.reading.scratch import Index, Scratch, place
 from ruler_cli.types import Group, Line, Problem
 
 _NAMED = 4

@@ -12,8 +12,8 @@ from typing import Any
 
 from ruler_cli.formats.detect import SAMPLE
 from ruler_cli.formats.rewards import number
-from ruler_cli.reading.index import place
 from ruler_cli.reading.input import Input
+from ruler_cli.reading.scratch import place
 from ruler_cli.types import Group, Problem, Record
 
 SMALL = 64 << 20

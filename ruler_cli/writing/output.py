@@ -23,8 +23,8 @@ from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.container import Container, Encoder, MultiFileContainer, write_lines
 from ruler_cli.reading.directory import find_trials
-from ruler_cli.reading.index import Index, Place
 from ruler_cli.reading.location import Listing, Location, is_ignored
+from ruler_cli.reading.scratch import Index, Place
 from ruler_cli.types import Problem
 from ruler_cli.writing.atomic import LocalFile, PassThrough, StagedFiles, create_file
 

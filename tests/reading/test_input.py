@@ -13,8 +13,8 @@ import pytest
 
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.reading import index
 from ruler_cli.reading.input import Input, open_input
+from ruler_cli.reading.scratch import place
 from ruler_cli.types import Problem, Record
 from tests.reading.test_open import PACKS, fed
 from tests.values import talk
@@ -157,16 +157,16 @@ def test_picked(path: Path, keys: str) -> None:
     numbers: dict[object, list[int]] = {}
 
     def told(record: Record, _rollouts: int) -> None:
-        numbers.setdefault(record.key, []).append(index.place(record))
+        numbers.setdefault(record.key, []).append(place(record))
 
     with ExitStack() as stack:
         result = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=told)
         firsts = [each[0] for each in numbers.values()]
-        picked = [list(map(index.place, group.records)) for group in result.picked(firsts)]
+        picked = [list(map(place, group.records)) for group in result.picked(firsts)]
         assert picked == list(numbers.values())
         for wanted in numbers.values():
             (group,) = result.picked(wanted[:1])
-            assert [index.place(record) for record in group.records] == wanted
+            assert [place(record) for record in group.records] == wanted
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(UsageError, match="changed while it was read"):
             list(result.picked(firsts))
