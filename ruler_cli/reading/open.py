@@ -61,7 +61,13 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
     """
     location = Location(name)
     if location.many:
-        return _open_directory(location)
+        listing = location.listed()
+        trials = [] if location.remote else find_trials(listing)
+        return (
+            HarborJob(name, listing, trials)
+            if trials
+            else Directory(location.public, listing, open_container)
+        )
     container = _open_one(location, stack)
     events = isinstance(container, JsonLines) or (isinstance(container, Document) and not container.in_member)
     if container.once or not events:
@@ -117,14 +123,6 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
         return _open_text_file(name, stream.fileno())
     text = decompressed(name, from_file(stream.fileno()) if regular else stream)
     return _open_text_stream(name, text, stack, reread if regular or remote else None)
-
-
-def _open_directory(location: Location) -> Container:
-    listing = location.listed()
-    trials = [] if location.remote else find_trials(listing)
-    if trials:
-        return HarborJob(location.name, listing, trials)
-    return Directory(location.public, listing, open_container)
 
 
 def _open_text_file(name: str, fd: int) -> Container:

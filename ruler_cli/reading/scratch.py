@@ -245,11 +245,10 @@ class Index:
             query = f"INSERT INTO wanted SELECT {by} FROM line WHERE id = ?"  # noqa: S608 - one of two names
             self._db.executemany(query, ((first,) for first in firsts))
         query = f"SELECT {by}, id, start, size FROM line WHERE {by} IN wanted ORDER BY id"  # noqa: S608 - the same
-        groups: dict[object, list[tuple[int, int, int]]] = {}
-        for group, *record in self._all(query):
-            groups.setdefault(group, []).append((record[0], record[1], record[2]))
-        for members in groups.values():
-            yield members[0][0], [(at >> PARTS, start, size) for at, start, size in members]
+        groups: dict[object, tuple[int, list[Place]]] = {}
+        for group, at, start, size in self._all(query):
+            groups.setdefault(group, (at, []))[1].append((at >> PARTS, start, size))
+        yield from groups.values()
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
