@@ -75,14 +75,14 @@ class InputCounts:
     def __init__(self, on_problem: Callable[[Problem], None]) -> None:
         """Take a callback for each record or rollout that cannot be judged."""
         self.again()
-        self._on_problem = on_problem
+        self._on_problem: Callable[[Problem], None] = on_problem
 
     def again(self) -> None:
         """Start over, because the grouping changed; problems are reported already."""
         self.bytes = self.records = self.rollouts = 0
         self.rewards, self.outcomes = ValueCounts(), ValueCounts()
         self.first: list[Record] = []
-        self._on_problem: Callable[[Problem], None] = lambda _: None
+        self._on_problem = lambda _: None
 
     def add(self, record: Record, rollouts: int) -> None:
         """Add one record; `rollouts` is the number of rollouts that begin in it."""
