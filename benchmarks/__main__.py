@@ -5,30 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
-from benchmarks import (
-    adaptive,
-    cap,
-    chaos,
-    check,
-    coverage,
-    hundred_million,
-    kills,
-    large,
-    latency,
-    limits,
-    prefix,
-    ray_scale,
-    report,
-    rounds,
-    virtual,
-    ways,
+from benchmarks import promises
+from benchmarks.results import all_of
+
+_MODULES = (
+    *("latency", "limits", "virtual", "rounds", "adaptive", "chaos", "kills", "cap", "check", "coverage"),
+    *("large", "prefix", "report", "ways", "ray_scale", "hundred_million"),
 )
-from benchmarks.promises import QUICK, Sizes, memory, passes, speed, starts, tokens
-from benchmarks.results import Result, table
 
 
 def _main() -> int:
@@ -36,39 +23,13 @@ def _main() -> int:
     parser.add_argument("--quick", action="store_true", help="smaller files and fewer repeats, for CI")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON as well")
     options = parser.parse_args()
-    sizes = QUICK if options.quick else Sizes()
-    results: list[Result] = []
-    with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
-        for measure in (starts, tokens, speed, passes, memory):
-            for result in measure(Path(folder), sizes):
-                print(f"measured: {result.what}", file=sys.stderr)
-                results.append(result)
-        for module in (
-            latency,
-            limits,
-            virtual,
-            rounds,
-            adaptive,
-            chaos,
-            kills,
-            cap,
-            check,
-            coverage,
-            large,
-            prefix,
-            report,
-            ways,
-            ray_scale,
-            hundred_million,
-        ):
-            for result in module.measure(Path(folder), options.quick):
-                print(f"measured: {result.what}", file=sys.stderr)
-                results.append(result)
-    print(table(results))
+    measures = [promises.starts, promises.tokens, promises.speed, promises.passes, promises.memory]
+    measures += [import_module(f"benchmarks.{name}").measure for name in _MODULES]
+    results, code = all_of(measures, options.quick)
     if options.json:
         rows = [{**asdict(result), "holds": result.holds} for result in results]
         options.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    return int(any(result.holds is False for result in results))
+    return code
 
 
 if __name__ == "__main__":

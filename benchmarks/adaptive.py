@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.commands import FOREVER, command, ended
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
-from benchmarks.scoring import FOREVER, command, ended
 from tests.judge_server import JudgeServer
 
 _SECONDS, _QUICK = 60.0, 25.0

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.commands import FOREVER, command, ended, statuses
 from benchmarks.inputs import write_uneven
 from benchmarks.results import Result, alone
-from benchmarks.scoring import FOREVER, command, ended, statuses
 from tests.judge_server import JudgeServer
 
 _RUNS, _QUICK = 50, 10

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.commands import FOREVER, command, ended, statuses
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
-from benchmarks.scoring import FOREVER, command, ended, statuses
 from tests.judge_server import JudgeServer
 
 _REFUSED = {"429": 0.1}

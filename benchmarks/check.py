@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.child import PYTHON, Cost, run
-from benchmarks.dumps import Lie, Shape, write
-from benchmarks.inputs import write_small
+from benchmarks.commands import Cost, command, ended, run
+from benchmarks.dumps import Shape, write
+from benchmarks.inputs import Lie, write_small
 from benchmarks.results import Result, alone
 
 _MB = 10**6
@@ -33,8 +33,8 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 def _checked(folder: Path, shape: Shape, small: int, large: int) -> Iterator[Result]:
     few = _check(write(folder / "dump.jsonl", shape, small, "scattered"))
     source = write(folder / "dump.jsonl", shape, large, "scattered")
-    run([PYTHON, "-m", "benchmarks.parse_loop", str(source)])  # so that the file is in memory for both
-    bare = run([PYTHON, "-m", "benchmarks.parse_loop", str(source)])
+    run("benchmarks.parse_loop", source)  # so that the file is in memory for both
+    bare = run("benchmarks.parse_loop", source)
     many = _check(source)
     source.unlink()
     detail = f"{many.cpu:.2f} / {bare.cpu:.2f} s CPU, {many.wall:.2f} / {bare.wall:.2f} s wall"
@@ -47,7 +47,7 @@ def _checked(folder: Path, shape: Shape, small: int, large: int) -> Iterator[Res
 
 
 def _check(source: Path) -> Cost:
-    return run([PYTHON, "-m", "ruler_cli", "check", str(source), "--ledger", "none"])
+    return run("ruler_cli", "check", source, "--ledger", "none")
 
 
 def _scattered(folder: Path, shape: Shape, size: int) -> Result:
@@ -71,8 +71,7 @@ def _ratio(what: str, adjacent: Cost, scattered: Cost) -> Result:
 
 def _score(source: Path) -> Cost:
     output = source.with_name("scored.jsonl")
-    common = ["-m", "offline", "--progress", "none", "--ledger", "none"]
-    cost = run([PYTHON, "-m", "ruler_cli", "score", str(source), str(output), *common])
+    cost = ended(command(source, output, None, m="offline")).cost
     source.unlink()
     output.unlink()
     return cost

@@ -6,13 +6,12 @@ python -m benchmarks.coverage INPUT OUTPUT BASE     one run, which prints its sh
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.child import LIMIT, PYTHON, ROOT
+from benchmarks.commands import printed
 from benchmarks.inputs import write_rich
 from benchmarks.results import Result, alone
 from ruler_cli.cli import main
@@ -29,12 +28,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     groups = _QUICK if quick else _GROUPS
     source = write_rich(folder / "in.jsonl", groups)
     with JudgeServer(lifetime=600) as server:
-        command = [PYTHON, "-m", "benchmarks.coverage", str(source), str(folder / "out.jsonl"), server.base]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=True)
-    share = float(ended.stdout.split()[-1])
-    yield Result(
-        None, "CPU: what is shown of the text", share, f"{groups} groups, share of the run", "<=", 0.01
-    )
+        share = printed("benchmarks.coverage", source, folder / "out.jsonl", server.base)
+    detail = f"{groups} groups, share of the run"
+    yield Result(None, "CPU: what is shown of the text", share, detail, "<=", 0.01)
 
 
 def _one(source: str, output: str, base: str) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
-Lie = Literal["adjacent", "scattered"]
+from benchmarks.inputs import Lie, flights, in_order, tool_call
+
 Shape = Literal["texts", "chats"]
 Record = dict[str, Any]
 
@@ -34,16 +34,9 @@ def write(path: Path, shape: Shape, size: int, lie: Lie) -> Path:
     make, trials, each = (_text, 16, 14_000) if shape == "texts" else (_chat, 8, 17_500)
     tasks = max(1, size // (each * trials))
     with path.open("wb") as file:
-        for record in _in_order(make, tasks, trials, lie):
-            file.write(orjson.dumps(record) + b"\n")
+        for task, trial in in_order(tasks, trials, lie):
+            file.write(orjson.dumps(make(task, trial)) + b"\n")
     return path
-
-
-def _in_order(make: Callable[[int, int], Record], tasks: int, trials: int, lie: Lie) -> Iterator[Record]:
-    if lie == "adjacent":
-        yield from (make(task, trial) for task in range(tasks) for trial in range(trials))
-    else:
-        yield from (make(task, trial) for trial in range(trials) for task in range(tasks))
 
 
 def _text(task: int, trial: int) -> Record:
@@ -68,19 +61,11 @@ def _chat(task: int, trial: int) -> Record:
         {"role": "user", "content": f"I am user_{task}. {_lines(asked, 2)}"},
     ]
     for turn in range(dice.randint(6, 10)):
-        arguments = json.dumps({"user_id": f"u_{dice.randrange(9999)}", "date": "2024-05-20"})
-        call = {
-            "id": f"call_{dice.getrandbits(64):x}",
-            "type": "function",
-            "function": {"name": "search_direct_flight", "arguments": arguments},
-        }
-        flights = [
-            {"flight_number": f"HAT{dice.randrange(300):03}", "price": dice.randrange(400), "seats": 9}
-            for _ in range(dice.randint(4, 20))
-        ]
+        call = tool_call(dice, "search_direct_flight")
+        found = json.dumps(flights(dice, dice.randint(4, 20)))
         messages += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(flights)},
+            {"role": "tool", "tool_call_id": call["id"], "content": found},
             {"role": "assistant", "content": f"{turn}. {_lines(dice, 3)}"},
         ]
     return {"task_id": task, "trial": trial, "messages": messages, "reward": float(dice.randrange(2))}

@@ -11,17 +11,15 @@ machine changes it least.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import stages
-from benchmarks.child import PYTHON
+from benchmarks.commands import printed
 from benchmarks.projection import MEASURED, MODELS, PRICES, SOURCES, Given, Row, project, read, shown, table
 from benchmarks.results import Result
-from benchmarks.scoring import ended
 from benchmarks.stages import Stages
 from ruler_cli.judges.pricing import listed_batch_price, model_info
 
@@ -63,8 +61,7 @@ def _measured(folder: Path, quick: bool) -> dict[str, Stages]:
 
 
 def _crowd(folder: Path, rows: int) -> dict[str, float]:
-    output = ended([PYTHON, "-m", "benchmarks.crowd", str(folder), str(rows)]).said
-    result: dict[str, float] = json.loads(output)
+    result: dict[str, float] = printed("benchmarks.crowd", folder, rows)
     return result
 
 

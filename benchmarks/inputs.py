@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-Layout = Literal["line", "adjacent", "scattered"]
+Lie = Literal["adjacent", "scattered"]
+Layout = Literal["line"] | Lie
 """A group per line; a trajectory per line, the group's lines adjacent; or trial after trial."""
 
 _PROSE = (
@@ -26,71 +28,79 @@ _POLICY = (
 def write_rich(path: Path, groups: int, rollouts: int = 8) -> Path:
     """Write groups of rollouts with 11 messages and tool calls each: 8 take about 22 kB, 3 about 9 kB."""
     dice = random.Random(1)
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(groups):
-            start = [
-                {"role": "system", "content": _POLICY + _text(dice, 50)},
-                {"role": "user", "content": f"I am user_{number}. " + _text(dice, 30)},
-            ]
-            trajectories = [
-                {"messages": start + _turns(dice), "reward": float(trial % 2)} for trial in range(rollouts)
-            ]
-            file.write(json.dumps({"group_id": f"task-{number}", "trajectories": trajectories}) + "\n")
-    return path
+
+    def rich(number: int) -> Iterator[dict[str, Any]]:
+        start = [
+            {"role": "system", "content": _POLICY + _text(dice, 50)},
+            {"role": "user", "content": f"I am user_{number}. " + _text(dice, 30)},
+        ]
+        for trial in range(rollouts):
+            yield {"messages": start + _turns(dice), "reward": float(trial % 2)}
+
+    return _write(path, map(_group, range(groups), map(rich, range(groups))))
 
 
 def write_small(path: Path, groups: int, layout: Layout) -> Path:
     """Write groups of 2 rollouts with 2 short messages each."""
-    with path.open("w", encoding="utf-8") as file:
-        for record in _small(groups, layout):
-            file.write(json.dumps(record) + "\n")
-    return path
+    return _write(path, _small(groups, layout))
 
 
 def write_trios(path: Path, groups: int) -> Path:
     """Write groups of 3 rollouts, each with its true score: in half of the groups they differ little."""
     dice = random.Random(groups)
-    with path.open("w", encoding="utf-8") as file:
-        for number in range(groups):
-            question = {"role": "user", "content": f"Task {number}: {_text(dice, 8)}"}
-            spread = dice.choice((0.03, 0.25))
-            truths = [min(0.98, max(0.02, dice.gauss(0.5, spread))) for _ in range(3)]
-            rollouts = [
-                {"messages": [question, {"role": "assistant", "content": f"{_text(dice, 8)} truth={t:.3f}"}]}
-                for t in truths
-            ]
-            file.write(json.dumps({"group_id": f"task-{number}", "trajectories": rollouts}) + "\n")
-    return path
+
+    def trio(number: int) -> Iterator[dict[str, Any]]:
+        task, spread = _task(number, dice), dice.choice((0.03, 0.25))
+        truths = [min(0.98, max(0.02, dice.gauss(0.5, spread))) for _ in range(3)]
+        for truth in truths:
+            yield _answered(task, f"{_text(dice, 8)} truth={truth:.3f}")
+
+    return _write(path, map(_group, range(groups), map(trio, range(groups))))
 
 
 def write_uneven(path: Path, groups: int, seed: int) -> Path:
     """Write groups of 2 to 6 rollouts of 5 to 400 words each, which cost a judge very different sums."""
     dice = random.Random(seed)
+
+    def uneven(number: int) -> Iterator[dict[str, Any]]:
+        words, task = int(dice.triangular(5, 400, 30)), _task(number, dice)
+        for _ in range(dice.randint(2, 6)):
+            yield _answered(task, _text(dice, words))
+
+    return _write(path, map(_group, range(groups), map(uneven, range(groups))))
+
+
+def _write(path: Path, records: Iterable[dict[str, Any]]) -> Path:
     with path.open("w", encoding="utf-8") as file:
-        for number in range(groups):
-            words = int(dice.triangular(5, 400, 30))
-            question = {"role": "user", "content": f"Task {number}: {_text(dice, 8)}"}
-            rollouts = [
-                {"messages": [question, {"role": "assistant", "content": _text(dice, words)}]}
-                for _ in range(dice.randint(2, 6))
-            ]
-            file.write(json.dumps({"group_id": f"task-{number}", "trajectories": rollouts}) + "\n")
+        file.writelines(json.dumps(record) + "\n" for record in records)
     return path
+
+
+def _group(number: int, rollouts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {"group_id": f"task-{number}", "trajectories": list(rollouts)}
+
+
+def _task(number: int, dice: random.Random) -> dict[str, Any]:
+    return {"role": "user", "content": f"Task {number}: {_text(dice, 8)}"}
+
+
+def _answered(task: dict[str, Any], answer: str) -> dict[str, Any]:
+    return {"messages": [task, {"role": "assistant", "content": answer}]}
 
 
 def _small(groups: int, layout: Layout) -> Iterator[dict[str, Any]]:
     if layout == "line":
-        for number in range(groups):
-            pair = [_rollout(number, trial) for trial in (0, 1)]
-            yield {"group_id": f"task-{number}", "trajectories": pair}
-    elif layout == "adjacent":
-        for number in range(groups):
-            for trial in (0, 1):
-                yield {"group_id": f"task-{number}", **_rollout(number, trial)}
-    else:
-        for trial in (0, 1):
-            for number in range(groups):
-                yield {"group_id": f"task-{number}", **_rollout(number, trial)}
+        yield from (_group(number, [_rollout(number, trial) for trial in (0, 1)]) for number in range(groups))
+        return
+    for number, trial in in_order(groups, 2, layout):
+        yield {"group_id": f"task-{number}", **_rollout(number, trial)}
+
+
+def in_order(groups: int, trials: int, lie: Lie) -> Iterator[tuple[int, int]]:
+    """The numbers of groups and trials: a group's trials adjacent, or trial after trial."""
+    if lie == "adjacent":
+        return itertools.product(range(groups), range(trials))
+    return ((number, trial) for trial, number in itertools.product(range(trials), range(groups)))
 
 
 def _rollout(number: int, trial: int) -> dict[str, Any]:
@@ -102,24 +112,30 @@ def _rollout(number: int, trial: int) -> dict[str, Any]:
 def _turns(dice: random.Random) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     for name in ("get_user_details", "search_direct_flight", "update_reservation"):
-        arguments = json.dumps({"user_id": f"u_{dice.randrange(9999)}", "date": "2024-05-20"})
-        call = {
-            "id": f"call_{dice.getrandbits(64):x}",
-            "type": "function",
-            "function": {"name": name, "arguments": arguments},
-        }
-        flights = [
-            {"flight_number": f"HAT{dice.randrange(300):03}", "price": dice.randrange(400), "seats": 9}
-            for _ in range(3)
-        ]
+        call = tool_call(dice, name)
         turns += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": json.dumps({"found": flights})},
+            {"role": "tool", "tool_call_id": call["id"], "content": json.dumps({"found": flights(dice, 3)})},
         ]
     turns.append({"role": "assistant", "content": _text(dice, 30)})
     turns.append({"role": "user", "content": f'Yes.\nPlease do "{_text(dice, 8)}".'})
     turns.append({"role": "assistant", "content": _text(dice, 35)})
     return turns
+
+
+def tool_call(dice: random.Random, name: str) -> dict[str, Any]:
+    """A call of a tool, with an id of its own."""
+    arguments = json.dumps({"user_id": f"u_{dice.randrange(9999)}", "date": "2024-05-20"})
+    function = {"name": name, "arguments": arguments}
+    return {"id": f"call_{dice.getrandbits(64):x}", "type": "function", "function": function}
+
+
+def flights(dice: random.Random, number: int) -> list[dict[str, Any]]:
+    """So many flights as a search finds them."""
+    return [
+        {"flight_number": f"HAT{dice.randrange(300):03}", "price": dice.randrange(400), "seats": 9}
+        for _ in range(number)
+    ]
 
 
 def _text(dice: random.Random, words: int) -> str:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.child import Child
+from benchmarks.commands import FOREVER, Child, command, digest, ended
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
-from benchmarks.scoring import FOREVER, command, digest, ended
 from tests.judge_server import JudgeServer
 
 _CALLS, _LATENCY = 16, 0.1

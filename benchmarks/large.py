@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import LIMIT, PYTHON, ROOT
+from benchmarks.commands import FOREVER, command, ended, printed
 from benchmarks.results import Result, alone
-from benchmarks.scoring import FOREVER, command, ended
 from benchmarks.simulation.measures import spearman
 from tests.judge_server import JudgeServer
 
@@ -88,9 +86,7 @@ def _measure(folder: Path, case: _Case) -> Iterator[Result]:
     with JudgeServer(0.2, FOREVER, **conduct) as server:
         line = command(source, output, server.base, c=32, passes=2, summary=summary)
         if case.listed:  # a context is known by name only where no endpoint is named
-            at = line.index("--api-base")
-            del line[at : at + 2]
-            line[line.index("openai/good")] = _LISTED
+            line = command(source, output, None, m=_LISTED, c=32, passes=2, summary=summary)
             line = ["env", f"OPENAI_BASE_URL={server.base}", "OPENAI_API_KEY=none", *line]
         cost = ended(line, 0, 1).cost
         record = _record(source, server.root, case)
@@ -156,9 +152,7 @@ def _write(path: Path, case: _Case) -> list[float]:
 
 
 def _record(source: Path, root: str, case: _Case) -> dict[str, Any]:
-    line = [PYTHON, "-m", "benchmarks.record", str(source), root, str(_CONTEXT), str(case.bytes_per_token)]
-    done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
-    result: dict[str, Any] = json.loads(done.stdout)
+    result: dict[str, Any] = printed("benchmarks.record", source, root, _CONTEXT, case.bytes_per_token)
     return result
 
 

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.commands import FOREVER, command, ended
 from benchmarks.inputs import write_small, write_uneven
-from benchmarks.results import Result, alone
-from benchmarks.scoring import FOREVER, command, ended
+from benchmarks.results import Result, alone, of_limit
 from tests.judge_server import JudgeServer
 
 _SECONDS, _QUICK = 150.0, 75.0
@@ -56,10 +56,7 @@ def _measure(folder: Path, quick: bool, name: str) -> list[Result]:
     mean, fullest = rates["mean"]["rpm" if unit == "requests" else "tpm"], rates["fullest"][unit]
     detail = f"{mean:,.0f} of {limit:,} {unit} per minute over {rates['seconds']:.0f} s"
     peak = f"{fullest:,} of {limit:,} {unit} in the fullest sliding minute"
-    return [
-        Result(3, f"{name}: used", mean / limit, detail, ">=", 0.98),
-        Result(3, f"{name}: fullest minute", fullest / limit, peak, "<=", 1.0),
-    ]
+    return list(of_limit(name, limit, (mean, detail), (fullest, peak)))
 
 
 if __name__ == "__main__":

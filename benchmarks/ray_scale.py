@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.commands import FOREVER, command, digest, ended
 from benchmarks.inputs import write_rich, write_small
 from benchmarks.results import Result
 from benchmarks.results import alone as by_itself
-from benchmarks.scoring import FOREVER, command, digest, ended
 from tests.judge_server import JudgeServer
 
 _RAY = {"engine": "ray", "ray_workers": 2}

@@ -14,13 +14,12 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from benchmarks.child import PYTHON, Cost, run
+from benchmarks.commands import command, ended, run
 from benchmarks.results import Result, alone
 from tests.browser.view import QUIET, program, shown
 
@@ -50,34 +49,7 @@ _SCROLL = """async ([frame, steps, pixels]) => {
   }
   return [late.length / steps, Math.max(0, ...late)];
 }"""
-_WORDS = (
-    "search",
-    "book",
-    "cancel",
-    "refund",
-    "order",
-    "parcel",
-    "kettle",
-    "window",
-    "policy",
-    "gate",
-    "seat",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """One report: bytes, seconds to write it and MiB for that, seconds until it is open; the share of
-    late frames and the longest in milliseconds, by the wheel and from top to end."""
-
-    groups: int
-    scored: int
-    size: int
-    seconds: float
-    mebibytes: float
-    opened: float
-    wheel: tuple[float, float]
-    through: tuple[float, float]
+_WORDS = "search book cancel refund order parcel kettle window policy gate seat".split()  # noqa: SIM905 - plain
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
@@ -90,34 +62,24 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=result, args=list(QUIET))
         for groups in (100, 1_000) if quick else (100, 1_000, 10_000):
-            one = _one(folder, groups, browser)
-            reported = (
-                f"{one.size / 1e6:.1f} MB from {one.scored / 1e6:.0f} MB, written in {one.seconds:.1f} s and "
-                f"{one.mebibytes:.0f} MiB; late frames {one.wheel[0]:.1%} by the wheel, the longest "
-                f"{one.wheel[1]:.0f} ms; {one.through[0]:.1%} and {one.through[1]:.0f} ms from top to end"
-            )
-            yield Result(
-                None, f"report of {groups:,} groups, seconds until open", one.opened, reported, limit=SOON
-            )
+            yield _one(folder, groups, browser)
         browser.close()
 
 
-def _one(folder: Path, groups: int, browser: Browser) -> _Opened:
+def _one(folder: Path, groups: int, browser: Browser) -> Result:
     scored, report = folder / f"scored-{groups}.jsonl", folder / f"report-{groups}.html"
     _write(folder / "in.jsonl", groups)
-    _ruler("score", folder / "in.jsonl", scored, "-m", "simulated", "--passes", "2", "--progress", "none")
-    cost = _ruler("report", scored, "-o", report)
-    opened = [_open(browser, report) for _ in range(_OPENINGS)]
-    return _Opened(
-        groups,
-        scored.stat().st_size,
-        report.stat().st_size,
-        cost.wall,
-        cost.peak / 2**20,
-        max(opened),
-        _scroll(browser, report, _WHEEL),
-        _scroll(browser, report, 0),
+    ended(command(folder / "in.jsonl", scored, None, m="simulated", passes=2))
+    cost = run("ruler_cli", "report", scored, "-o", report)
+    opened = max(_open(browser, report) for _ in range(_OPENINGS))
+    late, longest = _scroll(browser, report, _WHEEL)
+    through, most = _scroll(browser, report, 0)
+    sizes = f"{report.stat().st_size / 1e6:.1f} MB from {scored.stat().st_size / 1e6:.0f} MB"
+    detail = (
+        f"{sizes}, written in {cost.wall:.1f} s and {cost.peak / 2**20:.0f} MiB; late frames {late:.1%} by "
+        f"the wheel, the longest {longest:.0f} ms; {through:.1%} and {most:.0f} ms from top to end"
     )
+    return Result(None, f"report of {groups:,} groups, seconds until open", opened, detail, limit=SOON)
 
 
 def _open(browser: Browser, report: Path) -> float:
@@ -138,10 +100,6 @@ def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
         view.open("#groups")
         late, longest = view.page.evaluate(_SCROLL, [_FRAME, _STEPS, pixels])
         return float(late), float(longest)
-
-
-def _ruler(*args: str | Path) -> Cost:
-    return run([PYTHON, "-m", "ruler_cli", *map(str, args)])
 
 
 def _write(path: Path, groups: int) -> None:

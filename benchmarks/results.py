@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -42,16 +42,32 @@ def table(results: list[Result]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def alone(measure: Callable[[Path, bool], Iterator[Result]]) -> int:
+def of_limit(
+    name: str, limit: float, mean: tuple[float, str], fullest: tuple[float, str]
+) -> Iterator[Result]:
+    """Promise 3 for a limit per minute: the mean and the fullest sliding minute, each with its detail."""
+    yield Result(3, f"{name}: used", mean[0] / limit, mean[1], ">=", 0.98)
+    yield Result(3, f"{name}: fullest minute", fullest[0] / limit, fullest[1], "<=", 1.0)
+
+
+Measure = Callable[[Path, bool], Iterator[Result]]
+
+
+def all_of(measures: Iterable[Measure], quick: bool) -> tuple[list[Result], int]:
+    """Measure and print the table; the results, and 1 where a promise is not kept."""
+    results = []
+    with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
+        for measure in measures:
+            for result in measure(Path(folder), quick):
+                print(f"measured: {result.what}", file=sys.stderr)
+                results.append(result)
+    print(table(results))
+    return results, int(any(result.holds is False for result in results))
+
+
+def alone(measure: Measure) -> int:
     """Run one module's measurements by themselves; 1 where a promise is not kept."""
     module = sys.modules[measure.__module__]
     parser = argparse.ArgumentParser(description=module.__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller and shorter")
-    quick = parser.parse_args().quick
-    results = []
-    with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
-        for result in measure(Path(folder), quick):
-            print(f"measured: {result.what}", file=sys.stderr)
-            results.append(result)
-    print(table(results))
-    return int(any(result.holds is False for result in results))
+    return all_of([measure], parser.parse_args().quick)[1]

@@ -7,7 +7,6 @@ tells what waits for what, and nothing of how fast a machine is.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import LIMIT, PYTHON, ROOT
-from benchmarks.results import Result, alone
+from benchmarks.commands import printed
+from benchmarks.results import Result, alone, of_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +90,7 @@ def _limited(minutes: int) -> tuple[Case, Case]:
 def _run(folder: Path, case: Case) -> list[dict[str, Any]]:
     """What each judge saw."""
     with tempfile.TemporaryDirectory(dir=folder) as here:
-        line = [PYTHON, "-m", "benchmarks.timeless", here, json.dumps(asdict(case))]
-        done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
-    result: list[dict[str, Any]] = json.loads(done.stdout)
+        result: list[dict[str, Any]] = printed("benchmarks.timeless", here, json.dumps(asdict(case)))
     return result
 
 
@@ -128,9 +125,8 @@ def _limits(case: Case, judges: list[dict[str, Any]], minutes: int) -> Iterator[
         name = f"virtual --{unit} {limit:,}, {case.name}, judge {number + 1}"
         mean, fullest = judge["mean"][unit], judge["fullest"][unit]
         detail = f"{mean:,.0f} per minute over {judge['minutes']:.1f} virtual minutes after the first"
-        yield Result(3, f"{name}: used", mean / limit, detail, ">=", 0.98)
-        detail = f"{fullest:,.0f} in the fullest sliding minute"
-        yield Result(3, f"{name}: fullest minute", fullest / limit, detail, "<=", 1.0)
+        peak = f"{fullest:,.0f} in the fullest sliding minute"
+        yield from of_limit(name, limit, (mean, detail), (fullest, peak))
 
 
 if __name__ == "__main__":

@@ -7,18 +7,16 @@ of the two larger sizes over that of the two smaller ones, and is 1 where a grou
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import LIMIT, PYTHON, ROOT, Cost
+from benchmarks.commands import FOREVER, Cost, command, ended, printed, run
 from benchmarks.inputs import write_rich
 from benchmarks.projection import SHARDS, SIZE
 from benchmarks.promises import TAU_BENCH
-from benchmarks.scoring import FOREVER, ended
 from tests.judge_server import JudgeServer
 
 Write = Callable[[Path, int], Path]
@@ -113,35 +111,34 @@ def _run_all(result: Taken, here: Path, source: Path, base: str) -> None:
     """Every stage, one after another."""
     groups, cost, counts = result.groups, result.cost, result.counts
     ledger, live, out = here / "ledger.sqlite", here / "live.sqlite", here / "out.jsonl"
-    common = ("-m", _MODEL, "--ledger", str(ledger))
-    quiet = ("--progress", "none")
+    common = ("-m", _MODEL, "--ledger", ledger)
     counts["input"] = source.stat().st_size / groups / SIZE
-    cost["check"] = _ruler("check", source, *common)
-    cost["render"] = _ruler("render", source, here / "requests.jsonl", *common)
+    cost["check"] = run("ruler_cli", "check", source, *common)
+    cost["render"] = run("ruler_cli", "render", source, here / "requests.jsonl", *common)
     parts = sorted(here.glob("requests*.jsonl"))
     counts["openai"] = sum(part.stat().st_size for part in parts) / groups
     replies = [part.with_suffix(".replies") for part in parts]
     for part, answered in zip(parts, replies, strict=True):
-        _run("benchmarks.engine", "openai", part, answered)
+        run("benchmarks.engine", "openai", part, answered)
         part.unlink()
     counts["reply"] = sum(each.stat().st_size for each in replies) / groups
     shard = here / "shard.jsonl"
-    cost["shard"] = _ruler("render", source, shard, *common, "--shard", f"1/{SHARDS}")
-    cost["import"] = _ruler("ledger", "import", *replies, "--ledger", ledger)
-    cost["cached"] = _ruler("score", source, out, *common, *quiet, "--cached-only")
+    cost["shard"] = run("ruler_cli", "render", source, shard, *common, "--shard", f"1/{SHARDS}")
+    cost["import"] = run("ruler_cli", "ledger", "import", *replies, "--ledger", ledger)
+    line = command(source, out, None, m=_MODEL, ledger=ledger, cached_only=True)
+    cost["cached"] = ended(line).cost
     counts["ledger"] = ledger.stat().st_size / groups
     counts["output"] = out.stat().st_size / groups / SIZE
-    asked = ("-m", _MODEL, "--ledger", str(live), "--api-base", base)
-    cost["live"] = _ruler("score", source, here / "live.jsonl", *asked, *quiet)
+    cost["live"] = ended(command(source, here / "live.jsonl", base, m=_MODEL, ledger=live)).cost
 
 
 def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
     """Tokens of a request: as the judge server counted them, and as `check` estimates them."""
-    reported = _json("ledger", "stats", "--ledger", str(ledger), "--json")["models"][0]
+    reported = printed("ruler_cli", "ledger", "stats", "--ledger", ledger, "--json")["models"][0]
     requests = reported["rows"]["answer"]
     counts["server_prompt"] = reported["prompt_tokens"] / requests
     counts["server_completion"] = reported["completion_tokens"] / requests
-    estimate = _json("check", str(source), "-m", _MODEL, "--ledger", "none", "--json")["estimate"]
+    estimate = printed("ruler_cli", "check", source, "-m", _MODEL, "--ledger", "none", "--json")["estimate"]
     for part in ("prompt", "completion"):
         counts[part] = estimate[f"{part}_tokens"]["expected"] / estimate["calls"]["expected"]
 
@@ -149,24 +146,8 @@ def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
 def _anthropic_line(folder: Path, write: Write) -> float:
     """Bytes of one request in Anthropic's form."""
     source, requests = write(folder / "few.jsonl", _LINES), folder / "few.requests.jsonl"
-    _ruler("render", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
+    run("ruler_cli", "render", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
     size = requests.stat().st_size / _LINES
     source.unlink()
     requests.unlink()
     return size
-
-
-def _ruler(*words: str | Path) -> Cost:
-    return _run("ruler_cli", *words)
-
-
-def _run(module: str, *words: str | Path) -> Cost:
-    return ended([PYTHON, "-m", module, *map(str, words)]).cost
-
-
-def _json(*words: str) -> Any:
-    """What a command prints as JSON."""
-    command = [PYTHON, "-m", "ruler_cli", *words]
-    return json.loads(
-        subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=LIMIT).stdout
-    )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.results import Result, alone
+from benchmarks.results import Result, alone, of_limit
 from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.panel import open_caller
@@ -59,9 +59,8 @@ def _limited(limit: float, usage: Usage, unit: str) -> Iterator[Result]:
     name, taken = f"virtual --{unit} {limit:,}", sum(n if tokens else 1 for at, n in world.sent if at >= 60)
     mean, fullest = taken / (_MINUTES - 1), world.fullest_minute(tokens)
     detail = f"{mean:,.0f} per minute in {_MINUTES - 1} virtual minutes after the first"
-    yield Result(3, f"{name}: used", mean / limit, detail, ">=", 0.98)
-    detail = f"{fullest:,.0f} in the fullest sliding minute"
-    yield Result(3, f"{name}: fullest minute", fullest / limit, detail, "<=", 1.0)
+    peak = f"{fullest:,.0f} in the fullest sliding minute"
+    yield from of_limit(name, limit, (mean, detail), (fullest, peak))
 
 
 def _adaptive(capacity: int, latency: float, rounds: int) -> Iterator[Result]:

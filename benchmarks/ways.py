@@ -11,10 +11,8 @@ ledger was asked and not the judge.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -26,14 +24,12 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import engine
-from benchmarks.child import PYTHON, ROOT, run
+from benchmarks.commands import FOREVER, PYTHON, ROOT, command, digest, ended, run
 from benchmarks.inputs import write_rich
 from benchmarks.promises import TAU_BENCH
 from benchmarks.results import Result, alone
-from benchmarks.scoring import FOREVER
 from tests.judge_server import JudgeServer
 
-_TIME = re.compile(rb'"(?:judged_at|latency_s|cached)":(?:"[^"]*"|[a-z0-9.e-]+)')
 _OPENAI, _ANTHROPIC = "openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"
 _PRICE = "2,8"
 _SHARDS = 3
@@ -47,16 +43,11 @@ class _Scene:
     folder: Path
     base: str
 
-    def ruler(self, *words: str | Path) -> None:
-        """Run a command to its end."""
-        run([PYTHON, "-m", "ruler_cli", *map(str, words)])
-
     def score(self, output: str, ledger: str, model: str, *more: str | Path) -> Path:
         """Score into a file of the folder with a ledger there."""
         out = self.folder / output
-        kept = self.folder / ledger
-        price = ("--price", _PRICE, "--progress", "none")
-        self.ruler("score", self.source, out, "-m", model, "--ledger", kept, *price, *more)
+        line = command(self.source, out, None, m=model, ledger=self.folder / ledger, price=_PRICE)
+        ended([*line, *map(str, more)])
         return out
 
     def live(self, model: str) -> Path:
@@ -72,12 +63,12 @@ class _Scene:
         common = ("-m", model, "--ledger", ledger)
         # the form of an answer goes by the endpoint, and its tokens with it
         base = ("--api-base", self.base) if target == "openai" else ()
-        self.ruler("render", self.source, requests, "--target", target, *common, *base)
+        run("ruler_cli", "render", self.source, requests, "--target", target, *common, *base)
         parts = sorted(self.folder.glob(f"{form}.requests*.jsonl"))
         for part in parts:
             replies = part.with_suffix(".replies")
             engine.answer(form, part, replies)
-            self.ruler("ledger", "import", replies, "--ledger", ledger)
+            run("ruler_cli", "ledger", "import", replies, "--ledger", ledger)
             replies.unlink()
             part.unlink()
         return self.score(f"{form}.out.jsonl", ledger.name, model, "--cached-only")
@@ -89,8 +80,9 @@ class _Scene:
         with subprocess.Popen(serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             assert server.stdin is not None and server.stdout is not None
             base = json.loads(server.stdout.readline())[api]
-            self.ruler("batch", "submit", self.source, "-m", model, "--api-base", base, "--ledger", ledger)
-            self.ruler("batch", "collect", "--wait", "--ledger", ledger)
+            asked = ("-m", model, "--api-base", base, "--ledger", ledger)
+            run("ruler_cli", "batch", "submit", self.source, *asked)
+            run("ruler_cli", "batch", "collect", "--wait", "--ledger", ledger)
             server.stdin.close()
             billed_again = json.loads(server.stdout.readline())["billed_again"]
         if billed_again:
@@ -132,10 +124,10 @@ def _ways(scene: _Scene, quick: bool) -> Iterator[Result]:
     live = {model: _seen(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)}
     groups = "tau-bench" if scene.source == TAU_BENCH else f"{500 if quick else 20_000:,} groups"
     for name, model, way in _all(scene):
-        seconds, digest = _seen(way)
+        seconds, written = _seen(way)
         first, wanted = live[model]
-        reported = f"{seconds:.1f} s, live {first:.1f} s; sha256 {digest[:12]}, live {wanted[:12]}"
-        yield Result(None, f"{groups}, {name}: unlike", float(digest != wanted), reported, limit=0)
+        reported = f"{seconds:.1f} s, live {first:.1f} s; sha256 {written[:12]}, live {wanted[:12]}"
+        yield Result(None, f"{groups}, {name}: unlike", float(written != wanted), reported, limit=0)
     shutil.rmtree(scene.folder)
 
 
@@ -157,12 +149,9 @@ def _seen(way: Callable[[], Path]) -> tuple[float, str]:
     began = time.perf_counter()
     output = way()
     seconds = time.perf_counter() - began
-    digest = hashlib.sha256()
-    with output.open("rb") as lines:
-        for line in lines:
-            digest.update(_TIME.sub(b"", line))
+    written = digest(output)
     output.unlink()
-    return seconds, digest.hexdigest()
+    return seconds, written
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ async def score_group(
         raise
     annotations = annotations_of(asked, result, scores, [judge_model])
     scored = [
-        _annotated(item, each.score, each.fields) for item, each in zip(items, annotations, strict=True)
+        _annotated(item, each.get("score"), dict(each)) for item, each in zip(items, annotations, strict=True)
     ]
     fields = group_fields(asked, result, scores, [judge_model], None)
     return _with(group, {"trajectories": scored, "ruler": fields})

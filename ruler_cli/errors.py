@@ -1,17 +1,4 @@
-"""Errors that end a run, or a record: each is one sentence with an address and a way out.
-
-RulerError            a run that cannot go on; carries the exit code
-├── UsageError        2  bad usage or unreadable input; nothing was sent, unless a stream turns out late
-│                        to have groups that are not adjacent
-│   └── ForeignError     a file of a kind without records
-├── RefusedError      3  the judge refused the run (key, quota, unknown model, unreachable)
-├── OutputError       1  OUTPUT could not be written to its end
-├── TooManyFailures   1  more failed than --max-failures allows
-├── CapReached        4  --max-cost is reached
-├── ReaderGone        0  nobody reads stdout any more (`| head`)
-└── InterruptedRun    130 or 143  Ctrl-C or SIGTERM
-UnreadableError       one record that cannot be read; counted, never fatal to the rest
-"""
+"""Errors that end a run, or a record: each is one sentence with an address and a way out."""
 
 from __future__ import annotations
 
@@ -23,7 +10,10 @@ class RulerError(Exception):
 
 
 class UsageError(RulerError):
-    """Bad usage or unreadable input."""
+    """Bad usage or unreadable input; nothing was sent.
+
+    Unless a stream turns out late to have groups that are not adjacent.
+    """
 
     exit_code = 2
 
@@ -33,7 +23,7 @@ class ForeignError(UsageError):
 
 
 class RefusedError(RulerError):
-    """The judge refused the whole run."""
+    """The judge refused the whole run: key, quota, unknown model, unreachable."""
 
     exit_code = 3
 
@@ -69,7 +59,7 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
-    """The reader of stdout is gone."""
+    """The reader of stdout is gone (`| head`)."""
 
     exit_code = 0
 
@@ -88,4 +78,7 @@ class InterruptedRun(RulerError):  # noqa: N818 - an interruption is no error
 
 
 class UnreadableError(Exception):
-    """A record, or one trajectory of it, cannot be read; the message is the reason."""
+    """A record, or one trajectory of it, cannot be read; counted, never fatal to the rest.
+
+    The message is the reason.
+    """

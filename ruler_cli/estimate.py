@@ -60,13 +60,12 @@ class Range:
         return map_ranges(operator.mul, self, other)
 
 
+_VALUES = operator.attrgetter("low", "expected", "high")
+
+
 def map_ranges(function: Callable[..., float], *ranges: Range) -> Range:
     """Apply a function to the low, the expected and the high values."""
-    return Range(
-        function(*(each.low for each in ranges)),
-        function(*(each.expected for each in ranges)),
-        function(*(each.high for each in ranges)),
-    )
+    return Range(*map(function, *map(_VALUES, ranges)))
 
 
 CALLS = Range(1, 1, 2)
@@ -179,20 +178,20 @@ class JudgeEstimate:
             self.too_long += weight.groups
             self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
             return
-        windowed = len(first) > 1
-        self.windowed += weight.groups * windowed
+        self.windowed += weight.groups * (len(first) > 1)
+        if layout.alone and self.role == "escalation":
+            return  # a tied group is not escalated
         for pass_index in range(pass_count(layout, self.ask, len(first))):
-            times = self._times(pass_index, alone=layout.alone)
-            if not times.high:
-                continue
+            # `--adaptive` spends as many passes on average as were asked for: the first two on every group,
+            # the others are expected to be spent, though not evenly
+            certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
+            times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
             for part in requests_of_pass(layout, self.ask, pass_of_judge(pass_index, self.panel_index)):
-                self._request(layout, part, times, weight, windowed=windowed)
+                self._request(layout, part, times, weight)
 
-    def add(self, tokens: Range, rollouts: int, times: Range, *, windowed: bool = False) -> None:
+    def add(self, tokens: Range, rollouts: int, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens and distinct rollouts."""
         self.calls += times
-        if windowed:
-            self.window_calls += times
         self.prompt += tokens * times
         reasons = self.model.reasoning
         thinking = _PERHAPS_THINKING if reasons is None else THINKING if reasons else NEVER
@@ -207,10 +206,8 @@ class JudgeEstimate:
         The pool reserves the price of the longest request until it knows a usage: a lower `--max-cost` would
         admit no call.
         """
-        prompt, answers = (
-            map_ranges(round, self.prompt * (PROMPT * calls)),
-            map_ranges(round, self.answers * calls),
-        )
+        prompt = map_ranges(round, self.prompt * (PROMPT * calls))
+        answers = map_ranges(round, self.answers * calls)
         cost = cap = None
         if price is not None:
             cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
@@ -229,9 +226,7 @@ class JudgeEstimate:
 
         return map_ranges(count, self.calls * CALLS, self.prompt * CALLS)
 
-    def _request(
-        self, layout: PromptLayout, part: RequestPart, times: Range, weight: SampleWeight, *, windowed: bool
-    ) -> None:
+    def _request(self, layout: PromptLayout, part: RequestPart, times: Range, weight: SampleWeight) -> None:
         """Add one request, or count it as cached if the ledger answers it.
 
         The groups that this one stands for are not looked up: the same is expected of them, and the high
@@ -249,19 +244,10 @@ class JudgeEstimate:
             self.cached += groups
             self.cached_failed += groups if isinstance(reply, CallError) else 0
         limit = self.ask.context_tokens or math.inf
+        if len(part.distinct) < len(layout.distinct):
+            self.window_calls += times
         mean, longest = (min(size * ratio, max(size, limit)) for ratio in (weight.mean, weight.longest_ratio))
-        self.add(Range(mean, mean, longest), len(part.distinct), times, windowed=windowed)
-
-    def _times(self, pass_index: int, *, alone: bool) -> Range:
-        """Return the number of times that a request of one pass is made.
-
-        `--adaptive` spends as many passes on average as were asked for: the first two on every group, the
-        others are expected to be spent, though not evenly.
-        """
-        if alone and self.role == "escalation":
-            return NEVER  # a tied group is not escalated
-        certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
-        return _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
+        self.add(Range(mean, mean, longest), len(part.distinct), times)
 
 
 @dataclass(slots=True)

@@ -19,13 +19,12 @@ from ruler_cli.judging.panel import Panel
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
-from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
-from ruler_cli.writing.annotate import Annotated, annotate, trajectory_bytes
-from ruler_cli.writing.fields import annotations_of, group_fields
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
 from ruler_cli.writing.output import FailedFile, Output
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.scoring.batch_statistics import BatchStatistics
+    from ruler_cli.writing.annotate import Annotated
 
 _DEEPEST = 100
 """Levels of lists and objects in a reward that is spooled: pickle goes no deeper than Python's stack."""
@@ -148,6 +147,9 @@ class ResultWriter:
         self, group: Group, result: GroupResult, scores: GroupScores | GroupError
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
+        from ruler_cli.writing.annotate import annotate, trajectory_bytes
+        from ruler_cli.writing.fields import annotations_of, group_fields
+
         settings, form = self._settings, self._reader.format
         fields = group_fields(group, result, scores, self._names, self._panel.cost(result.used))
         dropped = settings.on_failure == "drop" and isinstance(scores, GroupError)
@@ -156,7 +158,7 @@ class ResultWriter:
             return [(record.line.number, b"") for record in group.records]
         annotations = annotations_of(group, result, scores, self._names)
         if not self._group_in_record:  # there the group's part stands on each rollout
-            annotations = [Annotation(each.score, {**each.fields, "group": fields}) for each in annotations]
+            annotations = [{**each, "group": fields} for each in annotations]
         records, rest = [], iter(annotations)
         for record in group.records:
             line, body = record.line, b""
@@ -259,11 +261,12 @@ class RunStats:
             self.summary.one_score += scores.one_score
 
     def pay(self, result: GroupResult) -> None:
-        """Count the money of a group, that of cached replies apart from that of this run."""
+        """Count the money of the group's cached replies; that of this run is known by the panel."""
         summary = self.summary
-        self._spent()
+        if summary.kept_usd is None or result.used == result.paid:
+            return
         used, paid = self._panel.cost(result.used), self._panel.cost(result.paid)
-        if summary.kept_usd is not None and used is not None and paid is not None:
+        if used is not None and paid is not None:
             summary.kept_usd += used - paid
 
     def too_many(self, *, begun: bool) -> bool:
@@ -281,7 +284,7 @@ class RunStats:
     def finish(self, stopped: Exception | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""
         summary, stats = self.summary, self._panel.stats()
-        self._spent()
+        self.refresh()
         summary.seconds = time.perf_counter() - self._began
         summary.asked, summary.retried, summary.unanswered = stats.calls, stats.retried, stats.unanswered
         summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
@@ -289,8 +292,8 @@ class RunStats:
         summary.stopped = None if stopped is None else str(stopped)
         return summary
 
-    def _spent(self) -> None:
-        """Count every reply that came, also one whose group is not written yet."""
+    def refresh(self) -> None:
+        """Note the tokens and USD of all replies, also of those whose group is not written yet."""
         self.summary.usage, self.summary.cost_usd = self._panel.spent()
         if self.summary.cost_usd is None:
             self.summary.kept_usd = None

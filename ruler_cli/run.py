@@ -225,6 +225,7 @@ class _Run:
         while True:
             await anyio.sleep(_TICK)
             if self._begun:
+                self._stats.refresh()
                 self._observer.tick(self._stats.summary, self._panel.status())
 
     async def _take(self, group: Group, result: GroupResult) -> None:

@@ -141,12 +141,17 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Sum, field by field."""
+        if self is NO_USAGE or other is NO_USAGE:
+            return other if self is NO_USAGE else self
         return Usage(
             self.prompt + other.prompt,
             self.completion + other.completion,
             self.cached + other.cached,
             self.calls + other.calls,
         )
+
+
+NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +187,7 @@ class Reply:
     """
 
     text: str
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     truncated: bool = False
     refusal: str | None = None
     body: bytes = field(default=b"", repr=False, compare=False)
@@ -252,17 +257,6 @@ class GroupError:
 
     kind: Kind
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """The score (None: failed) and the `ruler` object that are written on one trajectory.
-
-    `independent_reward` is not in `fields`: it is taken from the record's own bytes.
-    """
-
-    score: float | None
-    fields: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +330,7 @@ class GroupResult:
     @property
     def usage(self) -> Usage:
         """Tokens of all replies of the group."""
-        return sum(self.used, Usage())
+        return self.used[0] if len(self.used) == 1 else sum(self.used, NO_USAGE)
 
     @property
     def rescaled(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.cli import contradictions
+from ruler_cli.cli import score
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.resolve import environment
 from tests.conftest import ROOT, Ruler, group, write
@@ -287,7 +287,7 @@ def test_what_cannot_be(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -
 @pytest.mark.parametrize("listens", [False, True])
 def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address where no Ray answers is reported with the way to the right one."""
-    monkeypatch.setattr(contradictions, "_PATIENCE", 0.5)
+    monkeypatch.setattr(score, "_PATIENCE", 0.5)
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
         if listens:
@@ -303,7 +303,7 @@ def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: py
 
 def test_without_ray(ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If Ray is not installed, the error names the command that installs it, before anything is read."""
-    monkeypatch.setattr(contradictions, "find_spec", lambda _: None)
+    monkeypatch.setattr(score, "find_spec", lambda _: None)
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *on_ray())
     assert (done.returncode, "pip install 'ruler-cli[ray]'" in done.stderr) == (2, True)
 

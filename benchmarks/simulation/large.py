@@ -6,10 +6,9 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 
-from benchmarks.simulation.measures import deviation, spearman
-from benchmarks.simulation.schemes import MEAN, scores_of
+from benchmarks.simulation.measures import spearman
+from benchmarks.simulation.schemes import MEAN, by_rollout, scores_of, standardised
 from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case
 from ruler_cli.judges.simulated import SimulatedModel
 from ruler_cli.prompting.layout import balanced
@@ -69,12 +68,8 @@ def _solved(case: Case, turns: Sequence[Sequence[PassScores]]) -> list[float]:
 
 
 def _apart(all_scores: Sequence[PassScores]) -> list[float]:
-    scores = [0.0] * SIZE
-    for pass_scores in all_scores:
-        mean, spread = fmean(pass_scores.scores), deviation(pass_scores.scores)
-        for body, score in zip(pass_scores.distinct, pass_scores.scores, strict=True):
-            scores[body] = round((score - mean) / spread, 9) if spread else 0.0
-    return scores
+    standard = [replace(one, scores=tuple(standardised(one.scores))) for one in all_scores]
+    return [round(score, 9) for score in by_rollout(standard)]
 
 
 def _anchored(case: Case, anchors: int) -> list[float]:
@@ -103,8 +98,4 @@ def _slid(case: Case) -> list[float]:
 
 
 def _whole(case: Case, judge: int) -> list[float]:
-    scores = [0.0] * SIZE
-    pass_scores = case.ask(case.drawn(), 0, judge=judge, anew=True)
-    for body, score in zip(pass_scores.distinct, pass_scores.scores, strict=True):
-        scores[body] = score
-    return scores
+    return by_rollout([case.ask(case.drawn(), 0, judge=judge, anew=True)])

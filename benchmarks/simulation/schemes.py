@@ -86,7 +86,7 @@ def aggregates(seed: int, number: int) -> Found:
     result = {"mean": combined(groups, asked)}
     others: Mapping[str, tuple[Callable[[list[float]], list[float]], Callable[[list[float]], float]]] = {
         "median": (list, median),
-        "mean of z-scores": (_standard, fmean),
+        "mean of z-scores": (standardised, fmean),
         "Borda": (ranks, fmean),
     }
     for name, (each, over) in others.items():
@@ -99,16 +99,18 @@ def aggregates(seed: int, number: int) -> Found:
 def _aggregated(
     judged: GroupResult, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
 ) -> list[float]:
-    columns = []
-    for pass_scores in judged.pass_scores:
-        scores = [0.0] * len(pass_scores.distinct)
-        for body, score in zip(pass_scores.distinct, pass_scores.scores, strict=True):
-            scores[body] = score
-        columns.append(each(scores))
+    columns = [each(by_rollout([one])) for one in judged.pass_scores]
     return [over(list(row)) for row in zip(*columns, strict=True)]
 
 
-def _standard(scores: list[float]) -> list[float]:
+def by_rollout(all_scores: Sequence[PassScores]) -> list[float]:
+    """The scores of windows that show every rollout once, in the rollouts' order."""
+    scores = {body: score for one in all_scores for body, score in zip(one.distinct, one.scores, strict=True)}
+    return [scores[body] for body in range(len(scores))]
+
+
+def standardised(scores: Sequence[float]) -> list[float]:
+    """Scores in standard deviations from their mean."""
     mean, spread = fmean(scores), deviation(scores)
     return [(score - mean) / spread if spread else 0.0 for score in scores]
 

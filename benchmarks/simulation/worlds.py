@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
-from ruler_cli.judges.simulated import NOISE_SPREAD, RandomDraws, SimulatedModel, answers
+from ruler_cli.judges.simulated import NOISE_SPREAD, SimulatedModel, answers
 from ruler_cli.prompting.layout import CYCLE, balanced
 from ruler_cli.types import GroupResult, PassScores
 
@@ -45,8 +45,8 @@ class Case:
         model, gauss = self.models[judge], self.rng.gauss
         errors = self.errors[judge]
         spread = model.noise * math.exp(NOISE_SPREAD * gauss()) if anew else self.noises[judge]
-        draws = RandomDraws([gauss() for _ in order], gauss(), gauss() if model.gain else 0.0, spread)
-        scores = answers(model, [self.truths[i] + errors[i] for i in order], draws)
+        values, noise = [self.truths[i] + errors[i] for i in order], [spread * gauss() for _ in order]
+        scores = answers(model, values, noise, gauss(), gauss() if model.gain else 0.0)
         return PassScores(judge, turn, window, tuple(order), tuple(scores), ("",) * len(order))
 
     def judged(self, all_scores: Sequence[PassScores], windows: int = 1) -> GroupResult:

@@ -4,31 +4,80 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from ruler_cli import __version__
-from ruler_cli.cli import agree, batch, check, ledger, prompt, render, report, score, select
-from ruler_cli.cli.messages import report_usage_error
 
+_COMMANDS = {
+    "score": "Score each group of rollouts with a judge and write the records annotated.",
+    "check": "Read and group INPUT as `score` would, and estimate calls, tokens and cost.",
+    "prompt": "Print the exact request that `score` would send for a group.",
+    "render": "Write the requests that `score` would send and the ledger does not answer.",
+    "agree": "Measure how well scores agree with labels, or compare two judges on the same rollouts.",
+    "report": "Look at a scored file: on a terminal, or as a page.",
+    "select": "Keep groups and rollouts of a scored file by their scores.",
+    "ledger": "Stored replies of judges, so that no request is paid for twice.",
+    "batch": "Have a provider's batch API ask the judge: half the price, done within 24 hours.",
+}
+"""Each command, in a module of its name, with its line in the list of commands."""
 # plain help needs no terminal library, starts in half the time, and reads the same in a README
-app = typer.Typer(
-    name="ruler",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-app.command("score")(score.command)
-app.command("check")(check.command)
-app.command("prompt")(prompt.command)
-app.command("render")(render.command)
-app.command("agree")(agree.command)
-app.command("report")(report.command)
-app.command("select")(select.command)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(batch.app, name="batch")
+_SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The commands by name; a command is imported when it is used, and `ruler --help` uses none."""
+
+    def __init__(self) -> None:
+        self._made = dict.fromkeys(_COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        if self._made[name] is None:
+            module = import_module(f"ruler_cli.cli.{name}")
+            one = typer.Typer(add_completion=False, **_SETTINGS)
+            if hasattr(module, "app"):
+                one.add_typer(module.app, name=name)
+            else:
+                one.command(name)(module.command)
+            made: Any = typer.main.get_command(one)  # a single command, or a group of one group
+            self._made[name] = made.commands[name] if hasattr(module, "app") else made
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+class _Root(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()
+
+    def format_commands(self, _ctx: object, formatter: Any) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+app = typer.Typer(name="ruler", cls=_Root, no_args_is_help=True, **_SETTINGS)
 
 
 def _print_version(wanted: bool) -> None:
@@ -62,6 +111,8 @@ def main() -> None:
     except KeyboardInterrupt:  # before a run has set its handlers of signals
         code = 130
     except Exception as error:
+        from ruler_cli.cli.messages import report_usage_error
+
         code = report_usage_error(error)
         if code is None:
             raise

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, print_stderr, report_errors, safe, safe_value
-from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
+from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
-from ruler_cli.cli.units import count
-from ruler_cli.config import InputSettings
+from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
 
@@ -61,19 +60,17 @@ _FEW = 100
 """Mixed groups below which the expected width of an interval is shown."""
 
 
-@with_options("labels group_by messages prompt grouping format_ as_json")
+@with_options(f"{SCORED_OPTIONS} as_json")
 def command(
     source: Scored,
-    options: ScoreOptions,
+    options: Options,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
         ),
     ] = None,
-    labels: Labels = None,
-    as_json: AsJson = False,
-) -> None:
+) -> int:
     """Measure how well scores agree with labels, or compare two judges on the same rollouts.
 
     Intervals are bootstrapped over groups. Judges that chance may have put in order are not ranked.
@@ -83,23 +80,16 @@ def command(
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
     file only; 2 bad usage, unreadable input, or nothing to compare.
     """
-    with report_errors():
-        if source == second == "-":
-            raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
-        settings = [scored_input(options, one, labels) for one in (source, second) if one is not None]
-        complete = _agree(settings, as_json=as_json)
-        raise typer.Exit(0 if complete else 1)
-
-
-def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
-    """Print how well scores agree; false if some rollouts could not be measured."""
     import orjson
 
     from ruler_cli.results.agree import measure, measure_two
     from ruler_cli.results.pairing import with_digests
     from ruler_cli.results.scored_file import ScoredFile
 
-    problems = Problems(quiet=as_json)
+    if source == second == "-":
+        raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
+    settings = [scored_input(options, one) for one in (source, second) if one is not None]
+    problems = Problems(quiet=options.as_json)
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         files = [
@@ -110,27 +100,24 @@ def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
         else:
             one, other = (starmap(with_digests, file.groups()) for file in files)
             agreement = measure_two(one, other, problems.add_sentence)
-        for file in files:
-            if file.warning:
-                print_stderr(f"ruler: warning: {file.warning}")
+        print_note(*(f"warning: {file.warning}" for file in files if file.warning))
         _refuse_empty(agreement, files)
-        page = {"version": 1, "inputs": list(map(_input, settings, files)), **agreement}
+        inputs = [
+            {"source": Location(one.source).public, "found": file.input.found(), "judges": [*file.judges]}
+            | {name: file.counts[name] for name in COUNTS}
+            for one, file in zip(settings, files, strict=True)
+        ]
+        page = {"version": 1, "inputs": inputs, **agreement}
         page["labels"]["path"] = settings[0].outcome
     problems.close()
-    if as_json:
+    if options.as_json:
         page |= {"problems": problems.number, "first_problems": problems.first}
         typer.echo(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2))
     else:
         for line in _lines(page):
             typer.echo(one_line(line))
-    return not problems.number and not any(file.counts[name] for file in files for name in LEFT_OUT)
-
-
-def _input(settings: InputSettings, file: ScoredFile) -> dict[str, Any]:
-    """Describe a file, with its counts."""
-    source = Location(settings.source).public
-    names = {"source": source, "found": file.input.found(), "judges": [*file.judges]}
-    return names | {name: file.counts[name] for name in COUNTS}
+    left_out = any(file.counts[name] for file in files for name in LEFT_OUT)
+    return 1 if problems.number or left_out else 0
 
 
 def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:
@@ -164,15 +151,20 @@ def _lines(page: _Json) -> Iterator[str]:
         yield from _head("left out", ", ".join(left_out))
     yield from _head("labels", _labels(page["labels"], page["inputs"][0]["outcomes"]))
     groups, pairs = count(page["groups"], "group"), count(main["pairs"], "pair")
-    mixed = f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
-    yield from _head("compared", f"{count(main['compared'], 'rollout')} {mixed}")
+    compared = f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
+    yield from _head("compared", f"{count(main['compared'], 'rollout')} {compared}")
     if paired:
         one, other = paired["alone"]
         others = f"{paired['unlike']} unlike, {one} only in A, {other} only in B"
         yield from _head("paired", f"{count(paired['groups'], 'group')}; {others}")
     yield ""
     yield from _two(page) if paired else _one(page)
-    yield from _width(page["mixed_groups"], page["expected_half_width"])
+    mixed, width = page["mixed_groups"], page["expected_half_width"]
+    if width is not None and mixed < _FEW:
+        yield ""
+        about = f"about ±{100 * width:.0f} points for the accuracy,"
+        yield f"{count(mixed, 'mixed group')}: with groups of 8 that makes {about}"
+        yield "and more with smaller ones; 100 mixed groups make about ±6, 300 about ±3.5."
 
 
 def _head(name: str, text: str) -> Iterator[str]:
@@ -205,9 +197,9 @@ def _one(page: _Json) -> Iterator[str]:
         yield f"{'judge':<24}" + "".join(f"{title:>9}" for title in _SHORT.values()) + "  95 % of accuracy"
         for judge in judges:
             row = "".join(f"{_number(judge[name]['value'] if name in judge else None):>9}" for name in _SHORT)
-            yield f"{_short(judge['name'], 24):<24}{row}  {_interval(judge['pairwise_accuracy'])}"
+            yield f"{shorten(judge['name'], 24):<24}{row}  {_interval(judge['pairwise_accuracy'])}"
         for pair in page["ranked"]:
-            yield f"  {_short(pair['better'], 34)} agrees more than {_short(pair['worse'], 34)}"
+            yield f"  {shorten(pair['better'], 34)} agrees more than {shorten(pair['worse'], 34)}"
         if overlap := len(judges) * (len(judges) - 1) // 2 - len(page["ranked"]):
             yield f"  {count(overlap, 'pair')} of judges not told apart: their intervals overlap"
         yield from _correlations(page)
@@ -226,7 +218,7 @@ def _correlations(page: _Json) -> Iterator[str]:
             yield ""
             yield _row(f"{what} of two judges", "r", "95 % interval", "groups")
             for pair in pairs:
-                both = ", ".join(_short(judge, 14) for judge in pair["judges"])
+                both = ", ".join(shorten(judge, 14) for judge in pair["judges"])
                 yield _value_row(f"  {both}", pair[what], pair[what]["groups"])
 
 
@@ -265,14 +257,6 @@ def _better(name: str, difference: _Json) -> str:
     return f"{better} {'costs less' if name == 'cost_per_1000_usd' else 'is better'}"
 
 
-def _width(mixed: int, width: float | None) -> Iterator[str]:
-    if width is not None and mixed < _FEW:
-        yield ""
-        about = f"about ±{100 * width:.0f} points for the accuracy,"
-        yield f"{count(mixed, 'mixed group')}: with groups of 8 that makes {about}"
-        yield "and more with smaller ones; 100 mixed groups make about ±6, 300 about ±3.5."
-
-
 def _value_row(name: str, measured: _Json, number: int, beside: str = "") -> str:
     return _row(name, _number(measured["value"]), _interval(measured), str(number), beside)
 
@@ -292,7 +276,3 @@ def _interval(measured: _Json, *, signed: bool = False) -> str:
     if measured["low"] is None:
         return "too few groups" if measured["value"] is not None else ""
     return f"{_number(measured['low'], signed=signed)} to {_number(measured['high'], signed=signed)}"
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -13,31 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from ruler_cli.cli.ledger import required_ledger_path
-from ruler_cli.cli.messages import (
-    ledger_option,
-    one_line,
-    print_stderr,
-    report_errors,
-    safe,
-    same_command,
-    score_command,
-)
-from ruler_cli.cli.options import (
-    REQUEST_OPTIONS,
-    ApiKeyEnv,
-    AsJson,
-    LedgerPath,
-    ScoreOptions,
-    Source,
-    finite,
-    with_options,
-)
+from ruler_cli.cli.messages import collect_command, ledger_option, one_line, print_note, safe, score_command
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.units import count, iso, rounded, size
+from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.batch.collect import ClosedBatch, CollectResult
@@ -48,50 +31,25 @@ if TYPE_CHECKING:
     from ruler_cli.pool.engine import StopSignal
 
 T = TypeVar("T")
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+_HELP = """Have a provider's batch API ask the judge: half the price, done within 24 hours.
 
+The ledger keeps what was submitted and takes the answers in: `ruler score --cached-only` writes the
+output then. After a crash at any point the next command recovers.
 
-def _seconds(variable: str, text: str) -> Any:
-    return typer.Option(metavar="S", min=0.0, callback=finite, envvar=variable, help=text)
-
-
-Settle = Annotated[
-    float,
-    _seconds("RULER_SETTLE", "Seconds in which a batch may still appear at its provider after a crash."),
-]
-Wait = Annotated[bool, typer.Option("--wait", envvar="RULER_WAIT", help="Collect until no batch is out.")]
-Timeout = Annotated[float, _seconds("RULER_WAIT_TIMEOUT", "Seconds of --wait at most.")]
-_SETTLE = 120.0
-_LONGEST = 26 * 3600.0
-
-
-@app.callback()
-def _root() -> None:
-    """Have a provider's batch API ask the judge: half the price, done within 24 hours.
-
-    The ledger keeps what was submitted and takes the answers in: `ruler score --cached-only` writes the
-    output then. After a crash at any point the next command recovers.
-
-    \b
-    Example:
-      ruler batch submit rollouts.jsonl -m openai/o3 --wait
-    """
+\b
+Example:
+  ruler batch submit rollouts.jsonl -m openai/o3 --wait
+"""
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 
 @app.command("submit")
 @with_options(
-    *REQUEST_OPTIONS,
-    "api_key_env max_cost price ledger retry_failed wait timeout settle",
+    f"{REQUEST_OPTIONS} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
+    resumes=True,
     max_cost="Submit nothing if all of it could cost more, by the high estimate.",
 )
-def submit(
-    source: Source,
-    options: ScoreOptions,
-    ledger: LedgerPath = None,
-    wait: Wait = False,
-    timeout: Timeout = _LONGEST,
-    settle: Settle = _SETTLE,
-) -> None:
+def submit(source: Source, options: Options) -> int:
     """Submit what `score` would ask and the ledger lacks.
 
     Requests that an open batch holds are left out. The options are those of `score`. Each judge has batches
@@ -104,76 +62,64 @@ def submit(
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    with report_errors(resume=same_command(source)):
-        from ruler_cli.batch import collect as collecting
-        from ruler_cli.batch import submit as submitting
-        from ruler_cli.ledger.database import ledger_path
+    from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch import submit as submitting
+    from ruler_cli.ledger.database import ledger_path
 
-        settings = replace(score_settings(options, source), ledger=ledger_path(ledger))
-        source = settings.input.source
-        again = score_command(sys.argv[3:], source)
+    settings = replace(score_settings(options, source), ledger=ledger_path(options.one_ledger))
+    source = settings.input.source
+    again = score_command(sys.argv[3:], source)
 
-        async def main(api: Providers, stop: StopSignal) -> int:
-            with closing(Console("log", Location(source).shown)) as console:
-                try:
-                    result = await submitting.submit(settings, api, _print_submitted, console, stop, settle)
-                except submitting.BatchCostError as error:  # without advice to repeat the same command
-                    print_stderr(f"ruler: {error}")
-                    return error.exit_code
-                code, path = _say_submitted(result, again, wait=wait), settings.ledger
-                if not wait or path is None or not (result.batches or result.out or result.uncertain):
-                    return code
-                done = await collecting.collect(
-                    path, api, _print_closed, console, window=settle, wait=timeout
-                )
-                _say_collected(done, again)
-                return done.exit_code or code
+    async def main(api: Providers, console: Console, stop: StopSignal) -> int:
+        try:
+            result = await submitting.submit(settings, api, _print_submitted, console, stop, options.settle)
+        except submitting.BatchCostError as error:  # without advice to repeat the same command
+            print_note(error)
+            return error.exit_code
+        code, path = _say_submitted(result, again, wait=options.wait), settings.ledger
+        if not options.wait or path is None or not (result.batches or result.out or result.uncertain):
+            return code
+        done = await collecting.collect(
+            path, api, _print_closed, console, window=options.settle, wait=options.wait_timeout
+        )
+        _say_collected(done, again)
+        return done.exit_code or code
 
-        raise typer.Exit(_run(main))
+    return _run(main, source=source)
 
 
 @app.command("status")
-def status(
-    ledger: LedgerPath = None,
-    api_key_env: ApiKeyEnv = None,
-    every: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
-    as_json: AsJson = False,
-    settle: Settle = _SETTLE,
-) -> None:
+@with_options("one_ledger api_key_env every as_json settle", every="Those that are closed, too.")
+def status(options: Options) -> int:
     """List the batches that are out, and their state at the provider.
 
     Example: ruler batch status
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
-    with report_errors():
-        from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch import collect as collecting
 
-        path = required_ledger_path(ledger)
-        console = Console("log", str(path))
-        batches = _run(
-            lambda api, _: collecting.status(path, api, console, include_closed=every, window=settle),
-            api_key_env,
-        )
-        if as_json:
-            facts = {"version": 1, "ledger": safe(str(path)), "batches": list(map(_as_json, batches))}
-            typer.echo(json.dumps(facts))
-        else:
-            typer.echo("\n".join(_table(batches)) if batches else "no batch is out")
-        _say_errors(batches)
-        if ended := sum(each.remote is not None and each.remote.state != "running" for each in batches):
-            print_stderr(f"ruler: {count(ended, 'batch')} ended; `{_collect()}` takes the answers in")
-        raise typer.Exit(3 if any(each.error for each in batches) else 0)
+    path = required_ledger_path(options)
+    batches = _run(
+        lambda api, console, _: collecting.status(
+            path, api, console, include_closed=options.every, window=options.settle
+        ),
+        options.api_key_env,
+    )
+    if options.as_json:
+        facts = {"version": 1, "ledger": safe(str(path)), "batches": list(map(_as_json, batches))}
+        typer.echo(json.dumps(facts))
+    else:
+        typer.echo("\n".join(_table(batches)) if batches else "no batch is out")
+    _say_errors(batches)
+    if ended := sum(each.remote is not None and each.remote.state != "running" for each in batches):
+        print_note(f"{count(ended, 'batch')} ended; `{collect_command()}` takes the answers in")
+    return 3 if any(each.error for each in batches) else 0
 
 
 @app.command("collect")
-def collect(
-    ledger: LedgerPath = None,
-    api_key_env: ApiKeyEnv = None,
-    wait: Wait = False,
-    timeout: Timeout = _LONGEST,
-    settle: Settle = _SETTLE,
-) -> None:
+@with_options("one_ledger api_key_env wait wait_timeout settle", resumes=True)
+def collect(options: Options) -> int:
     """Take the answers of every batch that has ended into the ledger.
 
     What came back without an answer, expired or canceled or failed for now, is free: the next
@@ -184,39 +130,31 @@ def collect(
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    with report_errors(resume=same_command()):
-        from ruler_cli.batch import collect as collecting
-        from ruler_cli.batch.journal import ledger_exists
+    from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch.journal import ledger_exists
 
-        path, seconds = required_ledger_path(ledger), timeout if wait else 0.0
-        if not ledger_exists(path):
-            print_stderr(f"ruler: nothing was submitted: there is no {path}")
-            return
-        console = Console("log", str(path))
-        result = _run(
-            lambda api, _: collecting.collect(path, api, _print_closed, console, window=settle, wait=seconds),
-            api_key_env,
-        )
-        _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
-        raise typer.Exit(result.exit_code)
+    path, seconds = required_ledger_path(options), options.wait_timeout if options.wait else 0.0
+    if not ledger_exists(path):
+        print_note(f"nothing was submitted: there is no {path}")
+        return 0
+    result = _run(
+        lambda api, console, _: collecting.collect(
+            path, api, _print_closed, console, window=options.settle, wait=seconds
+        ),
+        options.api_key_env,
+    )
+    _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
+    return result.exit_code
 
 
 @app.command("cancel")
+@with_options("every forget one_ledger api_key_env settle")
 def cancel(
+    options: Options,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every batch that is out.")] = False,
-    forget: Annotated[
-        bool,
-        typer.Option(
-            "--forget", help="Give them up without asking the provider; their requests are free at once."
-        ),
-    ] = False,
-    ledger: LedgerPath = None,
-    api_key_env: ApiKeyEnv = None,
-    settle: Settle = _SETTLE,
-) -> None:
+) -> int:
     """Call batches off; what is done by then is paid for.
 
     `ruler batch collect` takes that in.
@@ -225,24 +163,26 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    with report_errors():
-        from ruler_cli.batch import collect as collecting
+    from ruler_cli.batch import collect as collecting
 
-        path = required_ledger_path(ledger)
-        if bool(names) == every:
-            raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
-        console = Console("log", str(path))
-        batches = _run(
-            lambda api, _: collecting.cancel(path, api, names or [], console, forget=forget, window=settle),
-            api_key_env,
-        )
-        raise typer.Exit(_say_canceled(batches))
+    path = required_ledger_path(options)
+    if bool(names) == options.every:
+        raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
+    batches = _run(
+        lambda api, console, _: collecting.cancel(
+            path, api, names or [], console, forget=options.forget, window=options.settle
+        ),
+        options.api_key_env,
+    )
+    return _say_canceled(batches)
 
 
-def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | None = None) -> T:
+def _run(
+    main: Callable[[Providers, Console, StopSignal], Awaitable[T]],
+    key_env: str | None = None,
+    source: str = "",
+) -> T:
     """Run `main` with the providers; a signal cancels it, except for a creation in progress."""
-    import anyio
-
     from ruler_cli.batch.providers import Providers
     from ruler_cli.batch.submit import run_beside
 
@@ -251,14 +191,11 @@ def _run(main: Callable[[Providers, StopSignal], Awaitable[T]], key_env: str | N
             await stop_signal.event.wait()
             raise stop_signal.reason or RulerError("stopped")
 
-        async with Providers(key_env) as providers:
-            return await run_beside(stop, lambda: main(providers, stop_signal))
+        with closing(Console("log", source)) as console:
+            async with Providers(key_env) as providers:
+                return await run_beside(stop, lambda: main(providers, console, stop_signal))
 
-    return anyio.run(run_interruptible, with_providers)
-
-
-def _collect() -> str:
-    return f"ruler batch collect{ledger_option(sys.argv)}"
+    return run_interruptible(with_providers)
 
 
 def _print_submitted(batch: BatchRecord) -> None:
@@ -269,25 +206,19 @@ def _print_submitted(batch: BatchRecord) -> None:
 
 def _say_submitted(result: SubmitResult, again: str, *, wait: bool) -> int:
     """Report a submission; return the exit code. `again` is the command that writes the output."""
-    missing, then = result.missing, "" if wait else f"; `{_collect()}` takes the answers in"
-    failed = sum(missing.failed.values()) - missing.unaskable
+    missing, then = result.missing, "" if wait else f"; `{collect_command()}` takes the answers in"
     parts = (
-        (missing.answered, "group", "answered by the ledger"),
-        (failed, "group", "failed before; --retry-failed asks again"),
-        (missing.unaskable, "group", "that cannot be asked about"),
-        (missing.unreadable, "line or trajectory", "not readable"),
+        *not_rendered(missing),
         (result.large, "request", "larger than the provider takes; show fewer rollouts, with --group-size"),
         (result.out, "request", "in other batches that are out" + ("" if result.batches else then)),
     )
-    for number, unit, text in parts:
-        if number:
-            print_stderr(f"ruler: {count(number, unit)} {text}")
+    print_note(*counts(parts))
     _say_errors(result.uncertain)
     if result.batches:
         batches = count(len(result.batches), "batch")
-        print_stderr(f"ruler: {count(result.requests, 'request')} submitted in {batches}{then}")
+        print_note(f"{count(result.requests, 'request')} submitted in {batches}{then}")
     elif not (result.out or result.large):
-        print_stderr(f"ruler: nothing is lacking; `{again}` writes the output")
+        print_note(f"nothing is lacking; `{again}` writes the output")
     return 1 if missing.unreadable or missing.unaskable or result.large or result.uncertain else 0
 
 
@@ -296,8 +227,8 @@ def _print_closed(closed: ClosedBatch) -> None:
     parts: list[str] = [batch.state]
     if imported is not None:
         parts.append(f"{count(batch.answered or 0, 'request')} answered")
-        counts = ((batch.failed, "failed for good"), (batch.left_out, "to be submitted again"))
-        parts += [f"{number} {text}" for number, text in counts if number]
+        others = ((batch.failed, "failed for good"), (batch.left_out, "to be submitted again"))
+        parts += [f"{number} {text}" for number, text in others if number]
         rejected = imported.foreign + imported.unreadable
         parts += [f"{count(rejected, 'row')} that are not of it, or none"] if rejected else []
     reason = f": {safe(batch.reason)}" if batch.reason else ""
@@ -311,34 +242,33 @@ def _say_collected(result: CollectResult, again: str) -> None:
             progress = f"{remote.succeeded + remote.failed} of {each.batch.requests} done"
             ended = remote.state == "running" and remote.label == "completed"
             more = "; its results are not there yet, collect again later" if ended else ""
-            print_stderr(f"ruler: batch {_name(each.batch)}: {remote.label}, {progress}{more}")
+            print_note(f"batch {_name(each.batch)}: {remote.label}, {progress}{more}")
         elif not (each.error or each.uncertainty):
-            print_stderr(f"ruler: batch {_name(each.batch)}: is being submitted")
+            print_note(f"batch {_name(each.batch)}: is being submitted")
     _say_errors(result.open)
-    if result.left_out:
-        requests = count(result.left_out, "request")
-        print_stderr(f"ruler: {requests} to be submitted again, with the same `ruler batch submit`")
-    if failed := sum(each.batch.failed or 0 for each in result.closed):
-        requests = count(failed, "request")
-        print_stderr(
-            f"ruler: {requests} failed for good; `ruler batch submit --retry-failed` asks them again"
-        )
+    failed = sum(each.batch.failed or 0 for each in result.closed)
+    requests = (
+        (result.left_out, "request", "to be submitted again, with the same `ruler batch submit`"),
+        (failed, "request", "failed for good; `ruler batch submit --retry-failed` asks them again"),
+    )
+    print_note(*counts(requests))
     if not result.open and not result.left_out and result.closed:
-        print_stderr(f"ruler: everything is in; `{again}` writes the output, or says what follows")
+        print_note(f"everything is in; `{again}` writes the output, or says what follows")
     elif not result.open and not result.closed:
-        print_stderr("ruler: no batch is out")
+        print_note("no batch is out")
 
 
 def _say_canceled(batches: Sequence[BatchStatus]) -> int:
     """Report canceled batches and return the exit code."""
     if not batches:
-        print_stderr("ruler: no batch is out")
+        print_note("no batch is out")
     for each in batches:
         batch, remote = each.batch, each.remote
         if batch.state == "abandoned":
             typer.echo(f"batch {_name(batch)} is given up; {count(batch.requests, 'request')} free")
         elif remote is not None:
-            typer.echo(f"batch {_name(batch)}: {safe(remote.label)}; `{_collect()}` takes in what is done")
+            collected = f"`{collect_command()}` takes in what is done"
+            typer.echo(f"batch {_name(batch)}: {safe(remote.label)}; {collected}")
     _say_errors(batches)
     if any(isinstance(each.error, RefusedError) and not each.uncertainty for each in batches):
         return 3
@@ -348,14 +278,12 @@ def _say_canceled(batches: Sequence[BatchStatus]) -> int:
 def _say_errors(batches: Sequence[BatchStatus]) -> None:
     for each in batches:
         if each.uncertainty:
-            print_stderr(
-                f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.uncertainty}"
-            )
+            print_note(f"batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.uncertainty}")
         elif each.error is not None:
-            print_stderr(f"ruler: {each.error}")
+            print_note(each.error)
 
 
-def _table(batches: Sequence[BatchStatus]) -> list[str]:
+def _table(batches: Sequence[BatchStatus]) -> Iterator[str]:
     """Return a header and one line for each batch."""
     rows = [["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]]
     for each in batches:
@@ -367,9 +295,7 @@ def _table(batches: Sequence[BatchStatus]) -> list[str]:
         minutes = max(0, int((time.time() - batch.created) // 60))
         age = f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
         rows.append([*map(one_line, texts), *numbers, cost, age])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [zip(row, widths, strict=True) for row in rows]
-    return ["  ".join(cell.ljust(width) for cell, width in cells).rstrip() for cells in lines]
+    return columns(rows)
 
 
 def _as_json(status: BatchStatus) -> dict[str, Any]:

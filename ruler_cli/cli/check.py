@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 import typer
 
-from ruler_cli.cli.messages import one_line, report_errors, safe_value
-from ruler_cli.cli.options import REQUEST_OPTIONS, AsJson, ScoreOptions, Source, with_options
+from ruler_cli.cli.messages import one_line, safe_value
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
@@ -22,18 +22,8 @@ if TYPE_CHECKING:
     from ruler_cli.types import Problem
 
 
-@with_options(*REQUEST_OPTIONS, "price ledger batch as_json")
-def command(
-    source: Source,
-    options: ScoreOptions,
-    batch: Annotated[
-        bool,
-        typer.Option(
-            "--batch", envvar="RULER_BATCH", help="Show cost and time in a provider's batch API, too."
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@with_options(f"{REQUEST_OPTIONS} price ledger batch as_json")
+def command(source: Source, options: Options) -> int:
     """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
     Requests that the ledger answers are not counted. Figures are low, expected and high. Above 64 MB
@@ -43,38 +33,32 @@ def command(
 
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
-    with report_errors():
-        settings = score_settings(options, source)
-        raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
-
-
-def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
-    """Print what INPUT holds and what `score` would take; return if all of it can be scored."""
     from ruler_cli.cli.check_page import batch_facts, check_facts, page_rows
     from ruler_cli.estimate import estimate
     from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.input import open_input
-    from ruler_cli.reading.location import Location
     from ruler_cli.reading.sample import InputCounts, sample
 
-    console = Console("log", Location(settings.input.source).shown, float("inf"))
+    settings = score_settings(options, source)
+    console = Console("log", settings.input.source, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)
-        problems = _Problems(None if as_json else console, stack)
-        notes = InputCounts(problems.add)
-        source = open_input(settings.input, stack, problems.add, on_record=notes.add, on_again=notes.again)
-        result = estimate(sample(source, notes.bytes), bills)
-        facts = check_facts(settings, source, notes, result)
-        if batch:
+        if options.as_json:
+            console = _ProblemList(stack.enter_context(tempfile.TemporaryFile()))
+        notes = InputCounts(console.problem)
+        opened = open_input(settings.input, stack, console.problem, on_record=notes.add, on_again=notes.again)
+        result = estimate(sample(opened, notes.bytes), bills)
+        facts = check_facts(settings, opened, notes, result)
+        if options.batch:
             facts["batch"] = batch_facts(judges_of(settings), bills)
-        if as_json:
-            problems.write(facts)
+        if isinstance(console, _ProblemList):
+            console.write(facts)
         else:
             for sentence in facts["warnings"]:
                 console.warn(sentence)
-            for name, value in [("input", source.found()), *page_rows(facts, problems.number, result)]:
+            for name, value in [("input", opened.found()), *page_rows(facts, console.problems, result)]:
                 typer.echo(one_line(f"{name + ':':<20}{value}"))
-    return not problems.number and not result.widest.too_long
+    return 1 if console.problems or result.widest.too_long else 0
 
 
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
@@ -106,34 +90,26 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     return [bill(number, judge) for number, judge in enumerate(judges)]
 
 
-class _Problems:
-    """Lines and trajectories that cannot be scored, named on stderr at once or in a JSON list at the end.
+class _ProblemList(Console):
+    """A console that lists what cannot be scored as JSON, in a file: the list may be as long as the input."""
 
-    The list may be as long as the input, so it is written to a temporary file.
-    """
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__("none", "")
+        self._file = file
 
-    def __init__(self, console: Console | None, stack: ExitStack) -> None:
-        """Without a console, problems go into the list."""
-        self._console = console
-        self._list = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed by the stack
-        self.number = 0
-
-    def add(self, problem: Problem) -> None:
-        """Count a problem and name it, or list it."""
-        self.number += 1
-        if self._console is not None:
-            self._console.problem(problem)
-            return
-        entry = {"line": problem.line, "where": problem.where, "reason": problem.reason}
-        self._list.write((b",\n    " if self.number > 1 else b"\n    ") + dump(entry))
+    def problem(self, problem: Problem) -> None:
+        """Add a problem to the list."""
+        self._file.write(b",\n    " if self.problems else b"\n    ")
+        self._file.write(dump({"line": problem.line, "where": problem.where, "reason": problem.reason}))
+        self.problems += 1
 
     def write(self, facts: dict[str, Any]) -> None:
         """Print the figures as one JSON object, with the number and the list of problems last."""
         text = orjson.dumps(safe_value(facts), option=orjson.OPT_INDENT_2)
         out = typer.get_binary_stream("stdout")
-        out.write(text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.number)
-        self._list.seek(0)
-        while part := self._list.read(1 << 16):
+        out.write(text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.problems)
+        self._file.seek(0)
+        while part := self._file.read(1 << 16):
             out.write(part)
-        out.write(b"\n  ]\n}\n" if self.number else b"]\n}\n")
+        out.write(b"\n  ]\n}\n" if self.problems else b"]\n}\n")
         out.flush()

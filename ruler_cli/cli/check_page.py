@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
-from ruler_cli.cli.units import count, rounded
+from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
@@ -40,6 +40,8 @@ _ROLES = {
 """Clauses on the judges after the first."""
 _COMMONEST = 5
 """Number of group sizes that are listed, the commonest first."""
+_LONGEST = 60
+"""Characters of a value or a key."""
 
 Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
@@ -131,8 +133,13 @@ def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[
     outcome = settings.outcome or (_OWN_PATH if outcomes.seen else "")
 
     def path(path: str, option: str | None, examples: list[Any], absent: int = 0) -> Facts:
-        example = shorten(dump(raw_value(examples[0])).decode("utf-8", "replace")) if examples else None
-        return {"path": path, "given": bool(option), "example": example, "absent": absent}
+        example = dump(raw_value(examples[0])).decode("utf-8", "replace") if examples else None
+        return {
+            "path": path,
+            "given": bool(option),
+            "example": example and shorten(example, _LONGEST),
+            "absent": absent,
+        }
 
     last = [messages[-1] if answer is None else answer] if messages else []
     paths = {"messages": path(settings.messages or _OWN_PATH, settings.messages, last)}
@@ -145,11 +152,6 @@ def _paths(notes: InputCounts, reader: Reader, settings: InputSettings) -> dict[
         "reward": path(settings.reward or reward, settings.reward, reward_examples, rewards.absent),
         "outcome": path(outcome, settings.outcome, outcome_examples, outcomes.absent),
     }
-
-
-def shorten(text: str, most: int = 60) -> str:
-    """Return text cut to `most` characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _judge(bill: JudgeEstimate) -> Facts:
@@ -192,28 +194,86 @@ def batch_facts(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Fact
 def page_rows(facts: Facts, problems: int, estimate: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the rows of the page: a name and a value each; `problems` is what cannot be scored."""
     about = "" if facts["exact"] else "about "
-    lengths = ", ".join(f"{name} {tokens:,}" for name, tokens in facts["tokens_per_rollout"].items())
-    judges = facts["judges"]
+    yield from _input_rows(facts, about, len(estimate.sizes))
+    yield from _prompt_rows(facts, about, estimate.coverage)
+    yield from _reward_rows(facts["rewards"], facts["outcomes"], facts["equal_reward_groups"], about)
+    yield from _judge_rows(facts, about)
+    yield from _estimate_rows(facts["estimate"], about, {bill.model.reasoning for bill in estimate.judges})
+    if len(facts["judges"]) > 1:
+        yield from ((f"judge {i}", _judge_value(each)) for i, each in enumerate(facts["judges"], 1))
+    yield from _batch_rows(facts["batch"]) if "batch" in facts else ()
+    yield "suspect rollouts", f"{about}{facts['suspect_rollouts']} (text that addresses a judge)"
+    yield "too long", _too_long(facts, about)
+    laid_out = f"{facts['laid_out']:,}"
+    if facts["exact"]:
+        yield "laid out", "the group" if laid_out == "1" else f"all {laid_out} groups"
+    else:
+        spread = "spread over all; tokens, cost and figures with `about` are estimated from them"
+        yield "laid out", f"{laid_out} of {facts['groups']:,} groups, {spread}"
+    yield "cannot be scored", count(problems, "line or trajectory")
+
+
+def _input_rows(facts: Facts, about: str, distinct: int) -> Iterator[tuple[str, str]]:
+    """Yield rows on the records; `distinct` is the number of different group sizes."""
     if form := facts["format"]:
         has = "has" if form["agreed"] == 1 else "have"
         agreed = f"{form['agreed']} of the first {count(form['first'], 'record')} {has}"
         yield "format", f"{form['name']}: {agreed} {form['tells']}"
     for name, path in facts["paths"].items():
-        yield name, _path_value(path)
-    yield "group sizes", f"{about}{_sizes(facts['group_sizes'], len(estimate.sizes))}"
-    yield "tasks", _tasks(facts["rollouts_without_task"], facts["groups_of_several_tasks"])
+        where = path["path"] if " " in path["path"] else f"`{path['path']}`"
+        given = " as given" if path["given"] else ""
+        first = "" if path["example"] is None else f", first: {path['example']}"
+        absent = f", absent in {path['absent']:,}" if path["absent"] else ""
+        yield name, f"{where}{given}{first}{absent}" if path["path"] else "none"
+    sizes, more = facts["group_sizes"], distinct - _COMMONEST
+    common = [f"{count(each['groups'], 'group')} of {each['size']}" for each in sizes["commonest"]]
+    common += [count(more, "other size")] if more > 0 else []
+    between = f"min {sizes['min']}, median {sizes['median']}, max {sizes['max']} ({', '.join(common)})"
+    yield "group sizes", f"{about}{between if distinct else 'no groups'}"
+    taskless, mixed = facts["rollouts_without_task"], facts["groups_of_several_tasks"]
+    none = f"none shown for {count(taskless, 'rollout')}" if taskless else ""
+    several = f"several in {count(mixed, 'group')}" if mixed else ""
+    tasks = ", ".join(filter(None, (none, several)))
+    yield "tasks", tasks or "shown to the judge for every rollout, one in a group"
     yield "rollouts", f"{facts['rollouts']:,} in {count(facts['records'], facts['unit'])}"
+
+
+def _prompt_rows(facts: Facts, about: str, coverage: Coverage) -> Iterator[tuple[str, str]]:
+    lengths = ", ".join(f"{name} {tokens:,}" for name, tokens in facts["tokens_per_rollout"].items())
+    missing = coverage.not_shown_text()
+    shown = "no text to show" if coverage.share is None else f"{coverage.share:.0%} of the text"
     yield "tokens a rollout", f"{about}{lengths}"
-    yield "shown to the judge", _coverage(estimate.coverage)
+    yield "shown to the judge", f"{shown}; not shown: {missing}" if missing else shown
     yield "shared prefix", f"{about}{facts['shared_prefix']:.0%} of the prompts, shown once for a group"
     yield "identical rollouts", f"{about}{facts['identical_rollouts']}"
     yield "tied groups", f"{about}{facts['tied_groups']} (one rollout, or all identical)"
-    yield "rewards", _rewards(facts["rewards"], about)
-    equal = count(facts["equal_reward_groups"], "group")
-    yield "equal rewards", f"{about}{equal} (their own rewards teach nothing)"
-    yield "outcomes", _outcomes(facts["outcomes"])
-    others = [_ROLES[each["asked"]].format(each["model"]) for each in judges[1:]]
-    yield "judge", "".join([judges[0]["model"], *others])
+
+
+def _reward_rows(rewards: Facts, outcomes: Facts, equal: int, about: str) -> Iterator[tuple[str, str]]:
+    parts = []
+    if rewards["mean"] is not None:
+        parts.append(f"min {rewards['min']:.4g}, mean {rewards['mean']:.4g}, max {rewards['max']:.4g}")
+    if rewards["spread"] is not None:
+        parts.append(f"mean spread in a group {about}{rewards['spread']:.4g}")
+    parts += [f"{rewards['absent']:,} without"] if rewards["absent"] else []
+    parts += [f"{rewards['no_number']:,} no number"] if rewards["no_number"] else []
+    yield "rewards", "; ".join(parts) or "none"
+    yield "equal rewards", f"{about}{count(equal, 'group')} (their own rewards teach nothing)"
+    mean, no_number = outcomes["mean"], outcomes["no_number"]
+    if outcomes["numbers"]:
+        average = f"{mean:.1%} true" if outcomes["of_truth"] else f"mean {mean:.4g}"
+        without = outcomes["absent"] + no_number
+        rest = f"; {without:,} without" if without else ""
+        yield "outcomes", f"{average} of {outcomes['numbers']:,}{rest}"
+    else:
+        yield "outcomes", f"{no_number:,} no number" if no_number else "none"
+
+
+def _judge_rows(facts: Facts, about: str) -> Iterator[tuple[str, str]]:
+    """Yield rows on the judges and how they are asked."""
+    first, *others = facts["judges"]
+    clauses = [_ROLES[each["asked"]].format(each["model"]) for each in others]
+    yield "judge", "".join([first["model"], *clauses])
     if facts["adaptive"]:
         yield "passes", f"up to {facts['passes']} on average, 2 at least"
     elif facts["passes"] > 1:
@@ -221,70 +281,9 @@ def page_rows(facts: Facts, problems: int, estimate: Estimate) -> Iterator[tuple
     if facts["windows"]["groups"]:
         groups, calls = count(facts["windows"]["groups"], "group"), _calls(facts["windows"]["calls"])
         yield "windows", f"{about}{groups} in parts, twice at least: {calls} of the calls"
-    yield from _estimate(facts["estimate"], about, {bill.model.reasoning for bill in estimate.judges})
-    if len(judges) > 1:
-        yield from ((f"judge {i}", _judge_value(each)) for i, each in enumerate(judges, 1))
-    yield from _batch_rows(facts["batch"]) if "batch" in facts else ()
-    yield "suspect rollouts", f"{about}{facts['suspect_rollouts']} (text that addresses a judge)"
-    yield "too long", _too_long(facts, about)
-    yield "laid out", _laid_out(facts)
-    yield "cannot be scored", count(problems, "line or trajectory")
 
 
-def _path_value(path: Facts) -> str:
-    if not path["path"]:
-        return "none"
-    name = path["path"] if " " in path["path"] else f"`{path['path']}`"
-    name += " as given" if path["given"] else ""
-    value = "" if path["example"] is None else f", first: {path['example']}"
-    absent = f", absent in {path['absent']:,}" if path["absent"] else ""
-    return f"{name}{value}{absent}"
-
-
-def _sizes(sizes: Facts, distinct: int) -> str:
-    if not distinct:
-        return "no groups"
-    common = ", ".join(f"{count(each['groups'], 'group')} of {each['size']}" for each in sizes["commonest"])
-    more = distinct - _COMMONEST
-    rest = f", {count(more, 'other size')}" if more > 0 else ""
-    return f"min {sizes['min']}, median {sizes['median']}, max {sizes['max']} ({common}{rest})"
-
-
-def _tasks(taskless: int, mixed: int) -> str:
-    none = f"none shown for {count(taskless, 'rollout')}" if taskless else ""
-    several = f"several in {count(mixed, 'group')}" if mixed else ""
-    return ", ".join(filter(None, (none, several))) or "shown to the judge for every rollout, one in a group"
-
-
-def _coverage(coverage: Coverage) -> str:
-    if coverage.share is None:
-        return "no text to show"
-    missing = coverage.not_shown_text()
-    return f"{coverage.share:.0%} of the text{f'; not shown: {missing}' if missing else ''}"
-
-
-def _rewards(rewards: Facts, about: str) -> str:
-    parts = []
-    if rewards["mean"] is not None:
-        parts.append(f"min {rewards['min']:.4g}, mean {rewards['mean']:.4g}, max {rewards['max']:.4g}")
-    if rewards["spread"] is not None:
-        parts.append(f"mean spread in a group {about}{rewards['spread']:.4g}")
-    if rewards["absent"]:
-        parts.append(f"{rewards['absent']:,} without")
-    if rewards["no_number"]:
-        parts.append(f"{rewards['no_number']:,} no number")
-    return "; ".join(parts) or "none"
-
-
-def _outcomes(outcomes: Facts) -> str:
-    if not outcomes["numbers"]:
-        return f"{outcomes['no_number']:,} no number" if outcomes["no_number"] else "none"
-    mean, without = outcomes["mean"], outcomes["absent"] + outcomes["no_number"]
-    average = f"{mean:.1%} true" if outcomes["of_truth"] else f"mean {mean:.4g}"
-    return f"{average} of {outcomes['numbers']:,}{f'; {without:,} without' if without else ''}"
-
-
-def _estimate(left: Facts, about: str, reasons: set[bool | None]) -> Iterator[tuple[str, str]]:
+def _estimate_rows(left: Facts, about: str, reasons: set[bool | None]) -> Iterator[tuple[str, str]]:
     """Yield rows on the requests that are not in the ledger: calls, tokens, cost."""
     calls, cost, cap = left["calls"], left["cost_usd"], left["max_cost_usd"]
     cached = f"{left['kept']} of {count(left['kept'] + round(calls['expected']), 'call')}"
@@ -340,17 +339,8 @@ def _too_long(facts: Facts, about: str) -> str:
     number, keys = facts["too_long"]["groups"], facts["too_long"]["first"]
     if not number:
         return "0 (the judge's context is not known)" if None in contexts else "0"
-    named = ", ".join(map(shorten, keys)) + (", …" if number > len(keys) else "")
+    named = ", ".join(shorten(key, _LONGEST) for key in keys) + (", …" if number > len(keys) else "")
     return f"{about}{count(number, 'group')} for {max(contexts):,} tokens ({named})"
-
-
-def _laid_out(facts: Facts) -> str:
-    if facts["exact"]:
-        return "the group" if facts["laid_out"] == 1 else f"all {facts['laid_out']:,} groups"
-    return (
-        f"{facts['laid_out']:,} of {facts['groups']:,} groups, spread over all; tokens, cost and figures "
-        "with `about` are estimated from them"
-    )
 
 
 def _calls(calls: Mapping[str, float]) -> str:

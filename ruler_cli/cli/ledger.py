@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, print_stderr, report_errors, safe, safe_value
-from ruler_cli.cli.options import AsJson, LedgerPath, finite
-from ruler_cli.cli.units import count, iso, size
+from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
+from ruler_cli.cli.options import Options, with_options
+from ruler_cli.cli.units import columns, count, iso, size
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,96 +22,78 @@ if TYPE_CHECKING:
     from ruler_cli.batch.import_replies import ImportResult, RejectedRow
     from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, RowStatus
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+_HELP = """Stored replies of judges, so that no request is paid for twice.
+
+Example: ruler ledger stats
+"""
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 _DAY = 86400.0
 _STATUSES: dict[RowStatus, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
 _STATUSES |= {"odd": "unreadable", "fault": "failed"}
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
 
 
-@app.callback()
-def _root() -> None:
-    """Stored replies of judges, so that no request is paid for twice.
-
-    Example: ruler ledger stats
-    """
-
-
 @app.command("path")
-def path(ledger: LedgerPath = None) -> None:
+@with_options("one_ledger")
+def path(options: Options) -> int:
     """Print the path of the ledger, even if it does not exist yet.
 
     Example: du -h "$(ruler ledger path)"
 
     Exit codes: 0 printed; 2 bad usage.
     """
-    with report_errors():
-        typer.echo(os.fsencode(required_ledger_path(ledger)))  # byte for byte: a script reads it
+    typer.echo(os.fsencode(required_ledger_path(options)))  # byte for byte: a script reads it
+    return 0
 
 
 @app.command("stats")
-def stats(
-    ledger: LedgerPath = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, times as ISO 8601, an unknown cost as null.")
-    ] = False,
-) -> None:
+@with_options("one_ledger stats_json")
+def stats(options: Options) -> int:
     """Show the number, tokens and price of the replies by model.
 
     Example: ruler ledger stats
 
     Exit codes: 0 shown; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
-    with report_errors():
-        from ruler_cli.ledger.reply_cache import Ledger
+    from ruler_cli.ledger.reply_cache import Ledger
 
-        file = required_ledger_path(ledger)
-        with Ledger(file, make=False) as opened:
-            totals = opened.stats()
-        typer.echo(json.dumps(_as_json(file, totals)) if as_json else "\n".join(_table(file, totals)))
+    file = required_ledger_path(options)
+    with Ledger(file, make=False) as opened:
+        totals = opened.stats()
+    stats_json = options.stats_json
+    typer.echo(json.dumps(_as_json(file, totals)) if stats_json else "\n".join(_table(file, totals)))
+    return 0
 
 
 @app.command("clear")
-def clear(
-    ledger: LedgerPath = None,
-    older_than: Annotated[
-        float | None,
-        typer.Option(
-            metavar="DAYS",
-            min=0.0,
-            callback=finite,
-            help="Only replies older than so many days.  [default: all]",
-        ),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation on a terminal.")
-    ] = False,
-) -> None:
+@with_options("one_ledger older_than yes")
+def clear(options: Options) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
     Example: ruler ledger clear --older-than 90
 
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage.
     """
-    with report_errors():
-        from ruler_cli.ledger.reply_cache import Ledger, is_there
+    from ruler_cli.ledger.reply_cache import Ledger, is_there
 
-        file = required_ledger_path(ledger)
-        which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
-        if not is_there(file):
-            typer.echo(f"removed nothing: there is no {safe(str(file))}")
-            return
-        ask = not yes and sys.stdin is not None and sys.stdin.isatty()
-        if ask and not typer.confirm(f"Remove {which} from {safe(str(file))}?", err=True):
-            typer.echo("removed nothing")
-            raise typer.Exit(1)
-        with Ledger(file) as opened:
-            number = opened.clear(None if older_than is None else older_than * _DAY)
-            remaining = opened.stats().size
-        typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
+    file, days = required_ledger_path(options), options.older_than
+    which = "every reply" if days is None else f"every reply older than {days:g} days"
+    if not is_there(file):
+        typer.echo(f"removed nothing: there is no {safe(str(file))}")
+        return 0
+    ask = not options.yes and sys.stdin is not None and sys.stdin.isatty()
+    if ask and not typer.confirm(f"Remove {which} from {safe(str(file))}?", err=True):
+        typer.echo("removed nothing")
+        return 1
+    with Ledger(file) as opened:
+        number = opened.clear(None if days is None else days * _DAY)
+        remaining = opened.stats().size
+    typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
+    return 0
 
 
 @app.command("import")
+@with_options("one_ledger imported_model as_json")
 def import_(
     replies: Annotated[
         list[str],
@@ -121,19 +103,8 @@ def import_(
             "`-` is stdin.",
         ),
     ],
-    ledger: LedgerPath = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--judge-model",
-            "-m",
-            metavar="NAME",
-            help="Name of the judge in the ledger; its price is looked up by it.  "
-            "[default: the model that each reply names]",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+    options: Options,
+) -> int:
     """Take replies that a batch API or another engine wrote.
 
     They come in any order, as often as you like. Understood are the result files of OpenAI's and Anthropic's
@@ -145,29 +116,27 @@ def import_(
     Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
     2 bad usage, or no such file.
     """
-    with report_errors():
-        from ruler_cli.batch.import_replies import Importer, reply_files
-        from ruler_cli.ledger.reply_cache import Ledger
+    from ruler_cli.batch.import_replies import Importer, reply_files
+    from ruler_cli.ledger.reply_cache import Ledger
 
-        file, names = required_ledger_path(ledger), reply_files(replies)
-        with Ledger(file) as opened, Importer(opened, model) as importer:
-            for name in names:
-                importer.import_file(name)
-        imported = importer.result
-        _name_problems(imported)
-        if as_json:
-            typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
-        else:
-            typer.echo("\n".join(_imported_table(file, imported, len(names))))
-        if not imported.complete:
-            raise typer.Exit(1)
+    file, names = required_ledger_path(options), reply_files(replies)
+    with Ledger(file) as opened, Importer(opened, options.imported_model) as importer:
+        for name in names:
+            importer.import_file(name)
+    imported = importer.result
+    _name_problems(imported)
+    if options.as_json:
+        typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
+    else:
+        typer.echo("\n".join(_imported_table(file, imported, len(names))))
+    return 0 if imported.complete else 1
 
 
-def required_ledger_path(text: str | None) -> Path:
+def required_ledger_path(options: Options) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
     from ruler_cli.ledger.database import ledger_path
 
-    file = ledger_path(text)
+    file = ledger_path(options.one_ledger)
     if file is None:
         raise UsageError(
             "--ledger none: replies and batches stand in a ledger; give its path, or leave the option out"
@@ -209,12 +178,11 @@ def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
     rows = [("model", *_STATUSES.values(), "prompt", "completion", "cost")]
     for model in totals.models:
         cost, used = _cost(model), model.usage
-        counts = [*(model.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
-        rows.append((one_line(model.model), *map(str, counts), "unknown" if cost is None else f"${cost:.2f}"))
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    yield ""
-    for name, *cells in rows:
-        yield "  ".join([name.ljust(first), *map(str.rjust, cells, others)])
+        numbers = [*(model.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
+        rows.append(
+            (one_line(model.model), *map(str, numbers), "unknown" if cost is None else f"${cost:.2f}")
+        )
+    yield from ("", *columns(rows, str.rjust))
     yield ""
     yield "prompt and completion are tokens; cost is at list price"
 
@@ -222,18 +190,18 @@ def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
 def _name_problems(imported: ImportResult) -> None:
     """Name rows without a reply on stderr; adjacent rows with one reason become one sentence."""
     if not imported.rows and not imported.rejected:
-        print_stderr("ruler: there are no replies in the input")
+        print_note("there are no replies in the input")
     for _, alike in groupby(enumerate(imported.rejected), _alike):
         rows = [row for _, row in alike]
         more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
-        print_stderr(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
+        print_note(f"{rows[0].where} {rows[0].reason}{more_of_them}")
     if (more := imported.unreadable + imported.foreign - len(imported.rejected)) > 0:
-        print_stderr(f"ruler: … and {count(more, 'more row')} like that")
+        print_note(f"… and {count(more, 'more row')} like that")
     for counts, what in ((imported.failed, "failed for good"), (imported.again, "to be asked again")):
         for label, number in counts.items():
             if sentence := imported.messages.get(label):
                 requests, kind = count(number, "request"), _KINDS.get(label, label)
-                print_stderr(f"ruler: {requests} {what} ({kind}): {sentence}")
+                print_note(f"{requests} {what} ({kind}): {sentence}")
 
 
 def _alike(item: tuple[int, RejectedRow]) -> tuple[str, int, str]:

@@ -76,6 +76,12 @@ def print_stderr(text: str) -> None:
         typer.echo(one_line(text), err=True)
 
 
+def print_note(*sentences: object) -> None:
+    """Print sentences, or errors, of ruler on stderr, a line each."""
+    for sentence in sentences:
+        print_stderr(f"ruler: {sentence}")
+
+
 @contextmanager
 def report_errors(resume: str | None = None) -> Iterator[None]:
     """Print an error of a command as one sentence and exit with its code.
@@ -88,9 +94,9 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
         if isinstance(error, ReaderGone):
             sys.stdout = None
         else:
-            print_stderr(f"ruler: {error}")
+            print_note(error)
             if resume and error.exit_code != 2:
-                print_stderr(f"ruler: to go on: {resume}")
+                print_note(f"to go on: {resume}")
         if isinstance(error, InterruptedRun):
             # end at once: a thread may wait for ever for a pipe without another end
             with suppress(OSError, AttributeError):
@@ -102,7 +108,7 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
         sys.stdout = None
         raise typer.Exit(0) from None
     except MemoryError:
-        print_stderr("ruler: a record, or what it is packed in, is too large for the memory there is")
+        print_note("a record, or what it is packed in, is too large for the memory there is")
         raise typer.Exit(1) from None
     except OSError as error:  # e.g. a name that is too long, or a full disk
         try:
@@ -112,7 +118,7 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
             sys.stdout = None
         file = f"{error.filename}: " if error.filename else ""
         hint = "; make room, or name another directory for what waits on disk with TMPDIR"
-        print_stderr(f"ruler: {file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}")
+        print_note(f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}")
         raise typer.Exit(2 if error.filename else 1) from None
 
 
@@ -122,16 +128,14 @@ def report_usage_error(error: Exception) -> int | None:
     typer does not export the classes of its usage errors, so their attributes tell them.
     """
     if isinstance(error, typer.Abort):
-        print_stderr("ruler: aborted")
+        print_note("aborted")
         return 1
     if not callable(getattr(error, "format_message", None)):
         return None
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]  # the help, on stderr
     else:
-        print_stderr(
-            f"ruler: {_ADDRESS.sub(lambda match: Location(match[0]).public, _usage_sentence(error))}"
-        )
+        print_note(f"{_ADDRESS.sub(lambda match: Location(match[0]).public, _usage_sentence(error))}")
     return int(getattr(error, "exit_code", 2))
 
 
@@ -188,6 +192,11 @@ def ledger_option(words: Sequence[str]) -> str:
         if name == "--ledger":
             return f" --ledger {shlex.quote(value if equals else next(rest, ''))}"
     return ""
+
+
+def collect_command() -> str:
+    """Return the command that takes in the answers of batches, for the ledger of this command."""
+    return f"ruler batch collect{ledger_option(sys.argv)}"
 
 
 def score_command(words: Sequence[str], source: str, requests: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Declare the options of `ruler score` in groups, which the other commands share.
+"""Declare every option of the commands once: its type, default, help and names.
 
 `settings.py` turns the values into settings.
 """
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from ruler_cli.cli.messages import report_errors, same_command
 from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
 
 LEDGER_VARIABLE = "RULER_LEDGER"
@@ -37,6 +38,12 @@ def _complete_format(incomplete: str) -> list[str]:
     return [name for name in ("auto", *families()) if name.startswith(incomplete)]
 
 
+def _complete_condition(incomplete: str) -> list[str]:
+    from ruler_cli.results.conditions import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
 def _complete_rubric(incomplete: str) -> list[str]:
     """Complete the name of a file behind `@`."""
     import glob
@@ -46,7 +53,7 @@ def _complete_rubric(incomplete: str) -> list[str]:
     return ["@" + name for name in glob.glob(glob.escape(incomplete[1:]) + "*")]  # noqa: PTH207 - keeps `./`
 
 
-def finite(value: float | None) -> float | None:
+def _finite(value: float | None) -> float | None:
     """Refuse `nan` and `inf`, which typer lets pass every bound."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a finite number; give one such as 60")
@@ -65,283 +72,275 @@ Scored = Annotated[
     str,
     typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
 ]
-ApiKeyEnv = Annotated[
-    str | None,
-    typer.Option(metavar="VAR", envvar="RULER_API_KEY_ENV", help="Name of the variable that holds the key."),
-]
-LedgerPath = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH|none",
-        envvar=LEDGER_VARIABLE,
-        help="File of paid replies.  [default: ruler/ledger.sqlite in the user's cache directory]",
-    ),
-]
-Labels = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH",
-        envvar="RULER_LABELS",
-        help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")]
 
 
-def _option(default: Any, text: str, *names: str, **more: Any) -> Any:
-    """Declare an option: its default, its help, its names if they differ from the field's, more for typer."""
+def _option(text: str, default: Any = None, *, names: str = "", **more: Any) -> Any:
+    """Declare an option: its help, its default, its names if they differ from the field's, more for typer."""
     return field(default=default, metadata={"help": text, "names": names, **more})
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions:
-    """Options that name the judges and what they are told."""
+class ScoreOptions:
+    """The options of `score`, in the order of its help."""
 
     model: list[str] | None = _option(
-        None,
         "The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
         "repeat it for a panel.  [default: openai/o3]",
-        "--judge-model",
-        "-m",
+        names="--judge-model -m",
         metavar="NAME",
         autocompletion=_complete_judge,
     )
-    api_base: str | None = _option(None, "Chat completions endpoint, up to /v1.", metavar="URL")
+    api_base: str | None = _option("Chat completions endpoint, up to /v1.", metavar="URL")
     rubric: str | None = _option(
-        None,
         "Grading standards; a group's own `rubric` wins.",
         metavar="TEXT|@FILE",
         autocompletion=_complete_rubric,
     )
     param: list[str] | None = _option(
-        None,
         "Extra parameter of the judge call; VALUE is read as JSON where it is JSON. Repeatable.",
-        "--param",
-        "-p",
+        names="--param -p",
         metavar="KEY=VALUE",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PassOptions:
-    """Options on how often, in which order and by which judges a group is scored."""
-
-    passes: int = _option(1, "Times that a judge scores a group, in orders that balance.", metavar="K", min=1)
+    passes: int = _option("Times that a judge scores a group, in orders that balance.", 1, metavar="K", min=1)
     adaptive: bool = _option(
-        False, "Two passes for every group, then where they help, up to --passes on average."
+        "Two passes for every group, then where they help, up to --passes on average.", False
     )
     fallback: bool = _option(
-        False, "Ask the judges of -m in turn: the next takes over a group that one refuses."
+        "Ask the judges of -m in turn: the next takes over a group that one refuses.", False
     )
     escalate: str | None = _option(
-        None,
         "A stronger judge for groups that passes leave neither resolved nor tied.",
         metavar="MODEL",
         autocompletion=_complete_judge,
     )
     single: Literal["flag", "score"] = _option(
-        "flag", "How to score a group with one distinct rollout: once and flagged, or in every pass."
+        "How to score a group with one distinct rollout: once and flagged, or in every pass.", "flag"
     )
     group_size: int = _option(
-        AskSettings().group_size,
         "Distinct rollouts shown at once; more are shown in random windows, each in two at least.",
+        AskSettings().group_size,
         metavar="N",
         min=2,
     )
-    order: Literal["random", "input"] = _option("random", "Order in which the judge sees the rollouts.")
-    seed: int = _option(0, "Seed of order and labels.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CombineOptions:
-    """Options on how replies become scores; to change them costs no call."""
-
+    order: Literal["random", "input"] = _option("Order in which the judge sees the rollouts.", "random")
+    seed: int = _option("Seed of order and labels.", 0)
     min_passes: int = _option(
-        1, "Valid passes that a judge needs for its scores to count.", metavar="M", min=1
+        "Valid passes that a judge needs for its scores to count.", 1, metavar="M", min=1
     )
-    debias: bool = _option(False, "Correct for position bias measured over the batch.")
+    debias: bool = _option("Correct for position bias measured over the batch.", False)
     standardize: bool = _option(
-        False, "Bring the judges of a panel to one mean and spread before they are averaged."
+        "Bring the judges of a panel to one mean and spread before they are averaged.", False
     )
     blend: float | None = _option(
-        None, "Mix: W times the judge's score, the rest the original reward.", metavar="W", min=0.0, max=1.0
+        "Mix: W times the judge's score, the rest the original reward.", metavar="W", min=0.0, max=1.0
     )
     order_by_outcome: bool = _option(
-        False, "A rollout that failed its check (--outcome, else the reward) never outranks one that passed."
+        "A rollout that failed its check (--outcome, else the reward) never outranks one that passed.", False
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallOptions:
-    """Options on how the judge is reached, and on the limits and the cost of calls."""
-
-    api_key_env: ApiKeyEnv = None
-    via: Literal["auto", "http", "litellm"] = _option("auto", "How the judge is reached.")
+    api_key_env: str | None = _option("Name of the variable that holds the key.", metavar="VAR")
+    via: Literal["auto", "http", "litellm"] = _option("How the judge is reached.", "auto")
     concurrency: int | None = _option(
-        None, "Calls in flight.  [default: as many as the judge takes]", "--concurrency", "-c", min=1
+        "Calls in flight.  [default: as many as the judge takes]", names="--concurrency -c", min=1
     )
-    rpm: float | None = _option(None, "Requests per minute.", metavar="N", min=0.01)
-    tpm: float | None = _option(None, "Tokens per minute.", metavar="N", min=1)
-    timeout: float = _option(JudgeSettings().timeout, "Deadline per call, seconds.", metavar="S", min=0.001)
-    retries: int = _option(PoolSettings().retries, "Retries per call; waits at a limit do not count.", min=0)
-    max_cost: float | None = _option(None, "Stop before spending more.", metavar="USD", min=0)
+    rpm: float | None = _option("Requests per minute.", metavar="N", min=0.01)
+    tpm: float | None = _option("Tokens per minute.", metavar="N", min=1)
+    timeout: float = _option("Deadline per call, seconds.", JudgeSettings().timeout, metavar="S", min=0.001)
+    retries: int = _option("Retries per call; waits at a limit do not count.", PoolSettings().retries, min=0)
+    max_cost: float | None = _option("Stop before spending more.", metavar="USD", min=0)
     price: list[str] | None = _option(
-        None,
         "USD per million prompt and completion tokens, where it is not known; once, or once for each "
         "judge in order.",
         metavar="IN,OUT",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputOptions:
-    """Options on how INPUT is read and grouped."""
-
-    group_by: str | None = _option(None, "Dotted path of the group key.", metavar="PATH")
-    reward: str | None = _option(None, "Dotted path of the original reward.", metavar="PATH")
+    group_by: str | None = _option("Dotted path of the group key.", metavar="PATH")
+    reward: str | None = _option("Dotted path of the original reward.", metavar="PATH")
     messages: str | None = _option(
-        None,
-        "Dotted path of the messages, or of an answer's text, in a dump that no format fits.",
-        metavar="PATH",
+        "Dotted path of the messages, or of an answer's text, in a dump that no format fits.", metavar="PATH"
     )
     prompt: str | None = _option(
-        None, "Dotted path of the task's text, for conversations that do not begin with it.", metavar="PATH"
+        "Dotted path of the task's text, for conversations that do not begin with it.", metavar="PATH"
     )
-    outcome: str | None = _option(None, "Dotted path of a verifier's result.", metavar="PATH")
+    outcome: str | None = _option("Dotted path of a verifier's result.", metavar="PATH")
     grouping: Literal["auto", "line", "consecutive", "scattered"] = _option(
-        "auto", "How the records of a group are arranged."
+        "How the records of a group are arranged.", "auto"
     )
     format_: str = _option(
-        "auto",
         "The dump's shape, if it is not to be detected.",
+        "auto",
         metavar="auto|NAME",
         autocompletion=_complete_format,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputOptions:
-    """Options on groups and lines that are not scored."""
-
     on_failure: Literal["null", "drop", "keep"] = _option(
-        "null", "A group that cannot be scored: reward null, record left out, or reward kept."
+        "A group that cannot be scored: reward null, record left out, or reward kept.", "null"
     )
     failed: Path | None = _option(
-        None,
         "File for lines that cannot be read and for dropped records.  [default: OUTPUT.failed.jsonl]",
         metavar="FILE",
     )
-    max_failures: str | None = _option(
-        None, "Stop when more groups and lines than that fail.", metavar="N|P%"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LedgerOptions:
-    """Options on the requests that are sent: those of a shard, and those that no ledger answers."""
-
+    max_failures: str | None = _option("Stop when more groups and lines than that fail.", metavar="N|P%")
     shard: str | None = _option(
-        None,
         "Judge only the groups of shard I of N; the first is 1. Limits and cost cap hold for this process.",
         metavar="I/N",
     )
     ledger: list[str] | None = _option(
-        None,
         "File of paid replies; repeat it to read others as well, e.g. of shards.  [default: "
         f"ruler/ledger.sqlite in the user's cache directory]  [env var: {LEDGER_VARIABLE}]",
         metavar="PATH|none",
         envvar=None,  # typer would split the variable's value at every space
     )
-    retry_failed: bool = _option(False, "Ask again what failed in an earlier run.")
+    retry_failed: bool = _option("Ask again what failed in an earlier run.", False)
     cached_only: bool = _option(
-        False, "Ask no judge: score what the ledger answers, and mark the rest as failed."
+        "Ask no judge: score what the ledger answers, and mark the rest as failed.", False
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Options on the machines of a run and on its report."""
-
     engine: Literal["here", "ray"] = _option(
-        "here", "Judge in this process, or in workers of Ray; OUTPUT is the same."
+        "Judge in this process, or in workers of Ray; OUTPUT is the same.", "here"
     )
     ray_address: str | None = _option(
-        None,
         "A running Ray cluster of which this machine is a part.  [default: one is started here]",
         metavar="HOST:PORT",
     )
-    ray_workers: int | None = _option(None, "Workers of Ray.  [default: 2]", metavar="N", min=1)
-    summary: Path | None = _option(None, "Write the run's summary as JSON.", metavar="FILE")
-    progress: Literal["auto", "bar", "log", "none"] = _option("auto", "Progress on stderr.")
-    debug: bool = _option(False, "Show each reply.")
+    ray_workers: int | None = _option("Workers of Ray.  [default: 2]", metavar="N", min=1)
+    summary: Path | None = _option("Write the run's summary as JSON.", metavar="FILE")
+    progress: Literal["auto", "bar", "log", "none"] = _option("Progress on stderr.", "auto")
+    debug: bool = _option("Show each reply.", False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreOptions(
-    JudgeOptions,
-    PassOptions,
-    CombineOptions,
-    CallOptions,
-    InputOptions,
-    OutputOptions,
-    LedgerOptions,
-    RunOptions,
-):
-    """The options of `score`. One that a command leaves out has its default."""
+class Options(ScoreOptions):
+    """The options of all commands. One that a command does not take has its default."""
+
+    as_json: bool = _option("Print one JSON object instead.", False, names="--json")
+    one_ledger: str | None = _option(
+        "File of paid replies.  [default: ruler/ledger.sqlite in the user's cache directory]",
+        names="--ledger",
+        metavar="PATH|none",
+    )
+    labels: str | None = _option(
+        "Dotted path of the labels.  [default: the first original reward, else the outcome]", metavar="PATH"
+    )
+    # check
+    batch: bool = _option("Show cost and time in a provider's batch API, too.", False)
+    # prompt, report
+    group: str | None = _option("Which group.  [default: the first]", metavar="KEY")
+    pass_: int = _option("Which pass over the group.", 1, metavar="P", min=1)
+    window: int = _option("Which window of that pass.", 1, metavar="W", min=1)
+    output: str | None = _option(
+        "Write a page for a browser instead: one file, which opens offline.",
+        names="--output -o",
+        metavar="FILE.html",
+    )
+    max_groups: int | None = _option(
+        "Groups in FILE.html, the most telling first.  [default: 10000]", metavar="N", min=1
+    )
+    # select
+    where: list[str] | None = _option(
+        "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or "
+        "disagreement with labels lies in a range; rollouts whose score does. Both ends belong to it, and "
+        "either may be left out. Repeatable: all must hold.",
+        metavar="NAME[=LOW..HIGH]",
+        autocompletion=_complete_condition,
+    )
+    keep: int | None = _option("Of each group at most M rollouts, by --by.", metavar="M", min=1)
+    by: Literal["variance", "score", "majority"] | None = _option(
+        "Those whose scores have the greatest variance, the best, or the best of the majority."
+    )
+    answer: str | None = _option("Dotted path of a rollout's answer, for the majority.", metavar="PATH")
+    # render, batch, ledger
+    target: Literal["auto", "openai", "anthropic", "vllm"] = _option(
+        "Format of the requests; auto goes by the judge's name.", "auto"
+    )
+    wait: bool = _option("Collect until no batch is out.", False)
+    wait_timeout: float = _option(
+        "Seconds of --wait at most.",
+        26 * 3600.0,
+        names="--timeout",
+        metavar="S",
+        min=0.0,
+        callback=_finite,
+        envvar="RULER_WAIT_TIMEOUT",
+    )
+    settle: float = _option(
+        "Seconds in which a batch may still appear at its provider after a crash.",
+        120.0,
+        metavar="S",
+        min=0.0,
+        callback=_finite,
+    )
+    every: bool = _option("Every batch that is out.", False, names="--all", envvar=None)
+    forget: bool = _option(
+        "Give them up without asking the provider; their requests are free at once.", False, envvar=None
+    )
+    older_than: float | None = _option(
+        "Only replies older than so many days.  [default: all]",
+        metavar="DAYS",
+        min=0.0,
+        callback=_finite,
+        envvar=None,
+    )
+    yes: bool = _option("Do not ask for confirmation on a terminal.", False, names="--yes -y", envvar=None)
+    stats_json: bool = _option(
+        "One JSON object, times as ISO 8601, an unknown cost as null.", False, names="--json", envvar=None
+    )
+    imported_model: str | None = _option(
+        "Name of the judge in the ledger; its price is looked up by it.  "
+        "[default: the model that each reply names]",
+        names="--judge-model -m",
+        metavar="NAME",
+        envvar=None,
+    )
 
 
-OPTION_GROUPS = ScoreOptions.__bases__
-"""In the order of `ruler score --help`."""
-REQUEST_OPTIONS = (JudgeOptions, PassOptions, InputOptions)
-"""Groups that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
-
-
-_HINTS = get_type_hints(ScoreOptions, include_extras=True)
-_FIELDS = {one.name: one for one in fields(ScoreOptions)}
+SCORE_OPTIONS = " ".join(one.name for one in fields(ScoreOptions))
+REQUEST_OPTIONS = (
+    "model api_base rubric param passes adaptive fallback escalate single group_size order seed "
+    "group_by reward messages prompt outcome grouping format_"
+)
+"""Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
+SCORED_OPTIONS = "labels group_by messages prompt grouping format_"
+"""Options on how a scored file is read."""
+_HINTS = get_type_hints(Options)
+_FIELDS = {one.name: one for one in fields(Options)}
 
 
 def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
-    """Return a field of ScoreOptions as typer reads it in a signature, with another help if it is given."""
-    hint, more = _HINTS[name], dict(_FIELDS[name].metadata)
-    if more:
-        more["help"] = text or more["help"]
-        names = more.pop("names") or (f"--{name.rstrip('_').replace('_', '-')}",)
-        variable = "RULER_" + names[0].removeprefix("--").replace("-", "_").upper()
-        hint = Annotated[hint, typer.Option(*names, **{"envvar": variable, **more})]
+    """Return a field of Options as typer reads it in a signature, with another help if it is given."""
+    more = dict(_FIELDS[name].metadata)
+    more["help"] = text or more["help"]
+    names = more.pop("names").split() or [f"--{name.rstrip('_').replace('_', '-')}"]
+    variable = "RULER_" + names[0].removeprefix("--").replace("-", "_").upper()
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=_FIELDS[name].default, annotation=hint
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=_FIELDS[name].default,
+        annotation=Annotated[_HINTS[name], typer.Option(*names, **{"envvar": variable, **more})],
     )
 
 
 def with_options(
-    *groups: type[Any] | str, **texts: str
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options in the order of `groups`: groups of ScoreOptions, and names of single options.
+    names: str, *, resumes: bool = False, **texts: str
+) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Give a command options, by the names of fields, in this order; its result is the exit code.
 
-    A name that is a parameter of the command is its own option. The command gets the others in `options`, a
-    ScoreOptions. Its parameters that are not named stand in front, as arguments do. `texts` is the help, by
-    name, of options that differ from those of `score` in nothing else.
+    The command gets them in its parameter `options`; its other parameters stand in front, as arguments do.
+    `texts` is the help, by name, of options that differ from those of other commands in nothing else. An
+    error is printed as one sentence; for a command that `resumes`, another names the command to go on with.
     """
-    named = list[str]()
-    for group in groups:
-        named += group.split() if isinstance(group, str) else [one.name for one in fields(group)]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = dict(inspect.signature(command, eval_str=True).parameters)
-        del own["options"]
-        shared = [name for name in named if name not in own]
-        parameters = [
-            *(parameter for name, parameter in own.items() if name not in named),
-            *(own.get(name) or _typer_parameter(name, texts.get(name)) for name in named),
-        ]
+    def decorate(command: Callable[..., int]) -> Callable[..., None]:
+        arguments = dict(inspect.signature(command, eval_str=True).parameters)
+        del arguments["options"]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            options = ScoreOptions(**{name: values.pop(name) for name in shared})
-            command(options=options, **values)
+            options = Options(**{name: values.pop(name) for name in names.split()})
+            with report_errors(same_command(*values.values()) if resumes else None):
+                raise typer.Exit(command(options=options, **values))
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+            [
+                *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in arguments.values()),
+                *(_typer_parameter(name, texts.get(name)) for name in names.split()),
+            ]
         )
         return run
 

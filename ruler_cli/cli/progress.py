@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from ruler_cli.cli.messages import print_stderr
+from ruler_cli.cli.messages import print_note, print_stderr
 from ruler_cli.cli.units import count, short
 from ruler_cli.observer import Observer, Status, Summary
+from ruler_cli.reading.location import Location
 from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ class Console(Observer):
     """An observer that shows a run on stderr: a bar on a terminal, elsewhere a line every 30 seconds."""
 
     def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
-        """`source` is the name of INPUT in messages, `named` the number of problems named one by one."""
+        """`source` is INPUT, `named` the number of problems named one by one."""
         self._mode = progress
         if progress == "auto":
             self._mode = "bar" if sys.stderr and sys.stderr.isatty() else "log"
-        self._source, self._named = source, named
-        self._problems = self._failures = 0
+        self._source, self._named = Location(source).shown, named
+        self.problems = self._failures = 0
         self._printed = set[str]()
         self._total: int | None = None
         self._bar: tqdm[Any] | None = None
@@ -52,8 +53,8 @@ class Console(Observer):
 
     def problem(self, problem: Problem) -> None:
         """Name a line or trajectory that cannot be read."""
-        self._problems += 1
-        if self._problems <= self._named:
+        self.problems += 1
+        if self.problems <= self._named:
             self._print(f"ruler: {self._source}: {problem.where} {problem.reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
@@ -86,7 +87,7 @@ class Console(Observer):
         elif self._mode == "log" and time.monotonic() - self._last >= _LOG_INTERVAL:
             self._last = time.monotonic()
             of = f" of {self._total}" if self._total else ""
-            print_stderr(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
+            print_note(f"{summary.groups}{of} groups; {_state(summary, status, self._total)}")
 
     def stopping(self, in_flight: int, grace: float) -> None:
         """Say how many calls are waited for, and how long."""
@@ -104,10 +105,10 @@ class Console(Observer):
             with suppress(OSError):
                 self._bar.close()
             self._bar = None
-        totals = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
+        totals = ((self.problems, "lines that cannot be read"), (self._failures, "groups not scored"))
         for number, what in totals:
             if number > self._named:
-                print_stderr(f"ruler: … and {number - self._named:.0f} more {what}")
+                print_note(f"… and {number - self._named:.0f} more {what}")
 
     def _print_once(self, text: str) -> None:
         """Print a line, unless it was printed before: a run on Ray reads INPUT twice."""
@@ -166,10 +167,7 @@ class Problems:
     """Problems of a scored file: printed on stderr at once, or, if `quiet`, listed for a program."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._console = Console("log", "")
-        self.number = 0
-        self.first: list[str] = []
+        self._quiet, self.number, self.first = quiet, 0, list[str]()
 
     def add(self, name: str, problem: Problem) -> None:
         """Add a record of the file `name` that cannot be read."""
@@ -179,17 +177,16 @@ class Problems:
         """Add a problem in words."""
         self.number += 1
         if self.number <= _NAMED:
+            if not self._quiet and sentence not in self.first:
+                print_note(sentence)
             self.first.append(sentence)
-            if not self._quiet:
-                self._console.note(sentence)
 
     def print_on_error(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
         """Print the list if an exception leaves the context: then no page will hold it."""
         if kind is not None and self._quiet:
-            for sentence in self.first:
-                self._console.note(sentence)
+            print_note(*dict.fromkeys(self.first))
 
     def close(self) -> None:
         """Print how many were not named."""
         if self.number > _NAMED and not self._quiet:
-            self._console.note(f"… and {self.number - _NAMED} more")
+            print_note(f"… and {self.number - _NAMED} more")

@@ -5,27 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors, score_command
-from ruler_cli.cli.options import REQUEST_OPTIONS, ScoreOptions, Source, with_options
+from ruler_cli.cli.messages import ledger_option, print_note, score_command
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
-from ruler_cli.cli.units import count, size
+from ruler_cli.cli.signals import run_interruptible
+from ruler_cli.cli.units import count, counts, size
 from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
     from ruler_cli.batch.missing_requests import MissingRequests
-    from ruler_cli.batch.request_files import Target
     from ruler_cli.types import Request
 
 
 @with_options(
-    "target",
-    *REQUEST_OPTIONS,
-    "shard ledger retry_failed",
+    f"target {REQUEST_OPTIONS} shard ledger retry_failed",
     shard="Write only the requests for the groups of shard I of N; the first is 1.",
 )
 def command(
@@ -37,12 +35,8 @@ def command(
             help="A file of requests, or the name of several: requests-0001.jsonl, …; `-` is stdout.",
         ),
     ],
-    options: ScoreOptions,
-    target: Annotated[
-        Literal["auto", "openai", "anthropic", "vllm"],
-        typer.Option(envvar="RULER_TARGET", help="Format of the requests; auto goes by the judge's name."),
-    ] = "auto",
-) -> None:
+    options: Options,
+) -> int:
     """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.
 
     OpenAI's or Anthropic's batch API, `vllm run-batch` or any other engine can answer them. Requests may
@@ -55,28 +49,18 @@ def command(
     Exit codes: 0 written, or nothing is lacking; 1 some lines cannot be read or some groups not be asked
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
-    with report_errors():
-        settings = score_settings(options, source, requests)
-        raise typer.Exit(0 if _render(settings, target) else 1)
-
-
-def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
-    """Write the files and report; return if they hold all that is lacking."""
-    import anyio
-
     from ruler_cli.batch.missing_requests import render_missing
     from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
-    from ruler_cli.cli.signals import run_interruptible
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.panel import judges_of
-    from ruler_cli.reading.location import Location
     from ruler_cli.writing.output import refuse_clashes
 
+    settings = score_settings(options, source, requests)
     judges = judges_of(settings)
     for judge in judges:
         cached_only(judge)
     refuse_clashes(settings.input.source, settings.output)
-    targets = [target_of(judge, target) for judge in judges]
+    targets = [target_of(judge, options.target) for judge in judges]
     lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
     names = names_for(settings.output, [judge.model for judge in judges])
     too_large = [0] * len(judges)
@@ -89,22 +73,31 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
         def write(judge: int, key: bytes, request: Request) -> None:
             too_large[judge] += not files[judge].write(lines[judge](key, request))
 
-        with closing(Console("log", Location(settings.input.source).shown)) as console:
-            rendered = anyio.run(
-                run_interruptible, lambda stop: render_missing(settings, write, console, stop)
-            )
+        with closing(Console("log", settings.input.source)) as console:
+            rendered = run_interruptible(lambda stop: render_missing(settings, write, console, stop))
         for file in files:
             file.end()
         written = [part for file in files for part in file.commit()]
     for name, number in zip(targets, too_large, strict=True):
         if number:
             most = (LIMITS[name].bytes or 0) / 1e6
-            print_stderr(
-                f"ruler: {count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
+            print_note(
+                f"{count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
                 "takes; show fewer rollouts at once, with --group-size"
             )
     _print_rendered(rendered, written, settings)
-    return not (rendered.unreadable or rendered.unaskable or any(too_large))
+    return 1 if rendered.unreadable or rendered.unaskable or any(too_large) else 0
+
+
+def not_rendered(missing: MissingRequests) -> list[tuple[int, str, str]]:
+    """Return the numbers of groups and lines without requests, each with its noun and the reason."""
+    failed = sum(missing.failed.values()) - missing.unaskable
+    return [
+        (missing.answered, "group", "answered by the ledger"),
+        (failed, "group", "failed in an earlier run; --retry-failed asks again"),
+        (missing.unaskable, "group", "that cannot be asked about"),
+        (missing.unreadable, "line or trajectory", "not readable"),
+    ]
 
 
 def _print_rendered(
@@ -114,30 +107,21 @@ def _print_rendered(
     from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 
     score = score_command(sys.argv[2:], settings.input.source, settings.output)
-    failed = sum(rendered.failed.values())
-    lacking = rendered.groups - rendered.answered - failed
-    notes = (
-        (rendered.answered, "group", "answered by the ledger"),
-        (failed - rendered.unaskable, "group", "failed in an earlier run; --retry-failed asks again"),
-        (rendered.unaskable, "group", "that cannot be asked about"),
-        (rendered.unreadable, "line or trajectory", "not readable"),
-    )
-    for number, noun, note in notes:
-        if number:
-            print_stderr(f"ruler: {count(number, noun)} {note}")
+    lacking = rendered.groups - rendered.answered - sum(rendered.failed.values())
+    print_note(*counts(not_rendered(rendered)))
     if not lacking:
-        print_stderr(
-            f"ruler: {count(rendered.groups, 'group')}: nothing is lacking, there are no requests; "
+        print_note(
+            f"{count(rendered.groups, 'group')}: nothing is lacking, there are no requests; "
             f"`{score}` writes the output"
         )
         return
     tokens = sum(rendered.characters) / BYTES_PER_TOKEN
-    print_stderr(
-        f"ruler: {lacking} of {count(rendered.groups, 'group')} to be asked about, "
+    print_note(
+        f"{lacking} of {count(rendered.groups, 'group')} to be asked about, "
         f"{count(sum(rendered.requests), 'request')}, about {tokens:,.0f} prompt tokens"
     )
     for name, requests, length in written:
         file = "stdout" if name == "-" else name
-        print_stderr(f"ruler: {file}: {count(requests, 'request')}, {size(length)}")
+        print_note(f"{file}: {count(requests, 'request')}, {size(length)}")
     take_in = f"ruler ledger import REPLIES{ledger_option(sys.argv)}"
-    print_stderr(f"ruler: once they are answered: `{take_in}`, then `{score}`")
+    print_note(f"once they are answered: `{take_in}`, then `{score}`")

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_stderr, printable_key, report_errors
-from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note, printable_key
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
@@ -27,44 +27,18 @@ if TYPE_CHECKING:
     from ruler_cli.results.scored_file import ScoredFile
     from ruler_cli.types import Group
 
-_Views = tuple[Callable[[], dict[str, Any]], Callable[[], None]]
+_Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
-_SUGGESTED, _COMPARED, _LONGEST = 3, 10_000, 200
+_SUGGESTED, COMPARED, _LONGEST = 3, 10_000, 200
 """Keys in a suggestion, keys compared for it, and characters of a key that count."""
 _SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
 
 
-@with_options("output group as_json max_groups labels group_by messages prompt grouping format_")
-def command(
-    source: Scored,
-    options: ScoreOptions,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.html",
-            envvar="RULER_OUTPUT",
-            help="Write a page for a browser instead: one file, which opens offline.",
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Show one group as its judge read it."),
-    ] = None,
-    as_json: AsJson = False,
-    max_groups: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            envvar="RULER_MAX_GROUPS",
-            help="Groups in FILE.html, the most telling first.  [default: 10000]",
-        ),
-    ] = None,
-    labels: Labels = None,
-) -> None:
+@with_options(
+    f"output group as_json max_groups {SCORED_OPTIONS}", group="Show one group as its judge read it."
+)
+def command(source: Scored, options: Options) -> int:
     """Look at a scored file: on a terminal, or as a page.
 
     The run's figures with the worst and the most disputed groups, or one group in full, shown with $PAGER.
@@ -80,34 +54,35 @@ def command(
     Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no
     annotations of ruler in it.
     """
-    with report_errors(), unwind_on_signal():
-        _refuse(output, group, max_groups, options.format_, as_json=as_json)
-        settings = scored_input(options, source, labels)
-        problems = Problems(quiet=as_json)
-        if output is None:
-            _show(settings, problems, group, as_json=as_json)
+    with unwind_on_signal():
+        _refuse(options)
+        settings = scored_input(options, source)
+        problems = Problems(quiet=options.as_json)
+        if options.output is None:
+            _show(settings, problems, options.group, as_json=options.as_json)
         else:
-            _write(settings, problems, output, max_groups)
-        raise typer.Exit(1 if problems.number else 0)
+            _write(settings, problems, options.output, options.max_groups)
+        return 1 if problems.number else 0
 
 
-def _refuse(output: str | None, group: str | None, most: int | None, form: str, *, as_json: bool) -> None:
+def _refuse(options: Options) -> None:
     """Raise UsageError for options that do not go together."""
-    if form in ("html", "json"):
-        instead = "a page is written by -o FILE.html" if form == "html" else "JSON is printed by --json"
-        raise UsageError(f"--format {form}: is about the format of SCORED; {instead}")
-    if most is not None and output is None:
-        raise UsageError("--max-groups is for the page that -o writes; give -o FILE.html as well")
-    if output is None:
+    if options.format_ in ("html", "json"):
+        html = options.format_ == "html"
+        instead = "a page is written by -o FILE.html" if html else "JSON is printed by --json"
+        raise UsageError(f"--format {options.format_}: is about the format of SCORED; {instead}")
+    if options.output is None:
+        if options.max_groups is not None:
+            raise UsageError("--max-groups is for the page that -o writes; give -o FILE.html as well")
         if sys.stdout is None:
             raise UsageError("stdout is closed, so there is nowhere to show anything; open it, or give -o")
         return
-    if group is not None:
+    if options.group is not None:
         raise UsageError(
             "--group shows a group here, -o writes a page of all groups, which opens at one if its "
             "address ends in #group=KEY; leave one of them out"
         )
-    if as_json:
+    if options.as_json:
         raise UsageError("--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead")
 
 
@@ -119,16 +94,17 @@ def _show(settings: InputSettings, problems: Problems, key: str | None, *, as_js
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         scored = ScoredFile(settings, stack, partial(problems.add, source.shown))
-        for note in scored.input.notes:
-            print_stderr(f"ruler: {note}")
+        print_note(*scored.input.notes)
         # a command to type again must show no password either
         head = {"version": 1, "source": source.public, "found": scored.input.found()}
         page, show = _run(scored, head) if key is None else _groups(scored, head, key)
         problems.close()
     if as_json:
         _print(page() | {"problems": problems.number, "first_problems": problems.first})
-    else:
-        show()
+        return
+    terminal = Terminal()
+    show(terminal)
+    sys.stdout.flush()
 
 
 def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
@@ -144,19 +120,14 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
             shortlist.add(scored_group)
             tick()
     if scored.warning:
-        print_stderr(f"ruler: warning: {scored.warning}")
+        print_note(f"warning: {scored.warning}")
     head |= {"figures": builder.figures()}
     lists = {"worst": shortlist.worst(), "disputed": shortlist.disputed()}
 
     def page() -> dict[str, Any]:
         return head | {name: [one.as_json() for one in highlights] for name, highlights in lists.items()}
 
-    def show() -> None:
-        terminal = Terminal()
-        report_overview.show(head, **lists, terminal=terminal)
-        terminal.flush()
-
-    return page, show
+    return page, lambda terminal: report_overview.show(head, **lists, terminal=terminal)
 
 
 def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
@@ -180,9 +151,9 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
             # the page shortens a very long key
             same = name == group.key or (len(group.key) > _LONGEST and name == page_key(group.key))
             alike += [(ordinal, group)] if same and len(alike) < _SAME_KEY else []
-            keys += [group.key] if len(keys) < _COMPARED else []
+            keys += [group.key] if len(keys) < COMPARED else []
     if not exact and not alike:
-        raise _unknown(scored.name, key, keys)
+        raise unknown_group(scored.name, key, keys)
     both = [(ordinal, group, scored.read_group(group)) for ordinal, group in exact or alike]
     shown_groups = [(ordinal, one, GroupText.of(group, one)) for ordinal, group, one in both]
 
@@ -191,22 +162,21 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
         others = {"ordinal": ordinal, "same_key": len(shown_groups) + more - 1}
         return head | others | {"group": group_json(scored_group, text)}
 
-    def show() -> None:
-        terminal = Terminal()
+    def show(terminal: Terminal) -> None:
         with paged(terminal):
             for ordinal, scored_group, text in shown_groups:
                 origin = f"{head['source']}, number {ordinal} in the file"
                 report_group.show(scored_group, text, origin, terminal)
-        terminal.flush()
+        sys.stdout.flush()
         if more:
-            print_stderr(f"ruler: {count(more, 'more group')} of this key: the file names them alike")
+            print_note(f"{count(more, 'more group')} of this key: the file names them alike")
 
     return page, show
 
 
-def _unknown(name: str, key: str, keys: Sequence[str]) -> UsageError:
-    """Make the error for a key that is not in the file, with a suggestion."""
-    near = nearest(key, (other[:_LONGEST] for other in keys))
+def unknown_group(name: str, key: str | None, keys: Sequence[str]) -> UsageError:
+    """Make the error for a key that is not in the file, with a suggestion; None: there is no group at all."""
+    near = nearest(key or "", (other[:_LONGEST] for other in keys))
     like = [other for other in keys if key and key.lower() in other.lower()][:_SUGGESTED]
     like = like or [other for other in keys if other[:_LONGEST] == near][:1]
     if like:
@@ -215,7 +185,8 @@ def _unknown(name: str, key: str, keys: Sequence[str]) -> UsageError:
         suggestion = f"its first keys are {', '.join(map(_quoted, keys[:_SUGGESTED]))}"
     else:
         suggestion = f"`ruler check {name}` says how groups are found"
-    return UsageError(f"{name}: there is no group {_quoted(key)}; {suggestion}")
+    wanted = "" if key is None else f" {_quoted(key)}"
+    return UsageError(f"{name}: there is no group{wanted}; {suggestion}")
 
 
 def _quoted(key: str) -> str:
@@ -240,12 +211,12 @@ def _write(settings: InputSettings, problems: Problems, output: str, most: int |
         )
     problems.close()
     if written.warning:
-        print_stderr(f"ruler: warning: {written.warning}")
+        print_note(f"warning: {written.warning}")
     part = f"{written.rows} of " if written.rows < written.groups else ""
     size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    print_stderr(f"ruler: {part}{count(written.groups, 'group')}, {size} written to {to}")
+    print_note(f"{part}{count(written.groups, 'group')}, {size} written to {to}")
     if written.left_out:
-        print_stderr(f"ruler: {written.left_out}")
+        print_note(f"{written.left_out}")
 
 
 def _print(page: dict[str, Any]) -> None:

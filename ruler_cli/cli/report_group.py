@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.bar import Bar
 from rich.padding import Padding
@@ -17,15 +17,12 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.report_overview import two_columns
+from ruler_cli.cli.report_sentences import given
 from ruler_cli.cli.terminal import Terminal
-from ruler_cli.cli.units import count, moment, seconds, short, usd
+from ruler_cli.cli.units import count, iso, seconds, short, usd
 from ruler_cli.results.report.group_text import GroupText, common_lines
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _WIDE = 60
 """Columns of a terminal from which on a score has a bar."""
@@ -59,20 +56,33 @@ def _rule(title: str, style: str = "bold") -> Rule:
 
 
 def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
-    table, key = two_columns(), terminal.key(group.key)
-    for name, sentence in (
+    key, (against, pairs), usage = terminal.key(group.key), group.disputes, group.usage
+    judge = (
+        group.judge,
+        "" if group.passes is None else count(group.passes, "pass"),
+        given(group.reliability, "reliability {:.2f}"),
+        given(group.weight, "weight {:.3g}"),
+    )
+    tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
+    cost = (
+        "" if group.cost is None else usd(group.cost),
+        count(usage.calls, "call") if usage.calls else "",
+        tokens if usage.prompt or usage.completion else "",
+        "" if group.latency is None else seconds(group.latency),
+    )
+    disputes = f"the judge orders {against:g} of {count(pairs, 'pair')} with unlike rewards the other way"
+    judged_at = iso(group.judged_at)
+    rows = (
         ("key", key if len(key) > terminal.width // 2 else ""),
         ("in", origin),
         ("status", _status(group)),
-        ("judge", _judge(group)),
-        ("agreement", _agreement(group)),
+        ("judge", ", ".join(filter(None, judge))),
+        ("agreement", disputes if pairs else ""),
         ("of note", ", ".join(group.flags)),
-        ("cost", _cost(group)),
-        ("judged", "" if group.judged_at is None else f"{moment(group.judged_at)} UTC"),
-    ):
-        if sentence:
-            table.add_row(name, terminal.text(sentence, "red" if name == "status" and group.failed else ""))
-    return table
+        ("cost", ", ".join(filter(None, cost))),
+        ("judged", f"{judged_at[:16].replace('T', ' ')} UTC" if judged_at else ""),
+    )
+    return two_columns(rows, terminal, status="red" if group.failed else "")
 
 
 def _status(group: ScoredGroup) -> str:
@@ -80,34 +90,9 @@ def _status(group: ScoredGroup) -> str:
         return f"failed ({group.kind}): {group.reason}" if group.reason else f"failed ({group.kind})"
     if group.status == "unmarked":
         return "ruler was not asked about it"
-    scored = f"scored, mean {sentences.number(group.mean)}, sd {sentences.number(group.sd)}"
+    mean, sd = given(group.mean, "{:.2f}"), given(group.sd, "{:.2f}")
+    scored = f"scored, mean {mean or '-'}, sd {sd or '-'}"
     return f"{scored}; tied: nothing for a trainer to learn from" if group.tied else scored
-
-
-def _judge(group: ScoredGroup) -> str:
-    passes = "" if group.passes is None else f"{group.passes} pass{'es' * (group.passes != 1)}"
-    reliability = "" if group.reliability is None else f"reliability {group.reliability:.2f}"
-    weight = "" if group.weight is None else f"weight {group.weight:.3g}"
-    return ", ".join(filter(None, (group.judge, passes, reliability, weight)))
-
-
-def _agreement(group: ScoredGroup) -> str:
-    against, pairs = group.disputes
-    if not pairs:
-        return ""
-    return f"the judge orders {against:g} of {count(pairs, 'pair')} with unlike rewards the other way"
-
-
-def _cost(group: ScoredGroup) -> str:
-    usage = group.usage
-    tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
-    parts = (
-        "" if group.cost is None else usd(group.cost),
-        count(usage.calls, "call") if usage.calls else "",
-        tokens if usage.prompt or usage.completion else "",
-        "" if group.latency is None else seconds(group.latency),
-    )
-    return ", ".join(filter(None, parts))
 
 
 def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Table:
@@ -118,15 +103,18 @@ def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Tabl
     columns = {
         "rank": ["" if score is None else str(scores.index(score) + 1) for score in scores],
         "rollout": [str(i + 1) for i in order],
-        "score": [_number(score, ".2f") for score in scores],
-        "judged": [_number(r.judge_score if r.judge_score != r.score else None, ".2f") for r in rollouts],
-        "sd": [_number(r.spread, ".2f") for r in rollouts],
-        "reward": [_number(r.label, ".4g") for r in rollouts],
-        "position": [_number(r.mean_position, ".2f") for r in rollouts],
+        "score": [given(score, "{:.2f}") for score in scores],
+        "judged": [given(r.judge_score if r.judge_score != r.score else None, "{:.2f}") for r in rollouts],
+        "sd": [given(r.spread, "{:.2f}") for r in rollouts],
+        "reward": [given(r.label, "{:.4g}") for r in rollouts],
+        "position": [given(r.mean_position, "{:.2f}") for r in rollouts],
         "bytes": [short(r.size) for r in rollouts],
     }
     columns = {name: cells for name, cells in columns.items() if any(cells)}
-    notes = [_note(rollout) for rollout in rollouts]
+    notes = []
+    for rollout in rollouts:
+        status = {"failed": f"failed ({rollout.kind})", "unmarked": "no annotation"}.get(rollout.status, "")
+        notes.append(", ".join(filter(None, ("suspect" * rollout.suspect, status))))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
@@ -147,21 +135,12 @@ def _show_explanations(group: ScoredGroup, order: Sequence[int], terminal: Termi
     explanations = [(number, _explanation(group.rollouts[number])) for number in order]
     if not any(lines for _, lines in explanations):
         return
-    table = two_columns()
+    table = two_columns((), terminal)
     for number, lines in explanations:
         for i, line in enumerate(lines):
             # foreign lines stay in a column of their own
             table.add_row("" if i else f"rollout {number + 1}", terminal.text(line, lines=True))
     terminal.show("", _rule("explanations"), table)
-
-
-def _number(number: float | None, form: str) -> str:
-    return "" if number is None else format(number, form)
-
-
-def _note(rollout: ScoredRollout) -> str:
-    status = {"failed": f"failed ({rollout.kind})", "unmarked": "no annotation", "scored": ""}[rollout.status]
-    return ", ".join(filter(None, ("suspect" * rollout.suspect, status)))
 
 
 def _show_shared(text: GroupText, terminal: Terminal) -> None:
@@ -189,7 +168,9 @@ def _show_rollout(
     `same_as` is one with the same lines that was shown before.
     """
     lines = text.rollouts[number]
-    terminal.show("", _rule(terminal.foreign(_title(rollout, number))))
+    score = given(rollout.score, "score {:.2f}") + given(rollout.spread, " ± {:.2f}")
+    title = f"rollout {number + 1}: {score if rollout.score is not None else 'not scored'}"
+    terminal.show("", _rule(terminal.foreign(title + given(rollout.label, ", reward {:.4g}"))))
     for line in _explanation(rollout):
         terminal.show(_indented(terminal.text(line, "italic", lines=True)))
     if not lines:
@@ -210,13 +191,6 @@ def _show_rollout(
     _show_lines(lines[common:], terminal)
 
 
-def _title(rollout: ScoredRollout, number: int) -> str:
-    spread = "" if rollout.spread is None else f" ± {rollout.spread:.2f}"
-    score = "not scored" if rollout.score is None else f"score {rollout.score:.2f}{spread}"
-    label = "" if rollout.label is None else f", reward {rollout.label:.4g}"
-    return f"rollout {number + 1}: {score}{label}"
-
-
 def _explanation(rollout: ScoredRollout) -> list[str]:
     """Return the explanation, the scores of a panel, and the reason of a failure, a line each."""
     lines = [rollout.explanation] if rollout.explanation else []
@@ -228,32 +202,25 @@ def _explanation(rollout: ScoredRollout) -> list[str]:
 
 
 def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
+    """Show lines as text to read, each below its head, if it has one."""
     for line in lines:
-        terminal.show(*_parts(line, terminal))
-
-
-def _parts(line: str, terminal: Terminal) -> Iterator[RenderableType]:
-    head, content = _split(line)
-    if head:
-        title = terminal.text(head, f"bold {_ROLES.get(head.split(' ')[0], '')}")
-        yield title if title.cell_len <= terminal.width else _indented(title)
-    lines = content.split("\n")
-    for start in range(0, len(lines), _AT_ONCE):
-        yield _indented(terminal.text("\n".join(lines[start : start + _AT_ONCE]), lines=True))
+        head, content = _HEAD.match(line), line
+        if head:
+            title = terminal.text(head[1], f"bold {_ROLES.get(head[1].split(' ')[0], '')}")
+            terminal.show(title if title.cell_len <= terminal.width else _indented(title))
+            content = line[head.end() :]
+        if head or line[:1] == "{":
+            content = _readable(content)
+        texts = content.split("\n")
+        for start in range(0, len(texts), _AT_ONCE):
+            part = "\n".join(texts[start : start + _AT_ONCE])
+            terminal.show(_indented(terminal.text(part, lines=True)))
 
 
 def _indented(text: Text) -> Padding:
     """Indent foreign text: only ruler's own words begin at the margin."""
     text.overflow = "fold"
     return Padding(text, (0, 0, 0, _INDENT))
-
-
-def _split(line: str) -> tuple[str, str]:
-    """Split a line into its head, empty if it has none, and its content as text to read."""
-    match = _HEAD.match(line)
-    if match is None:
-        return "", _readable(line) if line[:1] == "{" else line
-    return match[1], _readable(line[match.end() :])
 
 
 def _readable(text: str) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.terminal import Terminal
-from ruler_cli.cli.units import short
+from ruler_cli.cli.units import short, shorten
 from ruler_cli.results.report.figures import ReportFigures
 from ruler_cli.results.report.highlights import Highlight
 from ruler_cli.results.scored_groups import ScoredGroup
@@ -31,7 +31,7 @@ _PLOTS = 4
 _REASONS = 3
 _SCORES = 8
 """Scores of a group in a list; of more, the ends."""
-_LONGEST = 120
+_LONGEST = 121
 """Characters of a reason on the page."""
 _BAD, _MUTED, _TITLE = "red", "dim", "bold"
 _SIGNED, _COUNTED = 7, 6
@@ -40,7 +40,7 @@ _SIGNED, _COUNTED = 7, 6
 def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight], terminal: Terminal) -> None:
     """Write the page to the terminal."""
     figures = page["figures"]
-    terminal.show(_table(_head(page), terminal))
+    terminal.show(two_columns(_head(page), terminal, scored=_TITLE, failed=_BAD))
     beside = 2 if terminal.width >= _BESIDE else 1
     width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
     blocks = list(islice(_plots(figures, width), _PLOTS))
@@ -50,7 +50,7 @@ def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight],
             row.add_column(ratio=1)
         row.add_row(*blocks[start : start + beside])
         terminal.show("", row)
-    findings = _table(sentences.findings(figures), terminal)
+    findings = two_columns(sentences.findings(figures), terminal)
     if findings.row_count:
         terminal.show("", findings)
     if worst:
@@ -65,16 +65,11 @@ def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight],
         terminal.show("", Text("next", _TITLE), *map(Text, commands))
 
 
-def two_columns() -> Table:
-    """Make an empty table of names and sentences."""
+def two_columns(rows: Iterable[tuple[str, str]], terminal: Terminal, **styles: str) -> Table:
+    """Make a table of names and sentences, without empty ones; `styles` are by name."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style=_MUTED, no_wrap=True)
     table.add_column(overflow="fold")
-    return table
-
-
-def _table(rows: Iterable[tuple[str, str]], terminal: Terminal) -> Table:
-    table, styles = two_columns(), {"scored": _TITLE, "failed": _BAD}
     for name, sentence in rows:
         if sentence:
             table.add_row(name, terminal.text(sentence, styles.get(name, "")))
@@ -89,12 +84,9 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
     for name, sentence in sentences.counts(figures):
         yield name, sentence
         if name == "failed":
-            yield from (("", _reason(one["groups"], one["reason"])) for one in figures["reasons"][:_REASONS])
-
-
-def _reason(groups: int, reason: str) -> str:
-    text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "…"
-    return f"{groups} x {text}" if groups > 1 else text
+            for one in figures["reasons"][:_REASONS]:
+                times = f"{one['groups']} x " if one["groups"] > 1 else ""
+                yield "", times + shorten(one["reason"], _LONGEST)
 
 
 def _plots(figures: ReportFigures, width: int) -> Iterator[RenderableType]:
@@ -187,35 +179,25 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal, *, apart: bool 
     for highlight in highlights:
         group = highlight.group
         key = Text(terminal.key(group.key), overflow="ellipsis")
-        unsure = apart and highlight.because == "unsure"
-        reason = f"apart by {highlight.degree:.2f}" if unsure else _reason_of(highlight)
-        scores = terminal.text(group.reason if group.failed else _scored(group))
+        against, pairs = group.disputes
+        reasons = {
+            "failed": f"failed: {group.kind}",
+            "disagrees": f"{against:g} of {pairs} pairs",
+            "unsure": sentences.given(group.reliability, "reliability {:.2f}") or "noisy",
+            "spread": sentences.given(group.sd, "sd {:.2f}"),
+            "rest": sentences.given(group.mean, "mean {:.2f}"),
+        }
+        reason = reasons.get(highlight.because, highlight.because)
+        if apart and highlight.because == "unsure":
+            reason = f"apart by {highlight.degree:.2f}"
+        best_first = _some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)])
+        scores = terminal.text(group.reason if group.failed else " ".join(best_first))
         if group.failed:
             scores.no_wrap, scores.overflow = True, "ellipsis"
-            scores.truncate(_LONGEST, overflow="ellipsis")
+            scores.truncate(_LONGEST - 1, overflow="ellipsis")
         why = Text(reason, _BAD if group.failed else "yellow")
         table.add_row(key, why, scores, terminal.text(_rewards(group)))
     return Padding(table, (0, 0, 0, 2))
-
-
-def _reason_of(highlight: Highlight) -> str:
-    group = highlight.group
-    against, pairs = group.disputes
-    reasons = {
-        "failed": f"failed: {group.kind}",
-        "disagrees": f"{against:g} of {pairs} pairs",
-        "suspect": "suspect",
-        "unsure": "noisy" if group.reliability is None else f"reliability {group.reliability:.2f}",
-        "tied": "tied",
-        "spread": "" if group.sd is None else f"sd {group.sd:.2f}",
-        "rest": "" if group.mean is None else f"mean {group.mean:.2f}",
-    }
-    return reasons[highlight.because]
-
-
-def _scored(group: ScoredGroup) -> str:
-    """List the scores of a group, the best first."""
-    return " ".join(_some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)]))
 
 
 def _rewards(group: ScoredGroup) -> str:
@@ -233,27 +215,22 @@ def _some(numbers: list[str]) -> list[str]:
 
 def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> Iterator[str]:
     """Yield commands to type next, folded between words if they are too long for a line."""
-    source = _argument(source, terminal)
-    if key is not None:
-        name = _argument(key, terminal)
-        group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
-        yield from _folded(["ruler", "report", source, *group], terminal)
-    yield from _folded(["ruler", "report", source, "-o", "report.html"], terminal)
-    if live:
-        yield from _folded(["ruler", "select", source, "live.jsonl", "--where", "live"], terminal)
+    shown, name = (_argument(text, terminal) for text in (source, key or ""))
+    group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
+    commands = [["report", shown, *group]] if key is not None else []
+    commands.append(["report", shown, "-o", "report.html"])
+    commands += [["select", shown, "live.jsonl", "--where", "live"]] if live else []
+    for words in commands:
+        line = "  ruler"
+        for word in words:
+            if len(line) + len(word) + 3 > terminal.width:
+                yield f"{line} \\"
+                line = "   "
+            line += f" {word}"
+        yield line
 
 
 def _argument(text: str, terminal: Terminal) -> str:
     """Quote a word for a shell, with escapes for all that cannot be seen."""
     visible = terminal.key(text)
     return visible if visible.startswith("$'") else shlex.quote(text)
-
-
-def _folded(command: Sequence[str], terminal: Terminal) -> Iterator[str]:
-    line = " "
-    for i, word in enumerate(command):
-        if i and len(line) + len(word) + 3 > terminal.width:
-            yield f"{line} \\"
-            line = "   "
-        line += f" {word}"
-    yield line

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ruler_cli.cli.units import count, seconds, short, usd
-from ruler_cli.results.report.figures import ReportFigures
+
+if TYPE_CHECKING:
+    from ruler_cli.results.report.figures import ReportFigures
 
 SURE = 2.0
 """Standard errors from which on a difference is no chance."""
@@ -50,9 +53,8 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
 def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield all names and sentences, for a page whose charts cannot be drawn."""
     yield from counts(figures)
-    mean, median = figures["scores"]["mean"], figures["spread"]["median"]
-    yield "mean score", "" if mean is None else number(mean)
-    yield "spread (sd), median", "" if median is None else number(median)
+    yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
+    yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
     yield from findings(figures)
 
 
@@ -140,7 +142,8 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
         all_ = sum(cell["n"] for cell in cells)
         wrong = sum(cell["n"] for cell in cells if (cell["score"][0] >= LOW) is high)
         scores = f"score {LOW} or more" if high else f"score below {LOW}"
-        yield f"{wrong} of {count(all_, 'rollout')} with reward {_range(label)} {scores}"
+        reward = " to ".join(f"{end:g}" for end in dict.fromkeys(label))
+        yield f"{wrong} of {count(all_, 'rollout')} with reward {reward} {scores}"
 
 
 def position_bias(figures: ReportFigures) -> str:
@@ -155,7 +158,7 @@ def position_bias(figures: ReportFigures) -> str:
         if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
     }
     if not sure:
-        error = "" if first["error"] is None else f" ± {first['error']:.3f}"
+        error = given(first["error"], " ± {:.3f}")
         return f"shown first or last makes no sure difference (first {first['mean']:+.3f}{error})"
     parts = []
     for name, bar in sure.items():
@@ -187,10 +190,6 @@ def reliability(figures: ReportFigures) -> str:
     return f"{values['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
 
 
-def _range(ends: Sequence[float]) -> str:
-    return f"{ends[0]:g}" if ends[0] == ends[1] else f"{ends[0]:g} to {ends[1]:g}"
-
-
-def number(score: float | None) -> str:
-    """Write a score in two decimals."""
-    return "-" if score is None else f"{score:.2f}"
+def given(number: float | None, form: str) -> str:
+    """Write a number in a format such as `sd {:.2f}`; empty for None."""
+    return "" if number is None else form.format(number)

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.contradictions import (
-    note_of_shard,
-    refuse_engine,
-    refuse_summary,
-    refuse_swapped,
-    warnings,
-)
-from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors, same_command
-from ruler_cli.cli.options import OPTION_GROUPS, ScoreOptions, Source, with_options
-from ruler_cli.cli.progress import Console, Progress
+from ruler_cli.cli.messages import collect_command, print_note
+from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source, with_options
+from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
+from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import summary_lines, write_summary
 from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings
-from ruler_cli.errors import OutputError, ReaderGone, UsageError
+from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.run import RunResult
 
+_PATIENCE = 10.0
+"""Seconds in which a Ray cluster must answer at its address."""
 _WORKERS = 2
 """Workers of Ray by default."""
 
 
-@with_options(*OPTION_GROUPS)
+@with_options(SCORE_OPTIONS, resumes=True)
 def command(
     source: Source,
     output: Annotated[
@@ -43,8 +44,8 @@ def command(
             metavar="OUTPUT", help="The same, scored; JSON lines where it ends in .jsonl; `-` is stdout."
         ),
     ],
-    options: ScoreOptions,
-) -> None:
+    options: Options,
+) -> int:
     """Score each group of rollouts with a judge and write the records annotated.
 
     Example: ruler score rollouts.jsonl scored.jsonl -m openai/o3
@@ -52,67 +53,152 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
-    with report_errors(resume=same_command(source, output)):
-        refuse_swapped(source, output)
-        settings = score_settings(options, source, output)
-        refuse_engine(settings, options.engine, options.ray_address, sys.argv[1:])
-        if options.summary is not None:
-            refuse_summary(options.summary, settings)
-        _print_warnings(settings, quiet=options.progress == "none")
-        if options.engine == "here":
-            result = _run(settings, options.progress)
-        else:
-            result = _run_on_ray(
-                settings, options.progress, options.ray_address, options.ray_workers or _WORKERS
-            )
-        if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
-            _print_summary(result, settings)
-        if options.summary is not None:
-            try:
-                write_summary(options.summary, result.summary)
-            except OutputError as error:
-                if result.stopped is None:
-                    raise
-                print_stderr(f"ruler: {error}")  # the exit code is that of what stopped the run
-        if result.stopped is not None:
-            if not result.whole:
-                _print_partial_output(settings)
-            raise result.stopped
-        raise typer.Exit(0 if result.summary.complete else 1)
+    _refuse_swapped(source, output)
+    settings = score_settings(options, source, output)
+    _refuse_engine(settings, options)
+    if options.summary is not None:
+        _refuse_summary(options.summary, settings)
+    _print_warnings(settings, quiet=options.progress == "none")
+    result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
+    if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
+        print_note(*summary_lines(result.summary))
+        if result.summary.unanswered and (clause := _requests_in_batches(settings)):
+            print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
+    if options.summary is not None:
+        try:
+            write_summary(options.summary, result.summary)
+        except OutputError as error:
+            if result.stopped is None:
+                raise
+            print_note(error)  # the exit code is that of what stopped the run
+    if result.stopped is not None:
+        if not result.whole:
+            _print_partial_output(settings)
+        raise result.stopped
+    return 0 if result.summary.complete else 1
+
+
+def _refuse_swapped(source: str, output: str) -> None:
+    """Raise UsageError if INPUT does not exist and OUTPUT does, unless INPUT resembles another name."""
+    if not Location(source).local or not Path(output).is_file() or Location(source).many:
+        return
+    from ruler_cli.suggestions import suggest_file
+
+    if not Path(source).exists() and suggest_file(source) in (None, output):
+        raise UsageError(
+            f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
+        )
+
+
+def _refuse_summary(path: Path, settings: ScoreSettings) -> None:
+    """Raise UsageError if the file of `--summary` cannot be written, before the run and not after it."""
+    output = settings.output
+    others = (settings.input.source, output, output.rstrip("/") + ".failed.jsonl", settings.failed)
+    if Location.of(path).remote:
+        raise UsageError("--summary: is an address; give a file of this machine")
+    files = [other for other in others if other and not Location(str(other)).remote]
+    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
+        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
+    if str(path) == "-" and output == "-":
+        raise UsageError("--summary -: stdout holds the records already; give it a file")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
+
+
+def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
+    """Refuse a run that Ray cannot do, and options of Ray without `--engine ray`.
+
+    UsageError, or RefusedError if no Ray answers at the address.
+    """
+    if options.engine != "ray":
+        for word in sys.argv[1:]:
+            if word.startswith("--ray-"):
+                option = word.partition("=")[0]
+                raise UsageError(f"{option}: is for workers of Ray; give --engine ray too, or leave it out")
+        return
+    if settings.input.shard is not None:
+        raise UsageError(
+            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
+        )
+    source = settings.input.source
+    if source == "-" or source.startswith(("/dev/", "/proc/")) or Path(source).is_fifo():
+        raise UsageError(
+            "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave out "
+            "--engine"
+        )
+    if find_spec("ray") is None:
+        raise UsageError("--engine ray: ray is not installed; pip install 'ruler-cli[ray]'")
+    option = "--ray-address" if options.ray_address else "RAY_ADDRESS"
+    address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
+    if address.startswith("ray://"):
+        raise UsageError(
+            f"{option}: ray:// leads to Ray Client; give host:port of the cluster and run there, or hand the "
+            "command to it: ray job submit"
+        )
+    _refuse_unreachable(option, address)
+
+
+def _refuse_unreachable(option: str, address: str) -> None:
+    """Raise RefusedError if no Ray answers at an address.
+
+    Ray itself tries for minutes, in C++ code that cannot be stopped: so another process asks, with a timeout.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto` and the like are Ray's
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+        health_check = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+        subprocess.run(health_check, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
+    except (OSError, subprocess.SubprocessError):
+        raise RefusedError(
+            f"{option} {address}: no Ray answers there; `ray status` on a machine of the cluster tells the "
+            "address, or leave it out to start one here"
+        ) from None
 
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
-    for sentence in warnings(settings):
-        print_stderr(f"ruler: warning: {sentence}")
-    if not quiet and (note := note_of_shard(settings)):
-        print_stderr(f"ruler: {note}")
+    """Warn of options that mislead, and say which figures rest on a shard only."""
+    from ruler_cli.ledger.database import default_path
+
+    repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
+    if settings.ask.order == "input" and repeated:
+        print_note(
+            "warning: --order input: every pass shows the same order, so what a judge gives a "
+            "position for itself counts as reliability and weight; leave it out to have that cancel"
+        )
+    ledger = settings.ledger if settings.cached_only and not settings.ledgers else None
+    if ledger is not None and ledger != default_path() and not ledger.exists():
+        print_note(
+            f"warning: --cached-only: there is no ledger at {ledger} yet, so nothing is answered; "
+            "check --ledger"
+        )
+    if settings.input.shard is not None and repeated and not quiet:
+        print_note(
+            f"{settings.input.shard}: reliability and weight rest on this shard's groups here, scores "
+            "do not; the last run, over the whole file, writes those of the whole"
+        )
     if not settings.cached_only and (clause := _requests_in_batches(settings)):
-        print_stderr(f"ruler: warning: {clause}: those of this input are asked, and paid for, once more")
+        print_note(f"warning: {clause}: those of this input are asked, and paid for, once more")
 
 
 def _run(
-    settings: ScoreSettings, progress: Progress, run: Callable[..., Awaitable[RunResult]] | None = None
+    settings: ScoreSettings, options: Options, run: Callable[..., Awaitable[RunResult]] | None = None
 ) -> RunResult:
     """Run `score`, or `run`, which has the same parameters, and show its progress."""
-    import anyio
-
-    from ruler_cli.cli.signals import run_interruptible
     from ruler_cli.run import score
 
-    console = Console(progress, Location(settings.input.source).shown)
-    try:
-        return anyio.run(run_interruptible, partial(run or score, settings, console))
-    finally:
-        console.close()
+    with closing(Console(options.progress, settings.input.source)) as console:
+        return run_interruptible(partial(run or score, settings, console))
 
 
-def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None, workers: int) -> RunResult:
+def _run_on_ray(settings: ScoreSettings, options: Options) -> RunResult:
     from ruler_cli.judges.resolve import ResolvedJudge
     from ruler_cli.run import resolve_judges
 
     judges = resolve_judges(settings)
     if settings.cached_only or all(isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges):
-        return _run(settings, progress)  # there is no call that a worker could make
+        return _run(settings, options)  # there is no call that a worker could make
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
     from ruler_cli.cluster import ray_session, score_on_ray
@@ -120,25 +206,16 @@ def _run_on_ray(settings: ScoreSettings, progress: Progress, address: str | None
 
     with open_output(settings.input.source, settings.output):
         pass  # fails now if it cannot be written
-    with ray_session(address, workers) as ray:
-        return _run(settings, progress, partial(score_on_ray, ray=ray, workers=workers))
-
-
-def _print_summary(result: RunResult, settings: ScoreSettings) -> None:
-    for line in summary_lines(result.summary):
-        print_stderr(f"ruler: {line}")
-    if result.summary.unanswered and (clause := _requests_in_batches(settings)):
-        collect = f"ruler batch collect{ledger_option(sys.argv)}"
-        print_stderr(f"ruler: {clause}; `{collect}` takes in what is answered by now")
+    workers = options.ray_workers or _WORKERS
+    with ray_session(options.ray_address, workers) as ray:
+        return _run(settings, options, partial(score_on_ray, ray=ray, workers=workers))
 
 
 def _requests_in_batches(settings: ScoreSettings) -> str | None:
     """Return a clause on requests of the ledger in open batches, None if there are none."""
-    if settings.ledger is None:
-        return None
     from ruler_cli.batch.journal import count_open_requests
 
-    number = count_open_requests(settings.ledger)
+    number = 0 if settings.ledger is None else count_open_requests(settings.ledger)
     are = "is" if number == 1 else "are"
     return f"{count(number, 'request')} of this ledger {are} out in batches" if number else None
 
@@ -148,8 +225,8 @@ def _print_partial_output(settings: ScoreSettings) -> None:
     output = settings.output
     if Location(output).remote:
         public = Location(output).public
-        print_stderr(f"ruler: {public} is as it was: it is written when the run is at its end")
+        print_note(f"{public} is as it was: it is written when the run is at its end")
         return
     partial_file = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
     if output != "-" and (partial_file.exists() or any(Path(output).rglob("*.partial"))):
-        print_stderr(f"ruler: what is whole so far is in {partial_file}")
+        print_note(f"what is whole so far is in {partial_file}")

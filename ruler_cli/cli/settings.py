@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import glob
 import json
+import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ruler_cli.cli.contradictions import refuse_contradictions
-from ruler_cli.cli.options import LEDGER_VARIABLE, ScoreOptions
+from ruler_cli.cli.options import LEDGER_VARIABLE, Options
 from ruler_cli.cli.units import count
 from ruler_cli.config import (
     AskSettings,
@@ -25,91 +25,106 @@ from ruler_cli.config import (
 )
 from ruler_cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def score_settings(options: ScoreOptions, source: str, output: str = "") -> ScoreSettings:
+T = TypeVar("T", bound="DataclassInstance")
+
+
+def score_settings(options: Options, source: str, output: str = "") -> ScoreSettings:
     """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if isinstance(value, float) and math.isnan(value):  # it passes every bound
+            option = f"--{one.name.replace('_', '-')}"
+            raise UsageError(f"{option} nan: is no number; give one, or leave the option out")
     judges = _judges(options)
     stronger = None if options.escalate is None else judges.pop()
     ledger, others = _ledgers(options.ledger)
-    settings = ScoreSettings(
+    settings = _settings(
+        ScoreSettings,
+        options,
         input=input_settings(options, source),
         output=output,
         judge=judges[0],
         panel=tuple(judges[1:]),
-        fallback=options.fallback,
         escalate=stronger,
-        ask=AskSettings(
-            rubric=_rubric(options.rubric),
-            order=options.order,
-            seed=options.seed,
-            passes=options.passes,
-            group_size=options.group_size,
-            single=options.single,
-        ),
-        adaptive=options.adaptive,
-        pool=PoolSettings(
-            concurrency=options.concurrency,
-            rpm=options.rpm,
-            tpm=options.tpm,
-            retries=options.retries,
-            max_cost=options.max_cost,
-        ),
-        combine=CombineSettings(
-            min_passes=options.min_passes,
-            debias=options.debias,
-            standardize=options.standardize,
-            blend=options.blend,
-            by_outcome=options.order_by_outcome,
-            single=options.single,
-        ),
-        on_failure=options.on_failure,
-        failed=options.failed,
+        ask=_settings(AskSettings, options, rubric=_rubric(options.rubric)),
+        pool=_settings(PoolSettings, options),
+        combine=_settings(CombineSettings, options, by_outcome=options.order_by_outcome),
         max_failures=_max_failures(options.max_failures),
         ledger=ledger,
         ledgers=others,
-        retry_failed=options.retry_failed,
-        cached_only=options.cached_only,
-        debug=options.debug,
     )
-    refuse_contradictions(settings)
+    _refuse_contradictions(settings)
     return settings
 
 
-def input_settings(options: ScoreOptions, source: str) -> InputSettings:
-    """Return how the records of INPUT are read; UsageError for a shard that does not exist."""
-    return InputSettings(
-        source=source,
-        format=options.format_,
-        grouping=options.grouping,
-        group_by=options.group_by,
-        reward=options.reward,
-        messages=options.messages,
-        outcome=options.outcome,
-        shard=None if options.shard is None else shard_of(options.shard),
-        prompt=options.prompt,
+def _refuse_contradictions(settings: ScoreSettings) -> None:
+    """Raise UsageError if options of one run contradict one another.
+
+    A group gets 2 passes first, see `judging.adaptive.FIRST`.
+    """
+    ask, combine = settings.ask, settings.combine
+    averaged = settings.panel and not settings.fallback
+    if combine.standardize and not averaged:
+        raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
+    if combine.debias and ask.order == "input":
+        raise UsageError(
+            "--debias: in input order a position says what the rollout is; leave out --order input"
+        )
+    if ask.passes < 2 and settings.adaptive:
+        raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
+    if ask.passes < 2 and settings.escalate and not averaged:
+        raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
+    few = f"--min-passes {combine.min_passes}"
+    if combine.min_passes > ask.passes:
+        raise UsageError(f"{few}: is more than --passes {ask.passes}, so no group could be scored")
+    if combine.min_passes > 2 and settings.adaptive:
+        raise UsageError(f"{few}: with --adaptive most groups get 2 passes; give 2 or less")
+    if combine.min_passes > 2 and settings.escalate:
+        raise UsageError(
+            f"{few}: the judge of --escalate gives 2 passes, so its scores would never count; give 2 or less"
+        )
+    needing_all = (
+        ("--adaptive", settings.adaptive, "give --passes 2 here, and --adaptive", ""),
+        ("--escalate", settings.escalate, "leave it out here, and give it", ""),
+        ("--debias", combine.debias, "leave it out here, and give it", ": it costs no call"),
+        ("--standardize", combine.standardize, "leave it out here, and give it", ": it costs no call"),
     )
+    for option, given, instead, cost in needing_all:
+        if given and settings.input.shard is not None:
+            raise UsageError(
+                f"{option}: needs the replies to all groups, and a shard has some; {instead} to the last "
+                f"run, over the whole file with the --ledger of every shard{cost}"
+            )
 
 
-def scored_input(options: ScoreOptions, source: str, labels: str | None) -> InputSettings:
-    """Return how the records of a scored file are read; `labels` is the path of the outcome."""
-    return replace(input_settings(options, source), outcome=labels, outcome_option="--labels")
+def _settings(kind: type[T], options: Options, **others: Any) -> T:
+    """Return settings of a kind: `others`, and the options that have the names of its fields."""
+    names = {one.name for one in fields(kind)} & {one.name for one in fields(options)}
+    return kind(**{name: getattr(options, name) for name in names} | others)
 
 
-def _judges(options: ScoreOptions) -> list[JudgeSettings]:
+def input_settings(options: Options, source: str) -> InputSettings:
+    """Return how the records of INPUT are read; UsageError for a shard that does not exist."""
+    shard = None if options.shard is None else shard_of(options.shard)
+    return _settings(InputSettings, options, source=source, format=options.format_, shard=shard)
+
+
+def scored_input(options: Options, source: str) -> InputSettings:
+    """Return how the records of a scored file are read; its outcome is what `--labels` names."""
+    return replace(input_settings(options, source), outcome=options.labels, outcome_option="--labels")
+
+
+def _judges(options: Options) -> list[JudgeSettings]:
     """Return the judges in order, that of `--escalate` last; they differ in name and price only."""
     params = _params(options.param)
     names = _judge_names(options.model, options.escalate, fallback=options.fallback)
+    prices = _prices(options.price, len(names))
     return [
-        JudgeSettings(
-            model=name,
-            api_base=options.api_base,
-            api_key_env=options.api_key_env,
-            via=options.via,
-            params=params,
-            timeout=options.timeout,
-            price=price,
-        )
-        for name, price in zip(names, _prices(options.price, len(names)), strict=True)
+        _settings(JudgeSettings, options, model=name, params=params, price=price)
+        for name, price in zip(names, prices, strict=True)
     ]
 
 
@@ -133,22 +148,19 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
     return params
 
 
-def _price(text: str) -> tuple[float, float]:
-    """Parse `--price IN,OUT`: USD per million prompt and completion tokens."""
-    try:
-        prompt, completion = (float(part) for part in text.split(","))
-        if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
-            raise ValueError
-    except ValueError:
-        raise UsageError(
-            f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
-        ) from None
-    return prompt, completion
-
-
 def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float] | None]:
     """Return the price of each of `number` judges, from one for all or one for each; None: not given."""
-    prices = [_price(text) for text in texts or ()]
+    prices = []
+    for text in texts or ():
+        try:
+            prompt, completion = (float(part) for part in text.split(","))
+            if not (0 <= prompt < math.inf and 0 <= completion < math.inf):
+                raise ValueError
+        except ValueError:
+            raise UsageError(
+                f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
+            ) from None
+        prices.append((prompt, completion))
     if not prices:
         return [None] * number
     if len(prices) not in (1, number):

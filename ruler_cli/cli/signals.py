@@ -20,8 +20,14 @@ _GRACE = 2.0
 """Seconds for threads to end after the second signal."""
 
 
-async def run_interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
+def run_interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
     """Run `main`: the first signal stops it by its StopSignal, the second raises InterruptedRun."""
+    import anyio
+
+    return anyio.run(_watch_signals, main)
+
+
+async def _watch_signals(main: Callable[[StopSignal], Awaitable[T]]) -> T:
     import anyio
 
     from ruler_cli.pool.engine import StopSignal, first_of
@@ -38,7 +44,10 @@ async def run_interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
         with anyio.open_signal_receiver(*handled) as signals:
             async for signum in signals:
                 if stop.reason is not None:
-                    _exit_soon(128 + signum)
+                    # end the process even if a thread waits for a pipe or for another process's lock
+                    timer = threading.Timer(_GRACE, os._exit, [128 + signum])
+                    timer.daemon = True
+                    timer.start()
                     raise InterruptedRun(signum)
                 stop.stop(InterruptedRun(signum))
 
@@ -50,13 +59,6 @@ async def run_interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
     except BaseExceptionGroup as group:
         raise first_of(group) from None
     return results[0]
-
-
-def _exit_soon(code: int) -> None:
-    """End the process even if a thread waits for a pipe or for another process's lock."""
-    timer = threading.Timer(_GRACE, os._exit, [code])
-    timer.daemon = True
-    timer.start()
 
 
 @contextmanager

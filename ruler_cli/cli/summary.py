@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
-from ruler_cli.cli.units import count
+from ruler_cli.cli.report_sentences import FEW, SURE, given
+from ruler_cli.cli.units import count, counts, shorten
 from ruler_cli.errors import OutputError
-from ruler_cli.observer import BatchFigures, Contradiction, Summary
+from ruler_cli.observer import BatchFigures, Summary
 
-_MIN_GROUPS = 20
-"""Groups from which position bias and length bias are reported; of fewer they are mostly chance."""
-_ERRORS = 2.0
-"""Length bias is reported if it is more than so many standard errors."""
 _NAMED = 3
 """Rollouts that are named in a line; `--summary` lists more."""
-_KEY_LENGTH = 40
+_KEY_LENGTH = 41
 """Characters of a group's key that are printed."""
 
 
@@ -42,7 +40,7 @@ def summary_lines(summary: Summary) -> list[str]:
         (summary.unknown_ids, "unknown id", "in replies, ignored"),
         (summary.shortened, "group", "shortened to fit the judge"),
     )
-    out += [f"{count(number, noun)} {note}" for number, noun, note in notes if number]
+    out += counts(notes)
     compared = summary.scored - summary.alone
     if 3 * summary.one_score > compared:
         panel = summary.figures is not None and summary.figures.judges
@@ -75,12 +73,12 @@ def figure_lines(figures: BatchFigures) -> Iterator[str]:
         median = f" in the median, below 0.5 in {low} of {count(groups, 'group')}" if groups > 1 else ""
         yield f"reliability: {figures.reliability_median:.2f}{median}"
     bias, length = figures.slot_curve, figures.length
-    if figures.slot_groups >= _MIN_GROUPS and bias:
+    if figures.slot_groups >= FEW and bias:
         worst = max((b.error for b in bias if b.error is not None), default=None)
-        error = "" if worst is None else f" (each ± {worst:.3f} at most)"
+        error = given(worst, " (each ± {:.3f} at most)")
         done = ", subtracted" if figures.debiased else ""
         yield f"position bias, first to last: {' '.join(f'{b.mean:+.3f}' for b in bias)}{error}{done}"
-    if length is not None and length.groups >= _MIN_GROUPS and abs(length.slope) > _ERRORS * length.error:
+    if length is not None and length.groups >= FEW and abs(length.slope) > SURE * length.error:
         yield (
             f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f}, "
             f"correlation {length.correlation:+.2f} within groups"
@@ -88,37 +86,29 @@ def figure_lines(figures: BatchFigures) -> Iterator[str]:
     for pair in figures.judges:
         if pair.correlation is not None:
             within = f"scores correlate {pair.correlation:.2f} within groups"
-            errors = "" if pair.errors is None else f", errors against the reward {pair.errors:.2f}"
+            errors = given(pair.errors, ", errors against the reward {:.2f}")
             yield f"{pair.judges[0]} and {pair.judges[1]}: {within}{errors}"
     contradictions = (
         (figures.flawed, figures.flawed_listed, "passed with a score below 0.5 (flawed positives)"),
         (figures.near_misses, figures.near_misses_listed, "failed with a score from 0.5 on (near misses)"),
     )
     for number, listed, note in contradictions:
+        named = [
+            f"group {shorten(odd.group, _KEY_LENGTH)} rollout {odd.rollout} ({odd.score:.2f})"
+            for odd in listed[:_NAMED]
+        ]
         if number:
-            yield f"{count(number, 'rollout')} {note}: {_name_some(listed, number)}"
+            more = ", …" if number > len(named) else ""
+            yield f"{count(number, 'rollout')} {note}: {', '.join(named)}{more}"
     if figures.without_outcome:
         yield f"{count(figures.without_outcome, 'rollout')} without an outcome"
 
 
-def _name_some(listed: tuple[Contradiction, ...], number: int) -> str:
-    named = [
-        f"group {_shorten(odd.group)} rollout {odd.rollout} ({odd.score:.2f})" for odd in listed[:_NAMED]
-    ]
-    return ", ".join(named) + (", …" if number > len(named) else "")
-
-
-def _shorten(key: str) -> str:
-    return key if len(key) <= _KEY_LENGTH else key[:_KEY_LENGTH] + "…"
-
-
 def write_summary(path: Path, summary: Summary) -> None:
     """Write the summary as JSON, to stdout for `-`; OutputError if the file cannot be written."""
-    import dataclasses
-
     import orjson
 
-    text = orjson.dumps({"version": 1, **dataclasses.asdict(summary)}, option=orjson.OPT_INDENT_2)
+    text = orjson.dumps({"version": 1, **asdict(summary)}, option=orjson.OPT_INDENT_2)
     if str(path) == "-":
         typer.echo(text)
         return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from ruler_cli.cli.messages import escape, printable_key, visible
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.text import Text
 
 _Colours = Literal["standard", "256", "truecolor", "windows"]
@@ -41,10 +41,17 @@ class Terminal:
         # what COLUMNS says, else the terminal's, else 80
         self.width = min(max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST)
         self.styled = console.is_terminal and not console.no_color and console.color_system is not None
-        self._colours = cast("_Colours | None", console.color_system if self.styled else None)
-        self.encoding = "ascii" if _plain_locale() else getattr(sys.stdout, "encoding", None) or "utf-8"
+        colours = cast("_Colours | None", console.color_system if self.styled else None)
+        # in a locale of ASCII only; Python itself writes UTF-8 even there
+        locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+        plain = locale in ("C", "POSIX")
+        self.encoding = "ascii" if plain else getattr(sys.stdout, "encoding", None) or "utf-8"
         self._replacements = {ord(c): other for c, other in _REPLACEMENTS.items() if not self._has(c)}
-        self._console: Console | None = None
+        self._console = Console(
+            file=io.StringIO(), width=self.width, height=100, color_system=colours,
+            force_terminal=self.styled, no_color=not self.styled, highlight=False, markup=False, emoji=False,
+            legacy_windows=False, force_jupyter=False,
+        )  # fmt: skip
         self.write: Callable[[str], object] = sys.stdout.write
 
     def _has(self, text: str) -> bool:
@@ -82,26 +89,11 @@ class Terminal:
 
     def show(self, *parts: RenderableType) -> None:
         """Print parts of a page, one below another."""
-        if self._console is None:
-            self._console = self._new_console()
         buffer = self._console.file = io.StringIO()
         for part in parts:
             self._console.print(part)
         for line in buffer.getvalue().translate(self._replacements).splitlines():
             self.write((line if self.styled else line.rstrip()) + "\n")
-
-    def _new_console(self) -> Console:
-        from rich.console import Console
-
-        return Console(
-            file=io.StringIO(), width=self.width, height=100, color_system=self._colours,
-            force_terminal=self.styled, no_color=not self.styled, highlight=False, markup=False, emoji=False,
-            legacy_windows=False, force_jupyter=False,
-        )  # fmt: skip
-
-    def flush(self) -> None:
-        """Flush stdout."""
-        sys.stdout.flush()
 
 
 @contextmanager
@@ -124,9 +116,3 @@ def paged(terminal: Terminal) -> Iterator[None]:
     os.environ.pop("MANPAGER", None)  # pydoc prefers it, and it is made for manual pages
     os.environ.setdefault("LESS", "FRX")
     pydoc.pager("".join(parts))
-
-
-def _plain_locale() -> bool:
-    """Tell if the locale is of ASCII only; Python itself writes UTF-8 even there."""
-    names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    return next((name for name in names if name), "") in ("C", "POSIX")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 _PLURALS = {
@@ -15,6 +16,25 @@ _MINUTE, _HOUR = 60, 3600
 def count(number: int, what: str) -> str:
     """Return a number with its noun, e.g. `1 group`, `2 groups`."""
     return f"1 {what}" if number == 1 else f"{number} {_PLURALS.get(what, what + 's')}"
+
+
+def counts(rows: Iterable[tuple[int, str, str]]) -> Iterator[str]:
+    """Yield each number that is not 0 with its noun and a note."""
+    for number, what, note in rows:
+        if number:
+            yield f"{count(number, what)} {note}"
+
+
+def columns(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust) -> Iterator[str]:
+    """Yield rows as lines with columns of one width; the first is left-justified."""
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for name, *cells in rows:
+        yield "  ".join([name.ljust(first), *map(justify, cells, others)]).rstrip()
+
+
+def shorten(text: str, most: int) -> str:
+    """Return text cut to `most` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def short(number: float) -> str:
@@ -41,11 +61,6 @@ def seconds(number: float) -> str:
     if number < _MINUTE:
         return f"{number:.1f} s"
     return f"{number / _MINUTE:.1f} min" if number < _HOUR else f"{number / _HOUR:.1f} h"
-
-
-def moment(at: float) -> str:
-    """Return a Unix time as a date and a time in UTC, to the minute."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def iso(at: float | None) -> str | None:

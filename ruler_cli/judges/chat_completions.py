@@ -24,7 +24,7 @@ from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_fo
 from ruler_cli.types import CallError, Judge, Reply, Request
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
-_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
+OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
 _OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
@@ -157,7 +157,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     provider, forms = judge.model.partition("/")[0], _LISTS
     host = (urlsplit(base).hostname or "") if base else ""
     openai = host == "openai.com" or host.endswith(".openai.com")
-    if host and not openai and (provider in _OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))):
+    if host and not openai and (provider in OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))):
         forms = ("keyed", *_LISTS)
     elif openai or (not host and provider in _SIZED and "claude" not in judge.model):
         forms = ("sized", *_LISTS)
@@ -174,14 +174,21 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
 
 
 def chat_body(model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat) -> bytes:
-    """The JSON body of a call; the user's parameters replace all others."""
+    """The JSON body of a call."""
+    return orjson.dumps(chat_arguments(model, params, request, how))
+
+
+def chat_arguments(
+    model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat
+) -> dict[str, Any]:
+    """The arguments of a call; the user's parameters replace all others."""
     body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
     if (form := response_format(how.forms[0], request.labels)) is not None:
         body["response_format"] = form
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
         body[limit_name(params) or how.limit or _NAMES[1]] = tokens
-    return orjson.dumps(body)
+    return body
 
 
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:

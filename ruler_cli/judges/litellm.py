@@ -12,12 +12,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -25,14 +24,7 @@ import orjson
 from ruler_cli.answer import clean, reply_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.chat_completions import (
-    AnswerFormat,
-    ChatJudge,
-    first_format,
-    limit_name,
-    messages,
-    response_format,
-)
+from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_arguments, first_format
 from ruler_cli.judges.provider_errors import ErrorResponse, error_of
 from ruler_cli.judges.providers import (
     PROVIDERS,
@@ -50,8 +42,13 @@ from ruler_cli.types import CallError, Reply, Request
 
 _UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
 _TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
-_BROKEN = {"TransportError", "ClientError", "ConnectionError", "APIConnectionError"}
+_BROKEN = {"TransportError", "ClientError", "ConnectionError"}
 """Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
+_ANSWERLESS = (
+    (_UNREACHED, "the judge cannot be reached"),
+    (_TOO_LATE, "the judge did not answer in time"),
+    (_BROKEN | {"APIConnectionError"}, "the connection to the judge broke"),  # litellm's, for any error
+)
 _UNEQUIPPED = {
     *("AuthenticationError", "ImportError", "LiteLLMUnknownProvider"),  # litellm's own, without a response
     *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "NoRegionError"),
@@ -59,7 +56,6 @@ _UNEQUIPPED = {
     *("ClientAuthenticationError", "GetAccessTokenError"),
 }
 """Names of errors that recur with every try, in litellm, the clouds' SDKs and Python."""
-_CONNECTED = _UNREACHED | _TOO_LATE | {"TransportError", "ClientError", "ConnectionError"}
 _LACKS = re.compile(
     r"missing (?:credentials|required parameters|\w+ (?:account|tenant|jwt|api.?key)|api.?(?:key|base))"
     r"|missing \w+ \w+ (?:key|id)\b|could not resolve (?:authentication|project)|no credentials|no api base"
@@ -75,7 +71,30 @@ _UNUSABLE = re.compile(
 _UNREAD, _SENTENCE = {"JSONDecodeError", "ValidationError"}, 100
 """Errors that quote the judge's reply, and the characters of a message that are litellm's own: no rollout may
 make a judge write a reply that ends the run."""
-_SET = "set what the provider needs, name its key with --api-key-env VAR, or try -m offline"
+_PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
+"""Class names before litellm's messages; a traceback stands behind some."""
+
+
+def read_error(error: Exception, secret: str | None) -> CallError | ErrorResponse:
+    """The provider's response that an error carries, else the CallError for none, else litellm's message."""
+    causes = _causes(error)
+    if response := _response_of(causes):
+        return response
+    status = getattr(error, "status_code", 0)
+    status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
+    if isinstance(error, TypeError | AttributeError | KeyError) and not status:
+        raise error  # a mistake of ours or of litellm's, not the outside world
+    text = str(getattr(error, "message", "") or error).partition("Traceback (most recent")[0]
+    message = _PREFIX.sub("", text)
+    if call_error := _unanswered(causes, message, secret):
+        return call_error
+    body, headers = getattr(error, "body", None), getattr(error, "litellm_response_headers", None)
+    codes = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
+    unknown = type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message
+    format_message = f"response_format: {message}" if unknown else ""  # litellm may name no parameter
+    return ErrorResponse(
+        status, codes, message, dict(headers) if isinstance(headers, Mapping) else {}, format_message
+    )
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -88,59 +107,32 @@ def _causes(error: BaseException) -> list[BaseException]:
     return causes
 
 
-def _response_of(error: Exception) -> tuple[int, Mapping[str, str], bytes] | None:
-    """Status, headers and body as the provider sent them: litellm changes 529 to 500 and drops codes."""
-    for cause in reversed(_causes(error)):
+def _response_of(causes: Sequence[BaseException]) -> ErrorResponse | None:
+    """The response as the provider sent it: litellm changes 529 to 500 and drops codes."""
+    for cause in reversed(causes):
         response = getattr(cause, "response", None)
         try:
             status, headers, body = response.status_code, response.headers, response.content  # type: ignore[union-attr]  # not every error has one
         except (AttributeError, RuntimeError):  # none, or one that was not read
             continue
         if isinstance(status, int) and isinstance(headers, Mapping) and isinstance(body, bytes) and body:
-            return status, headers, body
+            return ErrorResponse(status, *error_of(body), dict(headers))
     return None
 
 
-def read_error(error: Exception, secret: str | None) -> CallError | ErrorResponse:
-    """The provider's response that an error carries, else the CallError for none, else litellm's message."""
-    if response := _response_of(error):
-        status, headers, data = response
-        codes, message = error_of(data)
-    else:
-        body, own_headers = getattr(error, "body", None), getattr(error, "litellm_response_headers", None)
-        codes = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
-        text = str(getattr(error, "message", "") or error).partition("Traceback (most recent")[0]
-        message, headers = _PREFIX.sub("", text), own_headers if isinstance(own_headers, Mapping) else {}
-        status = getattr(error, "status_code", 0)
-        status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
-    if isinstance(error, TypeError | AttributeError | KeyError) and not status:
-        raise error  # a mistake of ours or of litellm's, not the outside world
-    unknown = type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message
-    format_message = f"response_format: {message}" if unknown else ""  # litellm may name no parameter
-    read = ErrorResponse(status, codes, message, dict(headers), format_message)
-    return read if response else _unanswered(error, message, secret) or read
-
-
-_PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
-"""Class names before litellm's messages; a traceback stands behind some."""
-
-
-def _unanswered(error: Exception, message: str, secret: str | None) -> CallError | None:
+def _unanswered(causes: Sequence[BaseException], message: str, secret: str | None) -> CallError | None:
     """The CallError if no provider has answered; litellm gives such errors the status 500."""
-    names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
+    names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     why = clean(message, secret)
     lacks = _UNUSABLE.match(message) or (not names & _UNREAD and _LACKS.search(message[:_SENTENCE]))
-    if not names & _CONNECTED and (names & _UNEQUIPPED or lacks):
-        reason = f"the judge cannot be asked ({why.rstrip('.')}); {_SET}"
+    if not names & (_UNREACHED | _TOO_LATE | _BROKEN) and (names & _UNEQUIPPED or lacks):
+        advice = "set what the provider needs, name its key with --api-key-env VAR, or try -m offline"
+        reason = f"the judge cannot be asked ({why.rstrip('.')}); {advice}"
         return CallError("refused", reason, "run", sent=False, billed=False)
-    if names & _UNREACHED:
-        return CallError(
-            "transport", f"the judge cannot be reached ({why})", "call", sent=False, billed=False
-        )
-    if names & (_TOO_LATE | _BROKEN):
-        late = "the judge did not answer in time"
-        reason = late if names & _TOO_LATE else "the connection to the judge broke"
-        return CallError("transport", f"{reason} ({why})", "call")
+    for classes, reason in _ANSWERLESS:
+        if names & classes:
+            sent = classes is not _UNREACHED
+            return CallError("transport", f"{reason} ({why})", "call", sent=sent, billed=sent)
     return None
 
 
@@ -153,39 +145,24 @@ class LitellmJudge(ChatJudge):
 
     async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
         try:
-            return _reply(await self._litellm.acompletion(**self._arguments(request, how)), self.secret)
+            return _reply(await self._litellm.acompletion(**self.arguments(request, how)), self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
             return read_error(error, self.secret)
 
-    def _arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
+    def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
+        """The arguments of `litellm.completion`."""
         arguments: dict[str, Any] = {
-            "model": self.model,
-            "messages": messages(request, how),
             "timeout": self.timeout + 5,  # after our own deadline, which is to end the call
             "num_retries": 0,
             "max_retries": 0,
         }
-        form = response_format(how.forms[0], request.labels)
-        if form is not None:
-            arguments["response_format"] = form
         if self.key:
             arguments["api_key"] = self.key
         elif self.base and not self._finds:
             arguments["api_key"] = "none"  # litellm would send the provider's key to any host
         if self.base:
             arguments["api_base"] = self.base
-        arguments |= self.params
-        if (tokens := how.max_tokens(request, self.params)) is not None:
-            arguments[limit_name(self.params) or how.limit or "max_tokens"] = tokens
-        return arguments
-
-    def unsent(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
-        """The request without sending it, as litellm's `RawRequestTypedDict`; `error` if it makes none."""
-        from litellm.types.utils import CallTypes
-        from litellm.utils import return_raw_request
-
-        arguments = {name: each for name, each in self._arguments(request, how).items() if name != "api_key"}
-        return dict(return_raw_request(CallTypes.completion, arguments))
+        return arguments | chat_arguments(self.model, self.params, request, how)
 
     def check(self) -> None:
         """Raise UsageError if no provider has the name, or if the provider has unmet needs.
@@ -197,7 +174,7 @@ class LitellmJudge(ChatJudge):
             litellm = _litellm()
             if getattr(litellm, "secret_manager_client", None) is not None:
                 return
-            provider = provider or _resolved(litellm, self.name)
+            provider = provider or _resolved(self.name)
             keyed = any(v for name, v in vars(litellm).items() if name.endswith("_key") and not callable(v))
             given = self._credentials(keyed=keyed, addressed=bool(litellm.api_base))
             if provider not in PROVIDERS and not (given.has_key or given.has_address):  # in a newer litellm
@@ -221,15 +198,10 @@ class LitellmJudge(ChatJudge):
         """Import litellm, which takes seconds; UsageError if an old one lacks the provider."""
         provider, litellm = self._provider, _litellm()
         if provider not in {getattr(each, "value", each) for each in litellm.provider_list}:
-            _resolved(litellm, self.model)
+            _resolved(self.model)
         self._litellm, self.secret = litellm, self.key or secret(provider)
         self._finds = provider is not None and finds_itself(provider, self._credentials())
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Leave litellm's clients open: the whole process shares them."""
 
 
 def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
@@ -238,50 +210,40 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     litellm makes them once for each limit of the answer; the texts are inserted then. UsageError if it
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
-    litellm = _litellm()
-    how = first_format(settings, None)
-    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params, how)
-    try:
-        provider = litellm.get_llm_provider(settings.model)[1]
-    except Exception:  # noqa: BLE001 - litellm's errors share no base class
-        provider = None
-    if provider != "anthropic":
+    if _read_name(settings.model)[1] != "anthropic":
         raise UsageError(
             f"--target anthropic: judge {settings.model} is none of Anthropic's; name it anthropic/…"
         )
+    how = first_format(settings, None)
+    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params, how)
 
-    @lru_cache(_TEMPLATES)
-    def template(max_tokens: int | None) -> list[bytes]:
+    @lru_cache(4096)
+    def template(max_tokens: int | None) -> bytes:
         return _template(judge, max_tokens)
 
     def params(request: Request) -> bytes:
-        head, middle, tail = template(judge.answer_format.max_tokens(request, settings.params))
-        return b"".join((head, orjson.dumps(request.user), middle, orjson.dumps(request.system), tail))
+        texts = {b"user": orjson.dumps(request.user), b"system": orjson.dumps(request.system)}
+        return template(how.max_tokens(request, settings.params)) % texts
 
     template(None)  # a refusal of litellm is reported before the first request
     return params
 
 
-def model_at_provider(name: str) -> str:
-    """A model's name without its provider, if litellm knows that provider."""
-    try:
-        return str(_litellm().get_llm_provider(name)[0])
-    except Exception:  # noqa: BLE001 - litellm's errors share no base class
-        return name
-
-
-_TEMPLATES = 4096
-"""Limits of the answer for which litellm's request is cached."""
 _USER, _SYSTEM = "the place of the request's user text", "the place of the request's system text"
 _STRUCTURED = "structured-outputs-"
 
 
-def _template(judge: LitellmJudge, max_tokens: int | None) -> list[bytes]:
-    """The three parts of the params' JSON around the user text and the system text."""
+def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
+    """The params as JSON, with `%(user)s` and `%(system)s` for the texts."""
+    from litellm.types.utils import CallTypes
+    from litellm.utils import return_raw_request
+
+    forms, request = judge.answer_format.forms, Request(_SYSTEM, _USER, (), max_tokens, fitted=True)
     raw: dict[str, Any] = {}
-    for i in range(len(judge.answer_format.forms)):
-        how = replace(judge.answer_format, forms=judge.answer_format.forms[i:])
-        raw = judge.unsent(Request(_SYSTEM, _USER, (), max_tokens, fitted=True), how)
+    for i in range(len(forms)):
+        arguments = judge.arguments(request, replace(judge.answer_format, forms=forms[i:]))
+        arguments.pop("api_key", None)
+        raw = dict(return_raw_request(CallTypes.completion, arguments))
         if "UnsupportedParamsError" not in str(raw.get("error")):
             break
     body, headers = raw.get("raw_request_body"), raw.get("raw_request_headers") or {}
@@ -297,19 +259,15 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> list[bytes]:
         )
     if "output_format" in body:  # only with that header; under its later name it needs none
         config = body.get("output_config")
-        body["output_config"] = {
-            **(config if isinstance(config, dict) else {}),
-            "format": body["output_format"],
-        }
-        del body["output_format"]
-    data = orjson.dumps(body)
-    parts = [part for half in data.split(orjson.dumps(_USER)) for part in half.split(orjson.dumps(_SYSTEM))]
-    if len(parts) != 3 or data.find(_USER.encode()) > data.find(_SYSTEM.encode()):
+        form = {"format": body.pop("output_format")}
+        body["output_config"] = {**config, **form} if isinstance(config, dict) else form
+    data, user, system = orjson.dumps(body), orjson.dumps(_USER), orjson.dumps(_SYSTEM)
+    if data.count(user) != 1 or data.count(system) != 1:
         raise UsageError(
             f"judge {judge.name}: this version of litellm makes a request in which the texts are not found; "
             "update ruler"
         )
-    return parts
+    return data.replace(b"%", b"%%").replace(user, b"%(user)s").replace(system, b"%(system)s")
 
 
 def _litellm() -> Any:
@@ -337,19 +295,33 @@ def _knows_more() -> bool:
     return "litellm" in sys.modules or any((up / ".env").is_file() for one in folders for up in one.parents)
 
 
-def _resolved(litellm: Any, name: str) -> str:
-    """litellm's provider of a name; UsageError if it has none."""
+def _read_name(name: str) -> tuple[str, str | None]:
+    """(model, provider) of a name, as litellm reads it; (name, None) if it knows no provider for it."""
+    litellm = _litellm()
     try:
-        return str(litellm.get_llm_provider(name)[1])
+        model, provider, *_ = litellm.get_llm_provider(name)
     except Exception:  # noqa: BLE001 - litellm's errors share no base class
-        provider, slash, rest = name.partition("/")
-        if slash and provider in PROVIDERS:
-            raise UsageError(
-                f"judge {name}: the litellm that is installed is too old for it; pip install -U litellm"
-            ) from None
-        similar = nearest(provider, PROVIDERS, 0.7) if slash else None
-        names = [f"{similar}/{rest}"] if similar else [] if slash else litellm.model_cost
-        raise UsageError(unknown_judge(name, names)) from None
+        return name, None
+    return str(model), str(provider)
+
+
+def model_at_provider(name: str) -> str:
+    """A model's name without its provider, if litellm knows that provider."""
+    return _read_name(name)[0]
+
+
+def _resolved(name: str) -> str:
+    """litellm's provider of a name; UsageError if it has none."""
+    if known := _read_name(name)[1]:
+        return known
+    provider, slash, rest = name.partition("/")
+    if slash and provider in PROVIDERS:
+        raise UsageError(
+            f"judge {name}: the litellm that is installed is too old for it; pip install -U litellm"
+        )
+    similar = nearest(provider, PROVIDERS, 0.7) if slash else None
+    names = [f"{similar}/{rest}"] if similar else [] if slash else _litellm().model_cost
+    raise UsageError(unknown_judge(name, names))
 
 
 def _reply(answer: Any, key: str | None) -> Reply | CallError:

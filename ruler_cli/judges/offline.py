@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -56,11 +56,10 @@ _READS = _vocabulary(
     query read retrieve scan search show think view
     """
 )
-_PEOPLE = _vocabulary(
-    """
-    agent agents human humans operator person staff support
-    """
-)
+_PEOPLE = {"agent", "agents", "human", "humans", "operator", "person", "staff", "support"}
+_HANDOFFS = {"escalate", "handoff", "handover"}
+_VERBS = _WRITES | _READS
+"""Verbs in the names of tools: the first one tells if a tool changes something."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _ERROR = re.compile(
     r"""^[\s"\[\\]*(?:error|exception|failed|failure|fatal|forbidden|invalid|timed?\ ?out|unauthori[sz]ed)\b
@@ -104,26 +103,6 @@ class RolloutSignals:
     changes: frozenset[str]
 
 
-class _Scored:
-    """Sums over the distinct rollouts of a request, in any order."""
-
-    def __init__(self, members: Iterable[RolloutSignals]) -> None:
-        every = list(members)
-        self.siblings = len(every) - 1
-        self.calls = any(signals.calls for signals in every)
-        self.typical = median(signals.messages for signals in every) if every else 0
-        self.counts = Counter(change for signals in every for change in signals.changes)
-        self.total = sum(len(signals.changes) for signals in every)
-
-    def overlap(self, signals: RolloutSignals) -> float:
-        """The pooled Dice coefficient with the siblings: 2 · Σ shared / Σ (own + theirs), in linear time."""
-        if self.siblings < 2:
-            return 1.0
-        own = len(signals.changes)
-        shared = sum(self.counts[change] - 1 for change in signals.changes)
-        return 2 * shared / (self.siblings * own + self.total - own)
-
-
 def observe(rollout: str) -> RolloutSignals:
     """The signals in one rendered rollout, in one pass over its lines."""
     distinct_calls: set[str] = set()
@@ -142,9 +121,10 @@ def observe(rollout: str) -> RolloutSignals:
             calls += 1
             call = f"{name}: {_canonical(value)}"
             distinct_calls.add(call)
-            if _hands_off(name):
+            words = [word.lower() for word in _WORD.findall(name[:_EDGE])]
+            if not _HANDOFFS.isdisjoint(words) or ("transfer" in words and not _PEOPLE.isdisjoint(words)):
                 handed_off = True
-            elif _changes(name):
+            elif next((word in _WRITES for word in words if word in _VERBS), False):
                 changes.add(call)
         elif kind == "tool":
             edges = value if len(value) <= 2 * _EDGE else f"{value[:_EDGE]} {value[-_EDGE:]}"
@@ -172,8 +152,50 @@ def observe(rollout: str) -> RolloutSignals:
 def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
     """Rendered rollout → (score, one sentence); the order and the number of copies do not count."""
     signals = {rollout: observe(rollout) for rollout in rollouts}
-    group = _Scored(signals.values())
-    return {rollout: _rated(own, group) for rollout, own in signals.items()}
+    group = list(signals.values())
+    siblings, calls = len(group) - 1, any(each.calls for each in group)
+    typical = median(each.messages for each in group) if group else 0
+    counts = Counter(change for each in group for change in each.changes)
+    ratings = {}
+    for rollout, own in signals.items():
+        long = siblings > 0 and own.messages > LONG * typical
+        late = own.before_tools / max(1, own.messages) if calls else 0.0
+        overlap = None
+        if siblings > 1:  # the pooled Dice coefficient, 2 · Σ shared / Σ (own + theirs), in linear time
+            shared, number = sum(counts[change] - 1 for change in own.changes), len(own.changes)
+            overlap = 2 * shared / (siblings * number + counts.total() - number)
+        ratings[rollout] = _rated(own, long, late, overlap)
+    return ratings
+
+
+def _rated(signals: RolloutSignals, long: bool, late: float, overlap: float | None) -> tuple[float, str]:
+    """(score, one sentence) of a rollout; `overlap` is None for fewer than two siblings."""
+    defects = [
+        (min(signals.errors, MOST), f"{signals.errors} tool error{'s' * (signals.errors > 1)}"),
+        (min(signals.repeats, MOST), f"{signals.repeats} repeated call{'s' * (signals.repeats > 1)}"),
+        (signals.handed_off, "ended by handing off"),
+        (signals.refused, "refused without trying a tool"),
+        (signals.unfinished, "ended in mid-work" if signals.messages else "no messages"),
+        (long, "much longer than its siblings"),
+        (-signals.goal, "a tool reported success at the end"),
+    ]
+    points = DEFECT * sum(number for number, _ in defects) + SHARE * late
+    phrases = [phrase for number, phrase in defects if number]
+    if late:
+        phrases.append(f"{late:.0%} of it before the first tool call")
+    if overlap is not None:
+        points += SHARE * (1 - overlap)
+        phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
+    listed = ", ".join(phrases) or "nothing amiss"
+    return round(min(1.0, BEST * math.exp(-points)), 3), f"No LLM judged this: {listed}; rule of thumb."
+
+
+def _canonical(arguments: str) -> str:
+    """Arguments with sorted keys, so that equal calls have equal text."""
+    try:
+        return orjson.dumps(orjson.loads(arguments), option=orjson.OPT_SORT_KEYS).decode()
+    except (orjson.JSONDecodeError, TypeError):  # no JSON, or too deep for orjson
+        return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,68 +209,16 @@ class Offline(Judge):
         shown = blocks(request.user)
         by_label = {label: shown.get(label, "") for label in request.labels}
         ratings = rate([*shown.values(), *by_label.values()])
-        entries = [
-            {"trajectory_id": label, "explanation": ratings[rollout][1], "score": ratings[rollout][0]}
-            for label, rollout in by_label.items()
-        ]
-        return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
+        return reply_with({label: ratings[rollout] for label, rollout in by_label.items()})
 
 
-def _rated(signals: RolloutSignals, group: _Scored) -> tuple[float, str]:
-    """(score, one sentence) of a rollout in its group."""
-    long = group.siblings > 0 and signals.messages > LONG * group.typical
-    late = signals.before_tools / max(1, signals.messages) if group.calls else 0.0
-    overlap = group.overlap(signals)
-    defects = (
-        min(signals.errors, MOST)
-        + min(signals.repeats, MOST)
-        + sum((signals.handed_off, signals.refused, signals.unfinished, long))
-        - signals.goal
-    )
-    points = DEFECT * defects + SHARE * late + SHARE * (1 - overlap)
-    phrases = [
-        _count(signals.errors, "tool error"),
-        _count(signals.repeats, "repeated call"),
-        "ended by handing off" if signals.handed_off else "",
-        "refused without trying a tool" if signals.refused else "",
-        "no messages" if not signals.messages else "ended in mid-work" if signals.unfinished else "",
-        "much longer than its siblings" if long else "",
-        "a tool reported success at the end" if signals.goal else "",
-        f"{late:.0%} of it before the first tool call" if late else "",
-        f"{overlap:.0%} of its state changes shared with siblings" if group.siblings > 1 else "",
+def reply_with(ratings: Mapping[str, tuple[float, str]]) -> Reply:
+    """The reply of a judge without a model that gives each label a score and an explanation."""
+    entries = [
+        {"trajectory_id": label, "explanation": explanation, "score": score}
+        for label, (score, explanation) in ratings.items()
     ]
-    listed = ", ".join(filter(None, phrases)) or "nothing amiss"
-    return round(min(1.0, BEST * math.exp(-points)), 3), f"No LLM judged this: {listed}; rule of thumb."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number > 1)}" if number else ""
-
-
-def _canonical(arguments: str) -> str:
-    """Arguments with sorted keys, so that equal calls have equal text."""
-    try:
-        return orjson.dumps(orjson.loads(arguments), option=orjson.OPT_SORT_KEYS).decode()
-    except (orjson.JSONDecodeError, TypeError):  # no JSON, or too deep for orjson
-        return arguments
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name[:_EDGE])]
-
-
-def _changes(name: str) -> bool:
-    """Tell if a tool changes something, by the first reading or writing verb in its name."""
-    return next((word in _WRITES for word in _words(name) if word in _WRITES | _READS), False)
-
-
-def _hands_off(name: str) -> bool:
-    """Tell if a tool hands the task to a person, by its name."""
-    words = set(_words(name))
-    return bool(words & {"escalate", "handoff", "handover"} or ("transfer" in words and words & _PEOPLE))
-
-
-_OPEN = r'<trajectory id="([a-z]+)">'
+    return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
 
 
 def blocks(user: str) -> dict[str, str]:
@@ -257,8 +227,7 @@ def blocks(user: str) -> dict[str, str]:
     label: str | None = None
     lines: list[str] = []
     for line in user.split("\n"):
-        opened = re.fullmatch(_OPEN, line)
-        if opened:
+        if opened := re.fullmatch(r'<trajectory id="([a-z]+)">', line):
             label, lines = opened[1], []
         elif line == "</trajectory>" and label:
             rollouts[label] = "\n".join(lines)

@@ -51,14 +51,9 @@ class ModelInfo:
 def model_info(name: str) -> ModelInfo:
     """Look up a model, with and without its provider."""
     entry = _entry(name)
-    prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
-    price = None
-    if isinstance(prompt, float | int) and isinstance(completion, float | int):
-        cached = entry.get("cache_read_input_token_cost")
-        price = Price(prompt, completion, cached if isinstance(cached, float | int) else prompt)
     context, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
     return ModelInfo(
-        price,
+        _price(entry, "", "cache_read_input_token_cost"),
         context if isinstance(context, int) else None,
         output if isinstance(output, int) else None,
         entry.get("supports_reasoning") is True if entry else None,
@@ -72,12 +67,17 @@ def stated_price(per_million: tuple[float, float]) -> Price:
 
 
 def listed_batch_price(name: str) -> Price | None:
-    """The price of a model in a batch; None if the list has none."""
-    entry = _entry(name)
-    prompt, completion = (entry.get(f"{kind}_cost_per_token_batches") for kind in ("input", "output"))
+    """The price of a model in a batch, which is that of cached tokens too; None if the list has none."""
+    return _price(_entry(name), "_batches")
+
+
+def _price(entry: dict[str, Any], ending: str, cached: str = "") -> Price | None:
+    """The price in an entry's fields with that ending; None if it has none."""
+    prompt, completion = (entry.get(f"{kind}_cost_per_token{ending}") for kind in ("input", "output"))
     if not (isinstance(prompt, float | int) and isinstance(completion, float | int)):
         return None
-    return Price(prompt, completion, prompt)
+    read = entry.get(cached)
+    return Price(prompt, completion, read if isinstance(read, float | int) else prompt)
 
 
 def _entry(name: str) -> dict[str, Any]:

@@ -152,28 +152,23 @@ def classify(
     again = ErrorRule("", "", "transport", "call")
     rule = next((rule for rule in TABLE if rule.applies(status, text)), again)
     rate = rule.scope == "rate"
-    scope = _after_server("call" if rule.scope == "rate" else rule.scope, status, headers)
-    sentence = clean(message or codes or "no message", key)
+    scope: Scope = "call" if rule.scope == "rate" else rule.scope
+    # the server's own header on another try
+    retry = next((v.strip().lower() for n, v in headers.items() if n.lower() == "x-should-retry"), "")
+    if scope == "call" and retry == "false":
+        scope = "group"
+    elif scope == "group" and retry == "true" and status >= 400:
+        scope = "call"
+    reason = f"the judge answered {status}: {clean(message or codes or 'no message', key)}"
     return CallError(
         rule.kind,
-        f"the judge answered {status}: "
-        + (f"{sentence.rstrip('.')}; {rule.remedy}" if rule.remedy else sentence),
+        f"{reason.rstrip('.')}; {rule.remedy}" if rule.remedy else reason,
         scope,
         retry_after=retry_after(headers, text, rate) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
         billed=False,
         rate=rate,
     )
-
-
-def _after_server(scope: Scope, status: int, headers: Mapping[str, str]) -> Scope:
-    """The scope after the server's own header on another try."""
-    again = next((v.strip().lower() for n, v in headers.items() if n.lower() == "x-should-retry"), "")
-    if again == "false" and scope == "call":
-        return "group"
-    if again == "true" and scope == "group" and status >= 400:
-        return "call"
-    return scope
 
 
 def refuses_format(status: int, message: str) -> bool:
@@ -245,13 +240,23 @@ _LONGEST = 2000
 def read_response(
     status: int, data: bytes, headers: Mapping[str, str] | None = None, key: str | None = None
 ) -> Reply | CallError | ErrorResponse:
-    """Read a response by its status; a good status may still come with an error body."""
+    """Read a response by its status.
+
+    An error body that comes with a good status has the status that it names, else 200.
+    """
     if status < 300:
         reply = reply_of(data, key)
-        within = status_within(data) if isinstance(reply, CallError) else None
-        if within is None:
+        if isinstance(reply, Reply):
             return reply
-        status = within
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return reply
+        error = value.get("error") if isinstance(value, Mapping) and not value.get("choices") else None
+        if not error:
+            return reply
+        code = error.get("code") if isinstance(error, Mapping) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else 200
     return ErrorResponse(status, *error_of(data), headers or {})
 
 
@@ -274,22 +279,6 @@ def error_of(data: bytes) -> tuple[str, str]:
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None  # OpenRouter: the provider's message
     message = _ASIDE.split(text[:_LONGEST], maxsplit=1)[0].rstrip()
     return codes, (message + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
-
-
-def status_within(data: bytes) -> int | None:
-    """The status that an error body names, if it came with a good one (200 if it names none).
-
-    None if the body is no such error.
-    """
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(value, Mapping) or not value.get("error") or value.get("choices"):
-        return None
-    error = value["error"]
-    code = error.get("code") if isinstance(error, Mapping) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else 200
 
 
 def _codes(value: Any, deep: int) -> Iterator[str]:

@@ -29,10 +29,11 @@ class MissingKeyError(UsageError):
 
     def __init__(self, name: str, variable: str, *, trial: bool = True) -> None:
         """`trial`: the command can also do without a model."""
-        options = [f"set it (export {variable}=…)", "name another variable with --api-key-env VAR"]
-        end = ", or try the pipeline without a model: -m offline"
-        hints = ", ".join(options) + end if trial else ", or ".join(options)
-        super().__init__(f"judge {name} needs a key and {variable} is not set; {hints}")
+        other = "name another variable with --api-key-env VAR"
+        other = f"{other}, or try the pipeline without a model: -m offline" if trial else f"or {other}"
+        super().__init__(
+            f"judge {name} needs a key and {variable} is not set; set it (export {variable}=…), {other}"
+        )
         self.name, self.variable = name, variable
 
 
@@ -50,107 +51,86 @@ _AWS = (
     "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | AWS_PROFILE_NAME | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME | @aws"
 )
 _BEARER = "api_key | AWS_BEARER_TOKEN_BEDROCK"
-_ENTRA = (
-    "AZURE_AD_TOKEN | AZURE_OPENAI_AD_TOKEN"
-    " | AZURE_TENANT_ID AZURE_CLIENT_ID AZURE_CLIENT_SECRET +azure.identity"
-    " | AZURE_USERNAME AZURE_PASSWORD AZURE_CLIENT_ID +azure.identity | azure_ad_token_provider"
-    " | tenant_id client_id client_secret +azure.identity"
-)
+_MANTLE = f"{_BEARER} | BEDROCK_MANTLE_API_KEY"
+_ENTRA = """AZURE_AD_TOKEN | AZURE_OPENAI_AD_TOKEN
+ | AZURE_TENANT_ID AZURE_CLIENT_ID AZURE_CLIENT_SECRET +azure.identity
+ | AZURE_USERNAME AZURE_PASSWORD AZURE_CLIENT_ID +azure.identity | azure_ad_token_provider
+ | tenant_id client_id client_secret +azure.identity"""
 _FILE = "vertex_credentials | vertex_ai_credentials | VERTEXAI_CREDENTIALS"
-_GOOGLE = (
-    f"+google.auth ; {_FILE} | @google"
-    f" ; vertex_project | vertex_ai_project | VERTEXAI_PROJECT | {_FILE} | @project"
-)
-_WATSONX = (
-    "api_key | WATSONX_API_KEY | WATSONX_APIKEY | WX_API_KEY | WATSONX_TOKEN | WATSONX_ZENAPIKEY | apikey"
-    " | token | zen_api_key | watsonx_credentials | wx_credentials"
-    " ; api_base | WATSONX_API_BASE | WATSONX_URL | WX_URL | WML_URL | url"
-    " | watsonx_credentials | wx_credentials"
-)
-_PROJECT = (
-    " ; project_id | WATSONX_PROJECT_ID | WX_PROJECT_ID | PROJECT_ID | WATSONX_DEPLOYMENT_SPACE_ID"
-    " | WATSONX_SPACE_ID | WX_SPACE_ID | SPACE_ID | space_id | watsonx_project"
-)
-
-_OWN_KEY = """
-ai21 aiml amazon_nova assemblyai baseten bytez cerebras charity_engine chutes clarifai codestral
-cognition compactifai cortecs darkbloom dashscope deepinfra deepseek edenai empower galadriel github
-gradient_ai groq helicone hyperbolic inception libertai maritalk meta minimax modelscope moonshot morph
-nadir nebius neosantara nlp_cloud novita nscale nvidia_nim openai parasail pinstripes poe prism publicai
-reka sail sambanova synthetic tencent v0 volcengine wandb xai xiaomi_mimo zai
+_WATSONX = """api_key | WATSONX_API_KEY | WATSONX_APIKEY | WX_API_KEY | WATSONX_TOKEN | WATSONX_ZENAPIKEY
+ | apikey | token | zen_api_key | watsonx_credentials | wx_credentials ; api_base | WATSONX_API_BASE
+ | WATSONX_URL | WX_URL | WML_URL | url | watsonx_credentials | wx_credentials"""
+_NEEDS = f"""
+ai21 aiml amazon_nova assemblyai baseten bytez cerebras charity_engine chutes clarifai codestral cognition
+ compactifai cortecs darkbloom dashscope deepinfra deepseek edenai empower galadriel github gradient_ai groq
+ helicone hyperbolic inception libertai maritalk meta minimax modelscope moonshot morph nadir nebius
+ neosantara nlp_cloud novita nscale nvidia_nim openai parasail pinstripes poe prism publicai reka sail
+ sambanova synthetic tencent v0 volcengine wandb xai xiaomi_mimo zai: api_key | *_API_KEY
+docker_model_runner langflow langgraph lemonade llamafile ollama ollama_chat ovhcloud:
+custom oobabooga triton vllm xinference: api_base
+a2a hosted_vllm lm_studio: api_base | *_API_BASE
+gdc: api_key | GDC_API_KEY ; api_base | GDC_API_BASE ; +google.auth
+heroku litellm_proxy ragflow: api_key | *_API_KEY ; api_base | *_API_BASE
+aiohttp_openai custom_openai text-completion-openai: api_key | OPENAI_API_KEY
+ai21_chat: api_key | AI21_API_KEY
+anthropic: api_key | ANTHROPIC_API_KEY | ANTHROPIC_AUTH_TOKEN
+ | ANTHROPIC_FEDERATION_RULE_ID ANTHROPIC_ORGANIZATION_ID
+anthropic_text: api_key | ANTHROPIC_API_KEY
+apertis: api_key | STIMA_API_KEY
+azure azure_text: api_key | AZURE_API_KEY | AZURE_OPENAI_API_KEY | {_ENTRA} ; api_base | AZURE_API_BASE
+azure_ai: api_key | AZURE_AI_API_KEY | AZURE_API_KEY | AZURE_OPENAI_API_KEY | {_ENTRA}
+ ; api_base | AZURE_AI_API_BASE
+bedrock: {_BEARER} | +boto3 ; {_BEARER} | {_AWS}
+bedrock_mantle: {_MANTLE} | +boto3 ; {_MANTLE} | {_AWS}
+chatgpt: ~/.config/litellm/chatgpt/auth.json | CHATGPT_TOKEN_DIR
+cloudflare: api_key | CLOUDFLARE_API_KEY ; api_base | CLOUDFLARE_ACCOUNT_ID | CLOUDFLARE_API_BASE
+cohere cohere_chat: api_key | COHERE_API_KEY | CO_API_KEY
+cometapi: api_key | COMETAPI_KEY
+databricks: api_key | DATABRICKS_API_KEY | DATABRICKS_CLIENT_ID DATABRICKS_CLIENT_SECRET | +databricks.sdk
+ ; api_base | DATABRICKS_API_BASE | +databricks.sdk
+datarobot: api_key | DATAROBOT_API_TOKEN
+featherless_ai: api_key | FEATHERLESS_AI_API_KEY | FEATHERLESS_API_KEY
+fireworks_ai: api_key | FIREWORKS_API_KEY | FIREWORKS_AI_API_KEY | FIREWORKSAI_API_KEY | FIREWORKS_AI_TOKEN
+friendliai: api_key | FRIENDLI_TOKEN | FRIENDLIAI_API_KEY
+gemini: api_key | GEMINI_API_KEY | GOOGLE_API_KEY | PALM_API_KEY
+gigachat: api_key | GIGACHAT_CREDENTIALS | GIGACHAT_API_KEY | GIGACHAT_ACCESS_TOKEN
+github_copilot: ~/.config/litellm/github_copilot/access-token | GITHUB_COPILOT_TOKEN_DIR
+huggingface: api_key | HF_TOKEN | HUGGINGFACE_API_KEY
+lambda_ai: api_key | LAMBDA_API_KEY
+meta_llama: api_key | LLAMA_API_KEY
+mistral: api_key | MISTRAL_API_KEY | MISTRAL_AZURE_API_KEY
+nano-gpt: api_key | NANOGPT_API_KEY
+oci: OCI_USER | oci_signer ; OCI_FINGERPRINT | oci_signer ; OCI_TENANCY | oci_signer
+ ; OCI_KEY_FILE | OCI_KEY | oci_signer ; OCI_COMPARTMENT_ID ; +cryptography | oci_signer
+openrouter: api_key | OPENROUTER_API_KEY | OR_API_KEY
+perplexity: api_key | PERPLEXITYAI_API_KEY | PERPLEXITY_API_KEY
+petals: +petals
+predibase: api_key | PREDIBASE_API_KEY ; tenant_id | PREDIBASE_TENANT_ID
+qwen_ai_platform qwencloud: api_key | *_API_KEY | DASHSCOPE_API_KEY
+replicate: api_key | REPLICATE_API_KEY | REPLICATE_API_TOKEN
+sagemaker sagemaker_chat sagemaker_nova: +boto3 ; {_AWS}
+sap: AICORE_SERVICE_KEY | AICORE_CLIENT_ID | AICORE_CONFIG | AICORE_PROFILE | AICORE_HOME | VCAP_SERVICES
+ | ~/.aicore/config.json
+scaleway: api_key | SCW_SECRET_KEY
+scx-ai: api_key | SCX_API_KEY
+snowflake: api_key | SNOWFLAKE_JWT ; api_base | SNOWFLAKE_ACCOUNT_ID | account_id
+tensormesh: api_key | TENSORMESH_INFERENCE_API_KEY
+text-completion-codestral: api_key | CODESTRAL_API_KEY
+text-completion-inception: api_key | INCEPTION_API_KEY
+together_ai: api_key | TOGETHERAI_API_KEY | TOGETHER_API_KEY | TOGETHER_AI_API_KEY | TOGETHER_AI_TOKEN
+vercel_ai_gateway: api_key | VERCEL_AI_GATEWAY_API_KEY | VERCEL_OIDC_TOKEN
+vertex_ai vertex_ai_beta: +google.auth ; {_FILE} | @google
+ ; vertex_project | vertex_ai_project | VERTEXAI_PROJECT | {_FILE} | @project
+watsonx watsonx_text: {_WATSONX}
+ ; project_id | WATSONX_PROJECT_ID | WX_PROJECT_ID | PROJECT_ID | WATSONX_DEPLOYMENT_SPACE_ID
+ | WATSONX_SPACE_ID | WX_SPACE_ID | SPACE_ID | space_id | watsonx_project
+watsonx/deployment: {_WATSONX}
 """
-"""Providers that need a key, in the variable of their name and `_API_KEY`."""
+"""The needs of providers: `;` separates needs, `|` the alternatives of a need, a space the words of one.
 
-_OTHER_KEY = """
-ai21_chat AI21_API_KEY ; aiohttp_openai OPENAI_API_KEY ; anthropic_text ANTHROPIC_API_KEY ;
-apertis STIMA_API_KEY ; cohere COHERE_API_KEY CO_API_KEY ; cohere_chat COHERE_API_KEY CO_API_KEY ;
-cometapi COMETAPI_KEY ; custom_openai OPENAI_API_KEY ; datarobot DATAROBOT_API_TOKEN ;
-featherless_ai FEATHERLESS_AI_API_KEY FEATHERLESS_API_KEY ;
-fireworks_ai FIREWORKS_API_KEY FIREWORKS_AI_API_KEY FIREWORKSAI_API_KEY FIREWORKS_AI_TOKEN ;
-friendliai FRIENDLI_TOKEN FRIENDLIAI_API_KEY ; gemini GEMINI_API_KEY GOOGLE_API_KEY PALM_API_KEY ;
-gigachat GIGACHAT_CREDENTIALS GIGACHAT_API_KEY GIGACHAT_ACCESS_TOKEN ;
-huggingface HF_TOKEN HUGGINGFACE_API_KEY ; lambda_ai LAMBDA_API_KEY ; meta_llama LLAMA_API_KEY ;
-mistral MISTRAL_API_KEY MISTRAL_AZURE_API_KEY ; nano-gpt NANOGPT_API_KEY ;
-openrouter OPENROUTER_API_KEY OR_API_KEY ; perplexity PERPLEXITYAI_API_KEY PERPLEXITY_API_KEY ;
-qwen_ai_platform QWEN_AI_PLATFORM_API_KEY DASHSCOPE_API_KEY ;
-qwencloud QWENCLOUD_API_KEY DASHSCOPE_API_KEY ; replicate REPLICATE_API_KEY REPLICATE_API_TOKEN ;
-scaleway SCW_SECRET_KEY ; scx-ai SCX_API_KEY ; tensormesh TENSORMESH_INFERENCE_API_KEY ;
-text-completion-codestral CODESTRAL_API_KEY ; text-completion-inception INCEPTION_API_KEY ;
-text-completion-openai OPENAI_API_KEY ;
-together_ai TOGETHERAI_API_KEY TOGETHER_API_KEY TOGETHER_AI_API_KEY TOGETHER_AI_TOKEN ;
-vercel_ai_gateway VERCEL_AI_GATEWAY_API_KEY VERCEL_OIDC_TOKEN
-"""
-"""Providers that need a key, each with the variables for it."""
-
-_ADDRESS = "custom oobabooga triton vllm xinference"
-"""Providers that need an address."""
-
-_NOTHING = "docker_model_runner langflow langgraph lemonade llamafile ollama ollama_chat ovhcloud"
-"""Providers without a key at an address that litellm knows: on this machine, except ovhcloud."""
-
-_OTHERS = {
-    "a2a": "api_base | A2A_API_BASE",
-    "anthropic": "api_key | ANTHROPIC_API_KEY | ANTHROPIC_AUTH_TOKEN"
-    " | ANTHROPIC_FEDERATION_RULE_ID ANTHROPIC_ORGANIZATION_ID",
-    "azure": f"api_key | AZURE_API_KEY | AZURE_OPENAI_API_KEY | {_ENTRA} ; api_base | AZURE_API_BASE",
-    "azure_ai": "api_key | AZURE_AI_API_KEY | AZURE_API_KEY | AZURE_OPENAI_API_KEY"
-    f" | {_ENTRA} ; api_base | AZURE_AI_API_BASE",
-    "azure_text": f"api_key | AZURE_API_KEY | AZURE_OPENAI_API_KEY | {_ENTRA} ; api_base | AZURE_API_BASE",
-    "bedrock": f"{_BEARER} | +boto3 ; {_BEARER} | {_AWS}",
-    "bedrock_mantle": f"{_BEARER} | BEDROCK_MANTLE_API_KEY | +boto3"
-    f" ; {_BEARER} | BEDROCK_MANTLE_API_KEY | {_AWS}",
-    "chatgpt": "~/.config/litellm/chatgpt/auth.json | CHATGPT_TOKEN_DIR",
-    "cloudflare": "api_key | CLOUDFLARE_API_KEY ; api_base | CLOUDFLARE_ACCOUNT_ID | CLOUDFLARE_API_BASE",
-    "databricks": "api_key | DATABRICKS_API_KEY | DATABRICKS_CLIENT_ID DATABRICKS_CLIENT_SECRET"
-    " | +databricks.sdk ; api_base | DATABRICKS_API_BASE | +databricks.sdk",
-    "gdc": "api_key | GDC_API_KEY ; api_base | GDC_API_BASE ; +google.auth",
-    "github_copilot": "~/.config/litellm/github_copilot/access-token | GITHUB_COPILOT_TOKEN_DIR",
-    "heroku": "api_key | HEROKU_API_KEY ; api_base | HEROKU_API_BASE",
-    "hosted_vllm": "api_base | HOSTED_VLLM_API_BASE",
-    "litellm_proxy": "api_key | LITELLM_PROXY_API_KEY ; api_base | LITELLM_PROXY_API_BASE",
-    "lm_studio": "api_base | LM_STUDIO_API_BASE",
-    "oci": "OCI_USER | oci_signer ; OCI_FINGERPRINT | oci_signer ; OCI_TENANCY | oci_signer"
-    " ; OCI_KEY_FILE | OCI_KEY | oci_signer ; OCI_COMPARTMENT_ID ; +cryptography | oci_signer",
-    "petals": "+petals",
-    "predibase": "api_key | PREDIBASE_API_KEY ; tenant_id | PREDIBASE_TENANT_ID",
-    "ragflow": "api_key | RAGFLOW_API_KEY ; api_base | RAGFLOW_API_BASE",
-    "sagemaker": f"+boto3 ; {_AWS}",
-    "sagemaker_chat": f"+boto3 ; {_AWS}",
-    "sagemaker_nova": f"+boto3 ; {_AWS}",
-    "sap": "AICORE_SERVICE_KEY | AICORE_CLIENT_ID | AICORE_CONFIG | AICORE_PROFILE | AICORE_HOME"
-    " | VCAP_SERVICES | ~/.aicore/config.json",
-    "snowflake": "api_key | SNOWFLAKE_JWT ; api_base | SNOWFLAKE_ACCOUNT_ID | account_id",
-    "vertex_ai": _GOOGLE,
-    "vertex_ai_beta": _GOOGLE,
-    "watsonx": _WATSONX + _PROJECT,
-    "watsonx/deployment": _WATSONX,
-    "watsonx_text": _WATSONX + _PROJECT,
-}
-"""Needs of the other providers: `;` separates needs, `|` the alternatives of a need, a space their words.
-
-A word in capitals is a variable, or the parameter of that name in small letters. Any other word is a
-parameter; `api_key` and `api_base` also stand for --api-key-env and --api-base. `+` is a package, `~` a file,
-`@` credentials that an SDK finds by itself.
+A word in capitals is a variable, with `*` for the provider's name, or the parameter of that name in small
+letters. Any other word is a parameter; `api_key` and `api_base` also stand for --api-key-env and --api-base.
+`+` is a package, `~` a file, `@` credentials that an SDK finds by itself.
 """
 
 Alternative = tuple[str, ...]
@@ -158,19 +138,17 @@ Alternative = tuple[str, ...]
 Need = tuple[Alternative, ...]
 
 
-def _parsed(row: str) -> tuple[Need, ...]:
-    return tuple(tuple(tuple(words.split()) for words in need.split("|")) for need in row.split(";"))
+def _table() -> Iterator[tuple[str, tuple[Need, ...]]]:
+    """Yield each provider with its needs."""
+    for row in _NEEDS.strip().replace("\n ", " ").split("\n"):
+        names, _, needs = row.partition(":")
+        for name in names.split():
+            own = needs.replace("*", name.upper())
+            parts = own.split(";") if own else []
+            yield name, tuple(tuple(tuple(words.split()) for words in part.split("|")) for part in parts)
 
 
-_TABLE: dict[str, tuple[Need, ...]] = {
-    **{name: _parsed(f"api_key | {name.upper()}_API_KEY") for name in _OWN_KEY.split()},
-    **{
-        name: _parsed(" | ".join(["api_key", *rest])) for name, *rest in map(str.split, _OTHER_KEY.split(";"))
-    },
-    **dict.fromkeys(_ADDRESS.split(), _parsed("api_base")),
-    **dict.fromkeys(_NOTHING.split(), ()),
-    **{name: _parsed(row) for name, row in _OTHERS.items()},
-}
+_TABLE = dict(_table())
 
 PROVIDERS = frozenset(name for name in _TABLE if "/" not in name)
 """litellm's providers of chat completions; a test compares them with `litellm.provider_list`."""
@@ -184,24 +162,16 @@ def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | No
     return name if name in PROVIDERS else None
 
 
-def _without_address(provider: str | None) -> bool:
-    """Tell if a provider has no address of its own: its key belongs to any address that is given."""
-    return any(("api_base",) in need for need in _TABLE.get(provider or "", ()))
-
-
-def variables(provider: str | None) -> Iterator[str]:
-    """The variables that may be read for a provider, those of its key first."""
-    return (word for word in _words(needs_of(provider or "", "")) if word.isupper())
-
-
-def _words(needs: Iterable[Need]) -> list[str]:
-    return [word for need in needs for alternative in need for word in alternative]
-
-
-def needs_of(provider: str, model: str) -> tuple[Need, ...]:
+def needs_of(provider: str, model: str = "") -> tuple[Need, ...]:
     """The needs of a provider for a model."""
     deeper = "/".join([provider, *model.split("/")[1:2]])
     return _TABLE.get(deeper, _TABLE.get(provider, ()))
+
+
+def variables(provider: str | None, needs: int | None = None) -> list[str]:
+    """The variables that may be read for a provider, or for its first `needs`; those of its key first."""
+    own = needs_of(provider or "")[:needs]
+    return [word for need in own for words in need for word in words if word.isupper()]
 
 
 _FREE = ("mock_response", "client", "litellm_credential_name", "extra_headers", "headers", "fallbacks")
@@ -222,8 +192,12 @@ class Credentials:
 
 def secret(provider: str | None) -> str | None:
     """The key that litellm finds by itself; it is to be removed from every message."""
-    words = filter(str.isupper, _words(needs_of(provider or "", "")[:1]))
-    return next((value for word in words if (value := os.environ.get(word))), None)
+    return next((value for word in variables(provider, 1) if (value := os.environ.get(word))), None)
+
+
+def _need(word: str, needs: Iterable[Need]) -> Need:
+    """The need that a word alone meets; empty if there is none."""
+    return next((need for need in needs if (word,) in need), ())
 
 
 def missing(provider: str, model: str, given: Credentials) -> tuple[Need, ...]:
@@ -234,7 +208,7 @@ def missing(provider: str, model: str, given: Credentials) -> tuple[Need, ...]:
     if any(given.params.get(name) for name in _FREE):
         return ()
     needs = needs_of(provider, model)
-    keyless = not _without_address(provider) or provider == "litellm_proxy"  # a proxy may need no key
+    keyless = provider == "litellm_proxy" or not _need("api_base", needs)  # a proxy may need no key
     if given.has_address and keyless:
         needs = tuple(need for need in needs if ("api_key",) not in need)
     return tuple(_remaining(need, given) for need in needs if not _met(need, given))
@@ -246,10 +220,10 @@ def finds_itself(provider: str, given: Credentials) -> bool:
     It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
     gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
     """
-    needs = needs_of(provider, "")
-    if _without_address(provider):
-        return _met(next((need for need in needs if ("api_key",) in need), ()), given)
-    signed = next((need for need in needs if any(words[0][0] == "@" for words in need)), ())
+    needs = needs_of(provider)
+    if _need("api_base", needs):
+        return _met(_need("api_key", needs), given)
+    signed = _need("@aws", needs) or _need("@google", needs)
     if ("api_key",) not in signed:
         return bool(signed)
     others = tuple(words for words in signed if words[0] not in _BEARERS)
@@ -260,9 +234,16 @@ def refuse(name: str, needs: tuple[Need, ...]) -> None:
     """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
     if len(needs) == 1 and len(needs[0]) == 2 and needs[0][0] == ("api_key",):
         raise MissingKeyError(name, needs[0][1][0])
+    parts, named = list[str](), set[str]()
+    for need in needs:
+        phrases = [phrase for phrase in _phrases(need) if phrase not in named]
+        named.update(phrases)
+        kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
+        listed = " or ".join(phrases)
+        parts.append(f"{kind} ({listed})" if kind and listed else kind or listed)
     if needs:
         hint = "give what is missing, or try the pipeline without a model: -m offline"
-        raise UsageError(f"judge {name} needs {_needed(needs)}; {hint}")
+        raise UsageError(f"judge {name} needs {', and '.join(parts)}; {hint}")
 
 
 def _met(need: Need, given: Credentials) -> bool:
@@ -349,18 +330,6 @@ def _remaining(need: Need, given: Credentials) -> Need:
         if len(words) > len(rest) and all(word[0] == "+" for word in rest):
             return (rest,)
     return need
-
-
-def _needed(needs: Iterable[Need]) -> str:
-    """The needs in the words of a sentence, each alternative once."""
-    parts, named = list[str](), set[str]()
-    for need in needs:
-        phrases = [phrase for phrase in _phrases(need) if phrase not in named]
-        named.update(phrases)
-        kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
-        listed = " or ".join(phrases)
-        parts.append(f"{kind} ({listed})" if kind and listed else kind or listed)
-    return ", and ".join(parts)
 
 
 def _phrases(need: Need) -> list[str]:

@@ -11,7 +11,7 @@ import orjson
 
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.chat_completions import AnswerFormat, first_format
+from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
 from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, provider_of, unknown_judge, variables
 from ruler_cli.suggestions import nearest
@@ -22,7 +22,7 @@ LOCAL = "http://localhost"
 """Address of an engine of one's own, if none is given."""
 DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
 """Providers that are asked directly, each with the variable of its key and of its address (\"\": none)."""
-PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
+PREFIXES = ("openai", *OWN_ENGINES, "litellm_proxy")
 """Provider prefixes of model names; endpoints do not know them."""
 
 
@@ -45,8 +45,7 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
             f"judge {settings.model}: where is it? Give --api-base URL (it usually ends in /v1){hint}"
         )
     check_address(base)
-    key = key_for(settings, key_variable)
-    return Endpoint(base.rstrip("/"), key, model_at_endpoint(settings))
+    return Endpoint(base.rstrip("/"), key_for(settings, key_variable), model_at_endpoint(settings))
 
 
 def address_of(settings: JudgeSettings) -> str | None:
@@ -67,30 +66,19 @@ def model_at_endpoint(settings: JudgeSettings) -> str:
     return model
 
 
-def key_for(settings: JudgeSettings, variable: str) -> str | None:
+def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
     """The key that the user names, else that of the provider's variable (`""`: it needs none).
 
     A provider's key is never sent to an address that the user gave, unless the user names the key too.
-    UsageError if a key is needed and missing.
+    UsageError if a key is needed and missing. The line break at the end of mounted secrets is left out.
     """
-    key = named_key(settings)
-    if key is None and variable and settings.api_base is None:
-        key = _read_key(settings.model, variable)
-    return key
-
-
-def named_key(settings: JudgeSettings) -> str | None:
-    """The key that the user names, if any; UsageError if its variable is not set."""
-    if settings.api_key_env is None:
+    if settings.api_key_env is not None:
+        variable = settings.api_key_env
+    elif settings.api_key is not None or settings.api_base is not None or not variable:
         return settings.api_key
-    return _read_key(settings.model, settings.api_key_env)
-
-
-def _read_key(name: str, variable: str) -> str:
-    """The key in a variable, without the line break at the end of mounted secrets."""
     key = os.environ.get(variable)
     if not key:
-        raise MissingKeyError(name, variable)
+        raise MissingKeyError(settings.model, variable)
     key = key.strip()
     if not key or not key.isascii() or not key.isprintable():
         raise UsageError(f"the key in {variable} holds characters that no key has; set it anew")
@@ -112,20 +100,20 @@ def check_address(base: str) -> None:
         raise UsageError("--api-base: holds a name or password; name a key with --api-key-env instead")
 
 
+_PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
+"""Further prefixes of a provider's variables, beside its name and the first word of its key's variable."""
+
+
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     """The variables with which another machine can ask: those that the user names, and the providers' own."""
     names, prefixes = {judge.api_key_env for judge in judges}, set[str]()
     for judge in judges:
-        own, word = list(variables(provider_of(judge.model, judge.params))), judge.model.partition("/")[0]
+        own, word = variables(provider_of(judge.model, judge.params)), judge.model.partition("/")[0]
         names.update(own)
         prefixes |= {f"{word.upper()}_", *_PREFIXES.get(word, ())}
         prefixes |= {f"{name.partition('_')[0]}_" for name in own[:1]}
     begin = tuple(prefixes)
     return {name: value for name, value in os.environ.items() if name in names or name.startswith(begin)}
-
-
-_PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
-"""Further prefixes of a provider's variables, beside its name and the first word of its key's variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,35 +168,31 @@ def cached_only(settings: JudgeSettings) -> ResolvedJudge:
 
 
 def _judge(settings: JudgeSettings) -> Judge:
-    name = settings.model
+    name, params = settings.model, settings.params
     if name == "offline":
         from ruler_cli.judges.offline import Offline
 
-        if settings.params:
-            raise UsageError(f"-p {next(iter(settings.params))}: judge offline takes no parameters")
+        if params:
+            raise UsageError(f"-p {next(iter(params))}: judge offline takes no parameters")
         return Offline()
     if name == "simulated":
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
 
-        try:
-            return Simulated(SimulatedModel.of(settings.params))
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-    if not _is_direct(settings):
-        from ruler_cli.judges.litellm import LitellmJudge
+        return Simulated(SimulatedModel.of(params))
+    if _is_direct(settings):
+        from ruler_cli.judges.openai_http import HttpJudge
 
-        if settings.api_base is not None:
-            check_address(settings.api_base)
-        key = named_key(settings)
-        how = first_format(settings, None)
-        judge = LitellmJudge(name, name, settings.api_base, key, settings.timeout, settings.params, how)
-        judge.check()
-        return judge
-    from ruler_cli.judges.openai_http import HttpJudge
+        end = endpoint_of(settings)
+        how = first_format(settings, end.base)
+        return HttpJudge(name, end.model, end.base, end.key, settings.timeout, params, how)
+    from ruler_cli.judges.litellm import LitellmJudge
 
-    end = endpoint_of(settings)
-    how = first_format(settings, end.base)
-    return HttpJudge(name, end.model, end.base, end.key, settings.timeout, settings.params, how)
+    if settings.api_base is not None:
+        check_address(settings.api_base)
+    how, key = first_format(settings, None), key_for(settings)
+    judge = LitellmJudge(name, name, settings.api_base, key, settings.timeout, params, how)
+    judge.check()
+    return judge
 
 
 def _is_direct(settings: JudgeSettings) -> bool:

@@ -21,10 +21,9 @@ from hashlib import blake2b
 from statistics import NormalDist, fmean, pstdev
 from typing import Any, Self
 
-import orjson
-
-from ruler_cli.judges.offline import blocks
-from ruler_cli.types import Judge, Reply, Request, Usage
+from ruler_cli.errors import UsageError
+from ruler_cli.judges.offline import blocks, reply_with
+from ruler_cli.types import Judge, Reply, Request
 
 NOISE_SPREAD = 0.5
 """Log-sd of a group's noise about its median, `SimulatedModel.noise`."""
@@ -56,15 +55,19 @@ class SimulatedModel:
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Self:
-        """A model of `-p KEY=VALUE`; ValueError for an unknown key or a wrong value."""
+        """A model of `-p KEY=VALUE`; UsageError for an unknown key or a wrong value."""
         known = [field.name for field in fields(cls)]
         for key, value in params.items():
             if key not in known:
-                raise ValueError(f"the simulated judge has no parameter {key!r}; it has {', '.join(known)}")
-            if key == "seed" and not _is_whole(value):
-                raise ValueError(f"the simulated judge's seed must be a whole number, not {value!r}")
-            if key != "seed" and not _is_deviation(value):
-                raise ValueError(f"the simulated judge's {key} must be a number from 0 to 1, not {value!r}")
+                raise UsageError(f"the simulated judge has no parameter {key!r}; it has {', '.join(known)}")
+            right = (
+                isinstance(value, int)
+                if key == "seed"
+                else isinstance(value, int | float) and 0 <= value <= 1
+            )
+            if isinstance(value, bool) or not right:
+                what = "a whole number" if key == "seed" else "a number from 0 to 1"
+                raise UsageError(f"the simulated judge's {key} must be {what}, not {value!r}")
         return cls(**params)
 
 
@@ -78,8 +81,7 @@ class Simulated(Judge):
     async def ask(self, request: Request) -> Reply:
         """Score the labels from the rollouts in the prompt; a label without a rollout has an empty one."""
         scores = score(self.model, request)
-        entries = [{"trajectory_id": k, "explanation": _EXPLANATION, "score": v} for k, v in scores.items()]
-        return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
+        return reply_with({label: (score, _EXPLANATION) for label, score in scores.items()})
 
 
 def truth(rollout: str) -> float:
@@ -89,13 +91,9 @@ def truth(rollout: str) -> float:
     return min(0.98, max(0.02, 0.5 + 0.12 * _normal(0, "truth", rollout)))
 
 
-def position_bias(size: int, deviation: float) -> list[float]:
-    """Bias by position: −.7 · x over [−1, 1], +.6 for the first and −.6 for the last, centred, scaled."""
-    return [deviation * value for value in _standard_bias(size)]
-
-
 @lru_cache(maxsize=256)
-def _standard_bias(size: int) -> tuple[float, ...]:
+def position_bias(size: int) -> tuple[float, ...]:
+    """Bias by position: −.7 · x over [−1, 1], +.6 for the first and −.6 for the last, standardised."""
     if size < 2:
         return (0.0,) * size
     raw = [-0.7 * (2 * position / (size - 1) - 1) for position in range(size)]
@@ -105,30 +103,25 @@ def _standard_bias(size: int) -> tuple[float, ...]:
     return tuple((value - centre) / spread for value in raw)
 
 
-@dataclass(frozen=True, slots=True)
-class RandomDraws:
-    """Standard normal deviates of one answer, and the deviation of its noise; `noise` is by position."""
+def answers(
+    model: SimulatedModel, values: Sequence[float], noise: Sequence[float], level: float, gain: float
+) -> list[float]:
+    """Scores for values (truth plus persistent error) in the order shown, by the formula above.
 
-    noise: Sequence[float]
-    level: float
-    gain: float
-    noise_sd: float
-
-
-def answers(model: SimulatedModel, values: Sequence[float], draws: RandomDraws) -> list[float]:
-    """Scores for values (truth plus persistent error) in the order shown, by the formula above."""
+    `noise` is what each position draws, on the scale of the scores; `level` and `gain` are standard normal.
+    """
     shown = values
     if model.stretch and values:
         centre, spread = fmean(values), pstdev(values)
         own = [0.5 + RANGE * (v - centre) / spread if spread else 0.5 for v in values]
         shown = [(1 - model.stretch) * v + model.stretch * o for v, o in zip(values, own, strict=True)]
     if model.gain:
-        factor = math.exp(model.gain * draws.gain)
+        factor = math.exp(model.gain * gain)
         shown = [0.5 + factor * (v - 0.5) for v in shown]
-    level, bias = model.level * draws.level, position_bias(len(values), model.slot)
+    shift = model.level * level
     return [
-        round(min(1.0, max(0.0, v + level + b + draws.noise_sd * e)) * 20) / 20
-        for v, b, e in zip(shown, bias, draws.noise, strict=True)
+        round(min(1.0, max(0.0, v + shift + model.slot * b + e)) * 20) / 20
+        for v, b, e in zip(shown, position_bias(len(values)), noise, strict=True)
     ]
 
 
@@ -138,16 +131,13 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     absent = {label: "" for label in request.labels if label not in rollouts}
     whole = _hash(model.seed, "request", request.system, request.user).hex()
     group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()
+    sd = model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group))
+    level, gain = _normal(model.seed, "level", whole), _normal(model.seed, "gain", whole)
 
     def scored(shown: Mapping[str, str], judge: SimulatedModel) -> dict[str, float]:
-        draws = RandomDraws(
-            [_normal(model.seed, "noise", rollout, whole) for rollout in shown.values()],
-            _normal(model.seed, "level", whole),
-            _normal(model.seed, "gain", whole) if model.gain else 0.0,
-            model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group)),
-        )
         values = [truth(rollout) + _persistent(model, rollout) for rollout in shown.values()]
-        return dict(zip(shown, answers(judge, values, draws), strict=True))
+        noise = [sd * _normal(model.seed, "noise", rollout, whole) for rollout in shown.values()]
+        return dict(zip(shown, answers(judge, values, noise, level, gain), strict=True))
 
     every = scored(rollouts, model) | scored(absent, replace(model, slot=0, stretch=0))
     return {label: every[label] for label in request.labels}
@@ -156,9 +146,7 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
 def _persistent(model: SimulatedModel, rollout: str) -> float:
     """The judge's persistent error in a rollout; judges of other seeds share a part of it."""
     own = _normal(model.seed, "persistent", rollout)
-    if not model.shared:
-        return model.persistent * own
-    common = _normal(0, "shared", rollout)
+    common = _normal(0, "shared", rollout) if model.shared else 0.0
     return model.persistent * (math.sqrt(model.shared) * common + math.sqrt(1 - model.shared) * own)
 
 
@@ -176,11 +164,3 @@ def _hash(seed: int, *parts: str) -> bytes:
         whole.update(len(data).to_bytes(8))
         whole.update(data)
     return whole.digest()
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_deviation(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

@@ -29,7 +29,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
@@ -149,10 +149,8 @@ class _Group:
         apart = [self.table] if len(every) == 1 else [anova(result, [one]) for one in every]
         each = [own for own in apart if own is not None]
         self.df_res = sum(own.df_res for own in each)
-        squares = fsum(own.ms_res * own.df_res for own in each)
-        self.ms_res = squares / self.df_res if self.df_res else 0.0
-        columns = float(sum(one.passes for one in every)) if self.table is None else self.table.k
-        self.k = max(columns, 1.0)
+        self.ms_res = fsum(own.ms_res * own.df_res for own in each) / max(1, self.df_res)
+        self.k = max(1.0, self.table.k if self.table else float(sum(one.passes for one in every)))
         self.per_pass = self.k / max(1, standing.passes)
         self.noise = reliability.ROUNDING
         self.likely: tuple[float, ...] = ()
@@ -200,9 +198,14 @@ def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
     for group in groups:
         noise.add(group.ms_res, group.df_res)
     likelihoods = [group.likelihood(noise.prior()) for group in groups]
-    common = _mixture([own for own in likelihoods if own])
+    known = [own for own in likelihoods if own]
+    even = 1 / len(_GRID)  # one even group is added, for small blocks
+    common = (even,) * len(_GRID)
+    for _ in range(_STEPS if known else 0):
+        shares = [_posterior(common, own) for own in known]
+        common = tuple((even + fsum(column)) / (1 + len(shares)) for column in zip(*shares, strict=True))
     for group, own in zip(groups, likelihoods, strict=True):
-        group.likely = _posterior(common, own)
+        group.likely = _posterior(common, own) if own else common
     return groups
 
 
@@ -212,11 +215,10 @@ def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
     If all passes show one order (`--order input`) the bias would hold the quality of the rollouts.
     """
     curve = PositionBias()
-    turned = any(
-        len({b.distinct for b in s.result.pass_scores}) > 1 for s in standings if s.result.windows == 1
-    )
-    for standing in standings if turned else ():
-        curve.add(*(scores.scores for scores in standing.result.pass_scores))
+    results = [standing.result for standing in standings]
+    turned = any(len({one.distinct for one in r.pass_scores}) > 1 for r in results if r.windows == 1)
+    for result in results if turned else ():
+        curve.add(*(one.scores for one in result.pass_scores))
     corrections = cache(curve.corrections)
 
     def correct(scores: PassScores) -> Sequence[float]:
@@ -226,21 +228,7 @@ def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
     return correct
 
 
-def _mixture(likelihoods: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """The share of each S/v in the block; one even group is added, for small blocks."""
-    even = 1 / len(_GRID)
-    common = (even,) * len(_GRID)
-    for _ in range(_STEPS):
-        shares = [_posterior(common, own) for own in likelihoods]
-        common = tuple((even + fsum(column)) / (1 + len(shares)) for column in zip(*shares, strict=True))
-        if not shares:
-            return (even,) * len(_GRID)
-    return common
-
-
 def _posterior(common: Sequence[float], likelihood: Sequence[float]) -> tuple[float, ...]:
-    if not likelihood:
-        return tuple(common)
     joint = [a * b for a, b in zip(common, likelihood, strict=True)]
     total = sum(joint)
     return tuple(value / total for value in joint)
@@ -257,15 +245,12 @@ class Blocks:
     def place(self, group: Group) -> BlockMember:
         """Make a place for the next group of the input."""
         block = self._open
-        if block is not None and (
-            len(block.members) >= BLOCK_GROUPS or block.bytes + group.size > BLOCK_BYTES
-        ):
+        if block and (len(block.members) >= BLOCK_GROUPS or block.bytes + group.size > BLOCK_BYTES):
             self.close()
-        if self._open is None:
-            self._open = _Block(self._average)
-        self._open.bytes += group.size
-        self._open.members.append(BlockMember(self._open))
-        return self._open.members[-1]
+        block = self._open = self._open or _Block(self._average)
+        block.bytes += group.size
+        block.members.append(BlockMember(block))
+        return block.members[-1]
 
     def close(self) -> None:
         """End the block: it is full, or the input is at its end."""
@@ -281,47 +266,37 @@ class _Block:
     def __init__(self, average: int | None) -> None:
         self._average = average
         self.members: list[BlockMember] = []
-        self.bytes = self._waiting = 0
+        self.bytes = self.waiting = 0
         self.closed = self.unanswered = self.goes_on = False
-        self._over = anyio.Event()
-        self._prior: NoisePrior | None = None
-
-    async def wait_for_round(self) -> None:
-        """Wait until all others have reported. If one is unanswered, none gets passes: they depend on it."""
-        over = self._over
-        self._waiting += 1
-        self.end_round()
-        await over.wait()
+        self.round_over = anyio.Event()
 
     def end_round(self) -> None:
-        """Give all members their passes, once none is missing."""
-        if not self.closed or self._waiting < len(self.members):
+        """Give all members their passes, once none is missing; none if they depend on a missing reply."""
+        if not self.closed or self.waiting < len(self.members):
             return
         extra = [0] * len(self.members)
         if not self.unanswered and self._average is not None:
             extra = allot([member.standing for member in self.members], self._average)
         for member, more in zip(self.members, extra, strict=True):
             member.extra = more
-        self.goes_on, self._waiting = any(extra), 0
-        self._over.set()
-        self._over = anyio.Event()
+        self.goes_on, self.waiting = any(extra), 0
+        self.round_over.set()
+        self.round_over = anyio.Event()
 
-    def unresolved(self, standing: GroupStanding) -> bool:
-        """Tell if, at the end, a group is neither resolved nor tied, by the noise of the whole block."""
-        if self._prior is None:
-            noise = BatchStatistics()
-            for member in self.members:
-                if member.standing is not None:
-                    noise.add(member.standing.result)
-            self._prior = noise.prior
-        return not self.unanswered and unresolved(standing, self._prior)
+    @cached_property
+    def prior(self) -> NoisePrior:
+        """The noise of the whole block at its end."""
+        noise = BatchStatistics()
+        for member in self.members:
+            if member.standing is not None:
+                noise.add(member.standing.result)
+        return noise.prior
 
 
 class BlockMember:
     """One group's place in its block: its standing (None: it failed), and its passes of this round."""
 
     def __init__(self, block: _Block) -> None:
-        """A place in this block."""
         self._block = block
         self.standing: GroupStanding | None = None
         self.extra = 0
@@ -336,11 +311,14 @@ class BlockMember:
         self.standing = GroupStanding.of(result, tokens)
         self._block.unanswered |= any(call.error.reason == UNANSWERED.reason for call in result.failed_calls)
         while True:
-            await self._block.wait_for_round()
+            round_over = self._block.round_over
+            self._block.waiting += 1
+            self._block.end_round()
+            await round_over.wait()
             if self.extra or not self._block.goes_on:
                 return self.extra
 
     async def escalate(self, result: GroupResult, tokens: float) -> bool:
         """Tell if the stronger judge is to score the group, once all of the block have their passes."""
         standing = GroupStanding.of(result, tokens)
-        return standing is not None and self._block.unresolved(standing)
+        return standing is not None and not self._block.unanswered and unresolved(standing, self._block.prior)

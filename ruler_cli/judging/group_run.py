@@ -27,6 +27,7 @@ from ruler_cli.prompting.prompt import (
     why_unaskable,
 )
 from ruler_cli.types import (
+    NO_USAGE,
     CallError,
     FailedCall,
     Group,
@@ -35,7 +36,6 @@ from ruler_cli.types import (
     PassScores,
     Reply,
     Rollout,
-    Usage,
 )
 
 if TYPE_CHECKING:  # few runs need it, and it takes longer than the first request may wait
@@ -204,7 +204,7 @@ class _JudgePasses:
         self._ask = run.runner.asks[at]
         self.layout: PromptLayout | None = None
         self.windows, self.passes = 1, 0
-        self.used, self.paid, self.seconds = Usage(), Usage(), 0.0
+        self.used, self.paid, self.seconds = NO_USAGE, NO_USAGE, 0.0
         self.asked = self.asked_now = False
 
     @property
@@ -330,7 +330,7 @@ class _JudgePasses:
         if isinstance(reply, Reply):
             self.seconds += reply.seconds
             self.used += reply.usage
-            self.paid += Usage() if reply.cached else reply.usage
+            self.paid += NO_USAGE if reply.cached else reply.usage
         on_reply = self._run.runner.on_reply
         if on_reply is not None:
             on_reply(self._run.group.key, reply.text if isinstance(reply, Reply) else reply.reason)

@@ -71,8 +71,8 @@ class Gate:
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
-        self._time = asyncio.get_running_loop().time
-        self.breaker = Breaker(self._time())
+        self.time = asyncio.get_running_loop().time
+        self.breaker = Breaker(self.time())
         self.in_flight = 0
         self._cost = cost
         self._cooldown, self._limited_until = Cooldown(), -math.inf
@@ -116,7 +116,7 @@ class Gate:
 
         `usage` is None if there was no reply; `http_requests` counts the requests that the endpoint got.
         """
-        now = self._time()
+        now = self.time()
         if http_requests > 1:
             self.requests.take(now, http_requests - 1)
         self.in_flight -= 1
@@ -128,7 +128,9 @@ class Gate:
             self.tokens.settle(now, permit.entry, usage.prompt + usage.completion - permit.tokens)
             self.budget.settle(permit.cost, self._cost(usage) or 0.0)
         elif billed:
-            self.budget.settle(permit.cost, None)
+            if not permit.tokens:
+                self.tokens.settle(now, permit.entry, self._expected(permit.request))
+            self.budget.settle(permit.cost or self._price(permit.request), None)
         else:
             self.tokens.settle(now, permit.entry, -permit.tokens)
             self.budget.settle(permit.cost, 0.0)
@@ -139,7 +141,7 @@ class Gate:
 
         `rate` tells that a limit was passed.
         """
-        now = self._time()
+        now = self.time()
         all_wait = seconds > 0 and self._cooldown.refused(now, permit.number, seconds)
         if seconds and not all_wait:
             return True
@@ -150,7 +152,7 @@ class Gate:
     def answered(self, permit: Permit) -> None:
         """Note that a call was answered, which may end a wait of all calls."""
         cooldown, single = self._cooldown, self._cooldown.single
-        cooldown.answered(self._time(), permit.number, permit.began)
+        cooldown.answered(self.time(), permit.number, permit.began)
         if cooldown.single and not single:
             self.concurrency.cleared()
 
@@ -175,7 +177,7 @@ class Gate:
 
     def status(self) -> Status:
         """Return the state at this moment."""
-        now = self._time()
+        now = self.time()
         waits = {
             "at --rpm or --tpm": self._limited_until - now,
             "as the judge asked": self._cooldown.until - now,
@@ -200,7 +202,7 @@ class Gate:
 
     def _wait(self, request: Request) -> float:
         """Return the seconds until the head of the queue may go; inf until something changes."""
-        now = self._time()
+        now = self.time()
         if self._cooldown.until > now:
             return self._cooldown.until - now
         if self.breaker.open:
@@ -229,10 +231,12 @@ class Gate:
         return False
 
     def _take(self, request: Request) -> Permit:
-        now = self._time()
+        now = self.time()
         self.in_flight += 1
         self.requests.take(now, 1)
-        tokens, cost = self._expected(request), self._price(request)
+        # without a limit on tokens or money there is nothing to reserve
+        tokens = self._expected(request) if self.tokens.limited else 0
+        cost = self._price(request) if self.budget.cap is not None else 0.0
         self.budget.reserve(cost)
         self.concurrency.sent(self.in_flight)
         number, entry = next(self._sent), self.tokens.take(now, tokens)

@@ -63,18 +63,17 @@ class Caller:
             permit = await self.gate.enter(ticket, request)
             if isinstance(permit, CallError):
                 return permit
-            began = anyio.current_time()
             answer = await self._try(permit)
-            now = anyio.current_time()
+            now = self.gate.time()
             if isinstance(answer, Reply):
-                answer = replace(answer, seconds=now - began)
+                answer = replace(answer, seconds=now - permit.began)
                 await self._keep(store, answer)
                 self.stats.usage += answer.usage
-                self._replied(permit, now, now - began)
+                self._replied(permit, now, now - permit.began)
                 return answer
             budget = budget or RetryBudget(self._retries, self._seconds, first_end=now)
             budget.tries += 1
-            wait = await self._failed(number, permit, answer, budget, now - began, store)
+            wait = await self._failed(number, permit, answer, budget, now - permit.began, store)
             if isinstance(wait, CallError):
                 return wait
             await self._pause(wait)
@@ -113,7 +112,7 @@ class Caller:
         store: Store,
     ) -> float | CallError:
         """Return the seconds until the next try, or the error that ends the call."""
-        gate, now = self.gate, anyio.current_time()
+        gate, now = self.gate, self.gate.time()
         self._reached = self._reached or error.sent
         if error.scope == "run":
             return self._end_run(error.reason)

@@ -67,7 +67,10 @@ class Coverage:
         if not layout.distinct or len(self._seen) > _MOST_TEXTS:
             return
         self.groups += 1
-        self._compare(group, layout)
+        ordered = sorted(layout.distinct)
+        if any(not one or other.startswith(one + "\n") for one, other in itertools.pairwise(ordered)):
+            self.continued += 1
+            self.first_continued = self.first_continued or group.key
         prompt = _PromptText("\n".join((layout.context, layout.tools, *layout.distinct, layout.rubric)))
         for record in group.records:
             if record.part:
@@ -112,21 +115,13 @@ class Coverage:
             "last step of each run"
         ]
 
-    def _compare(self, group: Group, layout: PromptLayout) -> None:
-        """Count a group if one of its rollouts is the beginning of another."""
-        ordered = sorted(layout.distinct)
-        if any(not one or other.startswith(one + "\n") for one, other in itertools.pairwise(ordered)):
-            self.continued += 1
-            self.first_continued = self.first_continued or group.key
-
     def _count(self, path: str, text: str, prompt: _PromptText) -> None:
         digest = hash(text)
         if digest in self._seen:
             return
         self._seen.add(digest)
-        if " " not in text[:_LONGEST_ID] and (
-            _ID.fullmatch(text) if len(text) <= _LONGEST_ID else _BINARY.fullmatch(text)
-        ):
+        no_text = _ID if len(text) <= _LONGEST_ID else _BINARY
+        if " " not in text[:_LONGEST_ID] and no_text.fullmatch(text):
             return
         size = _bytes(text)
         shown = size if prompt.holds(text) else round(size * prompt.share_of(text))
@@ -172,17 +167,12 @@ class _PromptText:
         whole = sum(map(_bytes, inner))
         if not whole or depth == _TEXT_IN_TEXT or inner == [text]:
             return 0.0
-        shown = (
-            _bytes(one) * (1.0 if self._holds_line(one) else self.share_of(one, depth + 1)) for one in inner
-        )
-        return sum(shown) / whole
-
-    def _holds_line(self, line: str) -> bool:
-        """Tell if a line is shown, with or without the name of its speaker."""
-        if self.holds(line):
-            return True
-        speech = _SPEAKER.sub("", line)
-        return speech != line and self.holds(speech)
+        shown = 0.0
+        for one in inner:
+            # a line is shown with or without the name of its speaker
+            held = self.holds(one) or ((speech := _SPEAKER.sub("", one)) != one and self.holds(speech))
+            shown += _bytes(one) * (1.0 if held else self.share_of(one, depth + 1))
+        return shown / whole
 
     def _find(self, text: str) -> bool:
         if self.exhausted:
@@ -207,12 +197,12 @@ def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[tuple[str, str]]:
         elif depth > _DEEPEST:
             continue
         elif isinstance(item, dict):
-            inner = [
-                (f"{path}.{_key(key)}" if path else _key(key), one, depth + 1)
-                for key, one in item.items()
+            before = f"{path}." if path else ""
+            stack += [
+                (before + _key(key), one, depth + 1)
+                for key, one in reversed(item.items())
                 if key != _RULER and type(one) in _HOLDERS
             ]
-            stack += reversed(inner)
         elif isinstance(item, list):
             below = f"{path}[]"
             stack += [(below, one, depth + 1) for one in reversed(item) if type(one) in _HOLDERS]

@@ -49,9 +49,11 @@ def salt(digest: bytes, *, seed: int, pass_index: int, attempt: int) -> bytes:
 
 def keyed(*parts: bytes) -> bytes:
     """16 bytes that no other parts have, however they are cut."""
-    return blake2b(
-        b"".join([piece for part in parts for piece in (len(part).to_bytes(8), part)]), digest_size=16
-    ).digest()
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.digest()
 
 
 BYTES_PER_TOKEN = 3.8
@@ -106,12 +108,41 @@ class PromptLayout:
         return sum(len(text.encode()) for text in (self.context, self.tools, self.rubric))
 
 
+def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rollout], list[int], int, bool]:
+    """Render everything; return the arguments of a `Shortener`, of which the layout is all that most need."""
+    given = group.rollouts
+    rollouts, place = _joined(given)
+    readable = [i for i, r in enumerate(rollouts) if r.error is None]
+    opening = _opening([rollouts[i].messages for i in readable])
+    same = render(rollouts[readable[0]].messages[:opening]) if opening else []
+    lines = {i: same + render(rollouts[i].messages[opening:]) for i in readable}
+    tools, own_tools = _tools(group, [rollouts[i] for i in readable])
+    shared = _shared_prefix(rollouts, lines)
+    context = "\n".join(lines[readable[0]][:shared]) if readable else ""
+    texts: dict[str, int] = {}
+    example: list[int] = []
+    which: dict[int, int] = {}
+    for i in readable:
+        text = _text_of(rollouts[i], lines[i], shared, WHOLE, tools=own_tools)
+        which[i] = texts.setdefault(text, len(texts))
+        if len(example) < len(texts):
+            example.append(i)
+    owner = [None if r.error is not None else which.get(place[i]) for i, r in enumerate(given)]
+    rubric = readable_text(group.rubric or ask.rubric or templates.RUBRIC)
+    raws = [text.encode() for text in texts]
+    digests = tuple([keyed(raw) for raw in raws])
+    digest = keyed(b"group", rubric.encode(), tools.encode(), context.encode(), *sorted(digests))
+    sizes = tuple([len(raw) for raw in raws])
+    layout = PromptLayout(context, tools, tuple(texts), tuple(owner), rubric, digests, digest, sizes)
+    return layout, rollouts, example, shared, own_tools
+
+
 @dataclass(slots=True)
-class LayoutBuilder:
-    """A group that was rendered whole, and can be rendered again with less of some rollouts.
+class Shortener:
+    """A group that was rendered whole, and is rendered again with less of some rollouts.
 
     `example[d]` is an input rollout that looks like distinct rollout d; `shared` counts the first messages
-    that are the context; `raws` are the distinct rollouts in UTF-8, since to encode costs as much as a hash.
+    that are the context.
     """
 
     layout: PromptLayout
@@ -119,36 +150,6 @@ class LayoutBuilder:
     example: list[int]
     shared: int
     own_tools: bool
-    raws: list[bytes]
-
-    @classmethod
-    def of(cls, group: Group, ask: AskSettings) -> LayoutBuilder:
-        """Render everything."""
-        given = group.rollouts
-        rollouts, place = _joined(given)
-        readable = [i for i, r in enumerate(rollouts) if r.error is None]
-        opening = _opening([rollouts[i].messages for i in readable])
-        same = render(rollouts[readable[0]].messages[:opening]) if opening else []
-        lines = {i: same + render(rollouts[i].messages[opening:]) for i in readable}
-        tools, own_tools = _tools(group, [rollouts[i] for i in readable])
-        shared = _shared_prefix(rollouts, lines)
-        context = "\n".join(lines[readable[0]][:shared]) if readable else ""
-        texts: dict[str, int] = {}
-        example: list[int] = []
-        which: dict[int, int] = {}
-        for i in readable:
-            text = _text_of(rollouts[i], lines[i], shared, WHOLE, tools=own_tools)
-            which[i] = texts.setdefault(text, len(texts))
-            if len(example) < len(texts):
-                example.append(i)
-        owner = [None if r.error is not None else which.get(place[i]) for i, r in enumerate(given)]
-        rubric = readable_text(group.rubric or ask.rubric or templates.RUBRIC)
-        raws = [text.encode() for text in texts]
-        digests = tuple([keyed(raw) for raw in raws])
-        digest = keyed(b"group", rubric.encode(), tools.encode(), context.encode(), *sorted(digests))
-        sizes = tuple([len(raw) for raw in raws])
-        layout = PromptLayout(context, tools, tuple(texts), tuple(owner), rubric, digests, digest, sizes)
-        return cls(layout, rollouts, example, shared, own_tools, raws)
 
     def shorten(self, keep: Shortening, rollouts: Sequence[int], *, context: bool) -> None:
         """Show less of these distinct rollouts, and of the context if asked; never more than before."""
@@ -156,21 +157,22 @@ class LayoutBuilder:
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
             text = _text_of(rollout, render(rollout.messages, keep), self.shared, keep, tools=self.own_tools)
-            raw = text.encode()
-            if len(raw) < sizes[at]:
-                texts[at], sizes[at], self.raws[at] = text, len(raw), raw
+            size = len(text.encode())
+            if size < sizes[at]:
+                texts[at], sizes[at] = text, size
         shown = self.layout.context
         if context and self.example:
             less = render(self.rollouts[self.example[0]].messages[: self.shared], keep)
             shown = min(shown, "\n".join(less), key=lambda text: len(text.encode()))
         self.layout = replace(self.layout, context=shown, distinct=tuple(texts), sizes=tuple(sizes))
 
-    def finish(self, shortening: int) -> PromptLayout:
-        """Return the layout, with the rollouts whose text addresses a judge."""
-        suspects = injection.suspects(self.layout.distinct, self.raws)
-        if not suspects and not shortening:
-            return self.layout
-        return replace(self.layout, shortening=shortening, suspects=suspects)
+
+def finished(layout: PromptLayout, shortening: int) -> PromptLayout:
+    """Return a layout with the rollouts whose text addresses a judge, which were not looked for before."""
+    suspects = injection.suspects(layout.distinct, [text.encode() for text in layout.distinct])
+    if not suspects and not shortening:
+        return layout
+    return replace(layout, shortening=shortening, suspects=suspects)
 
 
 def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:

@@ -17,7 +17,17 @@ import orjson
 
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.layout import ENTRY_BYTES, LayoutBuilder, PromptLayout, drawn, keyed, order_of, salt
+from ruler_cli.prompting.layout import (
+    ENTRY_BYTES,
+    PromptLayout,
+    Shortener,
+    drawn,
+    finished,
+    keyed,
+    order_of,
+    render_group,
+    salt,
+)
 from ruler_cli.prompting.render import Shortening
 from ruler_cli.prompting.windows import LEAST, WIDE, Windows, count_for, fewest, partition
 from ruler_cli.types import Group, GroupError, Request
@@ -36,21 +46,22 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
 
     If even the whole ladder is not enough, no request shows the layout: `requests_of_pass` is empty.
     """
-    builder = LayoutBuilder.of(group, ask)
-    if ask.context_tokens is None or not builder.layout.distinct:
-        return builder.finish(0)
-    highest = 0
+    rendered = render_group(group, ask)
+    layout = rendered[0]
+    if ask.context_tokens is None or not layout.distinct or _at_once(layout, ask):
+        return finished(layout, 0)
+    shortener, highest = Shortener(*rendered), 0
     for bar in (_even_bar, _low_bar):
         for step, keep in enumerate(LADDER, 1):
-            if _at_once(builder.layout, ask) or _plan(builder.layout, ask, (WIDE,)):
-                return builder.finish(highest)
-            most = bar(builder.layout, ask)
-            long = [at for at, size in enumerate(builder.layout.sizes) if size + ENTRY_BYTES > most]
-            before = builder.layout
-            builder.shorten(keep, long, context=len(before.context.encode()) > most)
-            if (builder.layout.distinct, builder.layout.context) != (before.distinct, before.context):
+            if _at_once(shortener.layout, ask) or _plan(shortener.layout, ask, (WIDE,)):
+                return finished(shortener.layout, highest)
+            before = shortener.layout
+            most = bar(before, ask)
+            long = [at for at, size in enumerate(before.sizes) if size + ENTRY_BYTES > most]
+            shortener.shorten(keep, long, context=len(before.context.encode()) > most)
+            if (shortener.layout.distinct, shortener.layout.context) != (before.distinct, before.context):
                 highest = max(highest, step)
-    return builder.finish(highest)
+    return finished(shortener.layout, highest)
 
 
 def _even_bar(layout: PromptLayout, ask: AskSettings) -> int:

@@ -8,6 +8,8 @@ is random: so two passes connect the windows, and the shift of each window can b
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -56,7 +58,7 @@ def partition(
     shares = _RANDOM_SHARES if limit is not None else _RANDOM_SHARES[:3]
     for attempt, share in enumerate(shares):
         made = _deal(rows, count, partial(draw, attempt), capacity, share)
-        if capacity.all_fit(made) and _connect(made, before, capacity, row_of):
+        if capacity.fits(*made) and _connect(made, before, capacity, row_of):
             return [sorted(window, key=row_of.__getitem__) for window in made]
     return _pack(order, count, partial(draw, len(_RANDOM_SHARES)), capacity, least, most, before)
 
@@ -87,16 +89,13 @@ class _Capacity:
     """The sizes of items, and the limit on their sum in one window."""
 
     def __init__(self, sizes: Sequence[int], limit: int | None) -> None:
-        self.of, self.limit = sizes.__getitem__, limit
+        self.of, self.limit = sizes.__getitem__, math.inf if limit is None else limit
 
     def load(self, window: Sequence[int]) -> int:
         return sum(map(self.of, window))
 
-    def fits(self, window: Sequence[int]) -> bool:
-        return self.limit is None or self.load(window) <= self.limit
-
-    def all_fit(self, windows: Windows) -> bool:
-        return self.limit is None or all(map(self.fits, windows))
+    def fits(self, *windows: Sequence[int]) -> bool:
+        return all(self.load(window) <= self.limit for window in windows)
 
 
 def _deal(
@@ -136,7 +135,12 @@ def _pack(
     made = _fill(by_size, count, capacity, min(least, len(order) // count), bound)
     if made is None:
         return None
-    _shuffle(made, sorted(order, key=draw), capacity)
+    at = {item: number for number, window in enumerate(made) for item in window}
+    drawn = sorted(order, key=draw)
+    for one, other in zip(drawn, drawn[1:] + drawn[:1], strict=True):  # each with the next one
+        here, there = at[one], at[other]
+        if here != there and _exchange(made, here, one, there, other, capacity):
+            at[one], at[other] = there, here
     if not _connect(made, before, capacity, dict.fromkeys(order, 0)):
         return None
     return [sorted(window, key=rank.__getitem__) for window in made]
@@ -164,23 +168,14 @@ def _fill(by_size: Sequence[int], count: int, capacity: _Capacity, least: int, m
             heapq.heapreplace(emptiest, (load + capacity.of(item), at))
         else:
             heapq.heappop(emptiest)
-    return windows if capacity.all_fit(windows) else None
-
-
-def _shuffle(windows: Windows, drawn: Sequence[int], capacity: _Capacity) -> None:
-    """Exchange each item with the next one drawn, if both windows still fit."""
-    at = {item: number for number, window in enumerate(windows) for item in window}
-    for one, other in zip(drawn, [*drawn[1:], *drawn[:1]], strict=True):
-        here, there = at[one], at[other]
-        if here != there and _exchange(windows, here, one, there, other, capacity):
-            at[one], at[other] = there, here
+    return windows if capacity.fits(*windows) else None
 
 
 def _exchange(windows: Windows, here: int, one: int, there: int, other: int, capacity: _Capacity) -> bool:
     """Exchange two items. Return False, and change nothing, if a window does not fit then."""
     first = [other if item == one else item for item in windows[here]]
     second = [one if item == other else item for item in windows[there]]
-    if not (capacity.fits(first) and capacity.fits(second)):
+    if not capacity.fits(first, second):
         return False
     windows[here], windows[there] = first, second
     return True
@@ -195,7 +190,6 @@ def _connect(
     trials = _TRIALS
     component, components = _components(before, windows)
     while components > 1:
-        merged = False
         for here, one, there, other in _pairs(windows, component, row_of):
             trials -= 1
             if trials < 0:
@@ -204,10 +198,10 @@ def _connect(
                 continue
             changed, number = _components(before, windows)
             if number < components:
-                component, components, merged = changed, number, True
+                component, components = changed, number
                 break
-            _exchange(windows, here, other, there, one, _Capacity((), None))
-        if not merged:
+            _exchange(windows, here, other, there, one, capacity)  # back, to windows that fitted
+        else:
             return False
     return True
 
@@ -216,13 +210,12 @@ def _pairs(
     windows: Windows, component: Sequence[int], row_of: dict[int, int]
 ) -> Iterator[tuple[int, int, int, int]]:
     """Yield exchanges between the first component and others: window, item, other window, its item."""
-    for here, window in enumerate(windows):
-        if component[here] != component[0]:
-            continue
-        for there, far in enumerate(windows):
-            if component[there] == component[0]:
-                continue
-            yield from ((here, a, there, b) for a in window for b in far if row_of[a] == row_of[b])
+    near = [at for at, own in enumerate(component) if own == component[0]]
+    far = [at for at, own in enumerate(component) if own != component[0]]
+    for here, there in itertools.product(near, far):
+        for one, other in itertools.product(windows[here], windows[there]):
+            if row_of[one] == row_of[other]:
+                yield here, one, there, other
 
 
 def _components(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> tuple[list[int], int]:

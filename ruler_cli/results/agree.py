@@ -13,11 +13,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import combinations
 from typing import Any
 
-from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, difference, ratio
+from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, Totals, difference, ratio
 from ruler_cli.results.pairing import DigestedGroup, pair_groups
 from ruler_cli.results.scored_file import MOST_JUDGES
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
-from ruler_cli.scoring.sums import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
+from ruler_cli.scoring.sums import CORRELATIONS, PRODUCTS, concordance, pair_products
 
 Agreement = dict[str, Any]
 """The object that `ruler agree --json` prints.
@@ -57,13 +57,13 @@ _CORRELATION, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
 def measure(groups: Iterable[ScoredGroup], name: str) -> Agreement:
     """Measure one scored file, and each judge of its panel."""
     comparison = _Comparison()
-    main = comparison.judge(name)
+    main = _JudgeSums(name, comparison.units)
     panel: dict[str, _JudgeSums] = {}
     for group in groups:
         rows: dict[_JudgeSums, _Row] = {main: (group, [r.judge_score for r in group.rollouts])}
         for judge in dict.fromkeys(judge for rollout in group.rollouts for judge in rollout.judges):
             if judge not in panel and len(panel) < MOST_JUDGES:
-                panel[judge] = comparison.judge(judge, details=False)
+                panel[judge] = _JudgeSums(judge, comparison.units, details=False)
             if judge in panel:
                 rows[panel[judge]] = (group, [r.judges.get(judge) for r in group.rollouts])
         comparison.add(rows, [judge for judge in panel.values() if judge in rows])
@@ -76,7 +76,7 @@ def measure_two(
 ) -> Agreement:
     """Measure two scored files of one input, over the rollouts scored in both; see `pair_groups`."""
     comparison, paired = _Comparison(), dict[str, Any]()
-    judges = [comparison.judge(name) for name in "AB"]
+    judges = [_JudgeSums(name, comparison.units) for name in "AB"]
     for one, other in pair_groups(first, second, paired, on_unlike):
         rows = ((one, _common_scores(one, other)), (other, _common_scores(other, one)))
         comparison.add(dict(zip(judges, rows, strict=True)), judges)
@@ -93,20 +93,20 @@ class _Comparison:
     """Judges that share the units of one bootstrap, and so their resamples."""
 
     def __init__(self) -> None:
-        self._units = BootstrapUnits()
+        self.units = BootstrapUnits()
         self._groups = self._rollouts = 0
-
-    def judge(self, name: str, *, details: bool = True) -> _JudgeSums:
-        return _JudgeSums(name, self._units, details=details)
 
     def add(self, rows: Mapping[_JudgeSums, _Row], correlated: Sequence[_JudgeSums]) -> None:
         """Add one group with the scores of each judge; the file's own scores come first."""
-        unit = self._units.next()
+        unit = self.units.next()
         for judge, (group, scores) in rows.items():
             judge.add(unit, group, scores)
         for one, other in combinations(correlated, 2):
-            for what, sums in _together(rows[one], rows[other]):
-                self._units.add(unit, {(one, other, what, name): sum_ for name, sum_ in sums.items()})
+            labels = [rollout.label for rollout in rows[one][0].rollouts]
+            every = zip(rows[one][1], rows[other][1], labels, strict=True)
+            both = [(a, b, label) for a, b, label in every if a is not None and b is not None]
+            for what, sums in pair_products(both).items():
+                self.units.add(unit, {(one, other, what, name): sums[name] for name in sums if name != "n"})
         self._groups += 1
         self._rollouts += len(group.rollouts)
 
@@ -119,21 +119,20 @@ class _Comparison:
         for judge, own in each.items():
             wanted |= {(judge, name): statistic for name, statistic in own.items()}
         for pair in pairs:
-            wanted[pair, "errors"] = _within(partial_correlation, *pair, "errors")
-            wanted[pair, "scores"] = _within(correlation, *pair, "scores")
+            wanted |= {(pair, kind): _within(*pair, kind) for kind in CORRELATIONS}
         first, last = each[judges[0]], each[judges[-1]]
         names = [n for n in first if paired and n in last and "." not in n and n not in _NO_MERIT]
         wanted |= {name: difference(first[name], last[name]) for name in names}
-        values = self._units.measure(wanted)
+        values = self.units.measure(wanted)
         scorers = [judge.as_json({name: values[judge, name] for name in own}) for judge, own in each.items()]
-        mixed = self._units.groups((judges[0], "pairs"))
+        mixed = self.units.groups((judges[0], "pairs"))
         return {
             "labels": {"path": None, "two": judges[0].labels and list(judges[0].labels)},
             "groups": self._groups,
             "mixed_groups": mixed,
             "rollouts": self._rollouts,
             "paired": paired,
-            "bootstrap": self._units.settings(),
+            "bootstrap": self.units.settings(),
             "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed)) if mixed else None,
             "scorers": scorers,
             "differences": {name: _told_apart(values[name]) for name in names},
@@ -159,31 +158,19 @@ def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
                 yield {"better": better["name"], "worse": worse["name"]}
 
 
-def _together(one: _Row, other: _Row) -> Iterator[tuple[str, Sums]]:
-    """Yield the sums for the correlations of two judges, over the rollouts that both scored."""
-    rows = zip(one[1], other[1], one[0].rollouts, strict=True)
-    both = [(a, b, rollout.label) for a, b, rollout in rows if a is not None and b is not None]
-    labelled = [(a, b, label) for a, b, label in both if label is not None]
-    if len(both) > 1:
-        yield "scores", products(a=[a for a, _, _ in both], b=[b for _, b, _ in both])
-    if len(labelled) > 1:
-        a, b, y = zip(*labelled, strict=True)
-        yield "errors", products(a=a, b=b, y=y)
+def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
+    """Make a correlation of two judges within groups from their `pair_products`."""
 
+    def value(totals: Totals) -> float | None:
+        return CORRELATIONS[kind]({name: totals.get((one, other, kind, name), 0.0) for name in PRODUCTS})
 
-def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Statistic:
-    """Make a correlation within groups from the sums whose keys begin with `key`."""
-    return Statistic(
-        lambda totals: of({name: totals.get((*key, name), 0.0) for name in PRODUCTS}),
-        (*key, "aa"),
-        _CORRELATION,
-    )
+    return Statistic(value, (one, other, kind, "aa"), _CORRELATION)
 
 
 class _JudgeSums:
     """The sums of one judge over groups. With `details` also its cost, and its pairs by kind."""
 
-    def __init__(self, name: str, units: BootstrapUnits, *, details: bool) -> None:
+    def __init__(self, name: str, units: BootstrapUnits, *, details: bool = True) -> None:
         self.name, self._units, self._details = name, units, details
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()

@@ -149,22 +149,16 @@ def _ends(
     """
     if value is None or len(drawn) * 2 < resamples or not drawn:
         return None, None
-    least, most = bounds
+    free, z = max(1, groups - 1), NormalDist().inv_cdf((1 + LEVEL) / 2)
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)  # a series in 1 / n
     ordered = sorted(drawn)
-    cut = int(len(ordered) * _tail(groups))
+    cut = int(len(ordered) * NormalDist().cdf(-t * math.sqrt(groups / free)))
     low, high = ordered[cut], ordered[-1 - cut]
+    least, most = bounds
     if high - low <= 1e-12 * max(1.0, abs(value)) and math.isfinite(most - least):
         margin = min(1.0, 3 / groups) * (most - least)
         low, high = value - margin, value + margin
     return max(least, low), min(most, high)
-
-
-def _tail(groups: int) -> float:
-    """Return the share of resamples below the interval, and above it; Student's t by its series in 1 / n."""
-    free = max(1, groups - 1)
-    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
-    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)
-    return NormalDist().cdf(-t * math.sqrt(groups / free))
 
 
 def _defined(value: float | None) -> float | None:

@@ -89,6 +89,5 @@ def _unknown(text: str) -> str:
 
 
 def _range_help(name: str) -> str:
-    """Describe the form of a range of a figure."""
     more, less = f"{name}=0.7.. for 0.7 and more", f"{name}=..0.7 for 0.7 and less"
     return f"write a range, e.g. {more}, {less}, or {name}=0.3..0.7"

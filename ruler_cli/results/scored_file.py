@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import islice
@@ -169,16 +169,15 @@ class AnnotationReader:
     def _rollout(self, parts: list[_Part]) -> ScoredRollout:
         annotation = parts[0][2]
         is_scored = annotation.get("status") == "scored"
-        score = _finite(annotation.get("score")) if is_scored else None
-        status: AnnotationStatus = "scored" if score is not None else "failed"
+        score = judge_score = _finite(annotation.get("score")) if is_scored else None
+        status: AnnotationStatus = "failed" if score is None else "scored"
         if "status" not in annotation:
             status = "unmarked"
         failed = status == "failed"
-        invalid = ["score"] if failed and is_scored else []
-        judge_score = score
+        invalid = ("score",) if failed and is_scored else ()
         if score is not None and annotation.get("judge_score") is not None:
             judge_score = _finite(annotation["judge_score"])
-            invalid += ["judge_score"] if judge_score is None else []
+            invalid = ("judge_score",) if judge_score is None else ()
         judges, more = _panel(annotation.get("judges")) if is_scored else ({}, 0)
         label, label_source = self._label(parts)
         positions = _numbers(annotation.get("slots"))
@@ -203,16 +202,21 @@ class AnnotationReader:
             reason=reason if failed else "",
             judge=_text(annotation.get("judge")),
             label_source=label_source,
-            invalid_fields=tuple(invalid),
+            invalid_fields=invalid,
             more_judges=more,
         )
 
     def _label(self, parts: list[_Part]) -> tuple[float | None, LabelSource]:
-        """Return the label of a rollout and its source; of several parts the last with a label counts."""
+        """Return the label of a rollout and its source; of several parts the last with a label counts.
+
+        A reward that equals ruler's score is no label of itself.
+        """
         outcome: Any = None
         for _, rollout, annotation in reversed(parts):
-            reward = None if self._given else _first_reward(rollout, annotation)
-            if reward is not None:
+            reward = None if self._given else rollout.reward
+            score = _finite(annotation.get("score"))
+            own = score is not None and annotation.get("independent_reward") is None
+            if reward is not None and not (own and number(reward) == score):
                 return label_of(reward), "reward"
             outcome = rollout.outcome if outcome is None else outcome
         return (None, "") if outcome is None else (label_of(outcome), "outcome")
@@ -230,14 +234,6 @@ def label_of(value: Any) -> float | None:
     return None if abs(label) > LARGEST else label
 
 
-def _first_reward(rollout: Rollout, annotation: _Json) -> Any:
-    """Return the dump's own reward; a reward that equals ruler's score is no label of itself."""
-    if annotation and annotation.get("independent_reward") is None:
-        score = _finite(annotation.get("score"))
-        return None if score is not None and number(rollout.reward) == score else rollout.reward
-    return rollout.reward
-
-
 def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> ScoredGroup:
     """Put a group together from its rollouts and its own part of the annotations."""
     first = next((r for r in rollouts if r.status == "failed"), None)
@@ -245,6 +241,12 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
     status = "scored" if any(r.status == "scored" for r in rollouts) else status
     failed, cost = status == "failed", _finite(part.get("cost_usd"), 0)
     failure = part if part.get("kind") or not first else {"kind": first.kind, "reason": first.reason}
+    flags = {
+        "suspect": any(r.suspect for r in rollouts),
+        **{name: part.get(name) for name in ("degraded", "escalated", "windows", "shortened")},
+        "alone": len(rollouts) == 1,
+        "cached": part.get("cached") is True,
+    }
     return ScoredGroup(
         key=key,
         rollouts=rollouts,
@@ -260,19 +262,9 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
         cost=cost,
         latency=_finite(part.get("latency_s"), 0),
         judged_at=_time(part.get("judged_at")),
-        flags=tuple(_flags(rollouts, part)),
+        flags=tuple([name for name, holds in flags.items() if holds]),
         invalid_fields=("cost_usd",) if cost is None and part.get("cost_usd") is not None else (),
     )
-
-
-def _flags(rollouts: tuple[ScoredRollout, ...], part: _Json) -> Iterable[str]:
-    if any(r.suspect for r in rollouts):
-        yield "suspect"
-    yield from (name for name in ("degraded", "escalated", "windows", "shortened") if part.get(name))
-    if len(rollouts) == 1:
-        yield "alone"
-    if part.get("cached") is True:
-        yield "cached"
 
 
 def _object(value: Any) -> _Json:
@@ -297,8 +289,8 @@ def _finite(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float
 
 
 def _whole(value: Any) -> int | None:
-    number = _finite(value, 0)
-    return None if number is None else int(number)
+    found = _finite(value, 0)
+    return None if found is None else int(found)
 
 
 def _numbers(value: Any) -> tuple[float, ...]:

@@ -126,24 +126,19 @@ def select(
     return counts
 
 
+@dataclass(slots=True)
 class _Selector:
     """Chooses the rollouts of each group that stay, and counts them."""
 
-    def __init__(
-        self,
-        annotations: AnnotationReader,
-        conditions: Sequence[Condition],
-        keep: Keep | None,
-        counts: SelectionCounts,
-    ) -> None:
-        self._annotations, self._conditions, self._keep = annotations, conditions, keep
-        self._counts = counts
-        self._by_rollout = keep is not None or any(one.about_rollouts for one in conditions)
-        self._record: dict[str, Any] = {}
+    annotations: AnnotationReader
+    conditions: Sequence[Condition]
+    keep: Keep | None
+    counts: SelectionCounts
+    record: dict[str, Any] = field(default_factory=dict)
 
     def select(self, group: Group) -> Collection[int] | None:
         """Return indices among the group's rollouts; None: the group is left out."""
-        scored_group, counts = self._annotations.group(group), self._counts
+        scored_group, counts = self.annotations.group(group), self.counts
         scores = scored_group.scores
         counts.groups += 1
         counts.rollouts += len(scored_group.rollouts)
@@ -152,18 +147,18 @@ class _Selector:
         for name, figure in FIGURES.items():
             counts.have[name] += figure(scored_group) is not None
         counts.least, counts.most = min((counts.least, *scores)), max((counts.most, *scores))
-        if not all(one.holds(scored_group) for one in self._conditions):
+        if not all(one.holds(scored_group) for one in self.conditions):
             return None
-        if self._by_rollout and not scores:
+        by_rollout = self.keep is not None or any(one.about_rollouts for one in self.conditions)
+        if by_rollout and not scores:
             counts.unscored += 1
             return None
         rollouts = [
-            r for r in scored_group.rollouts if all(one.holds_for_rollout(r) for one in self._conditions)
+            r for r in scored_group.rollouts if all(one.holds_for_rollout(r) for one in self.conditions)
         ]
-        if self._keep is not None:
-            rollouts = [r for r in rollouts if r.score is not None]
-            rollouts = self._best(group, self._keep, rollouts)
-        if self._by_rollout and not rollouts:
+        if self.keep is not None:
+            rollouts = self._best(group, self.keep, [r for r in rollouts if r.score is not None])
+        if by_rollout and not rollouts:
             return None
         counts.kept_groups += 1
         counts.kept_rollouts += len(rollouts)
@@ -177,32 +172,32 @@ class _Selector:
             every = [(record, rollout) for record in group.records for rollout in record.rollouts]
             answers = [self._answer([every[i] for i in one.indices], keep.answer) for one in rollouts]
             best = majority(answers, scores, keep.most)
-            self._counts.have["rollouts"] += bool(rollouts)
-            self._counts.unanswered += bool(rollouts) and not best
+            self.counts.have["rollouts"] += bool(rollouts)
+            self.counts.unanswered += bool(rollouts) and not best
         return [rollouts[i] for i in best]
 
     def _answer(self, parts: Sequence[tuple[Record, Rollout]], path: str) -> Hashable | None:
         """Return the answer of a rollout: that of its last part with one."""
         for record, part in reversed(parts):
-            self._record = self._annotations.value(record)
-            value = self._annotations.reader.value_at(self._record, part, path)
+            self.record = self.annotations.value(record)
+            value = self.annotations.reader.value_at(self.record, part, path)
             if (answer := comparable(value)) is not None:
                 return answer
         return None
 
     def refuse_missing(self, name: str) -> None:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
-        have = self._counts.have
-        if self._counts.groups:
-            refuse_unannotated(name, self._counts.groups, self._counts.groups - have["annotation"])
-        for one in self._conditions:
+        have = self.counts.have
+        if self.counts.groups:
+            refuse_unannotated(name, self.counts.groups, self.counts.groups - have["annotation"])
+        for one in self.conditions:
             if have["score"] and one.name in FIGURES and not have[one.name]:
                 raise UsageError(f"--where {one.name}: no group of {name} has one, {_NEEDS[one.name]}")
-        unanswered = have["rollouts"] and have["rollouts"] == self._counts.unanswered
-        if self._keep and self._keep.answer and unanswered:
-            path = self._keep.answer
-            keys = ", ".join([printable(key) for key in self._record][:_KEYS])
-            suggestion = printable(question(suggest_path(path, [self._record])))
+        unanswered = have["rollouts"] and have["rollouts"] == self.counts.unanswered
+        if self.keep and self.keep.answer and unanswered:
+            path = self.keep.answer
+            keys = ", ".join([printable(key) for key in self.record][:_KEYS])
+            suggestion = printable(question(suggest_path(path, [self.record])))
             suggestion = suggestion or f"; name a path below a rollout or one of {keys}"
             raise UsageError(
                 f"--answer {printable(path)}: no rollout of {name} has an answer there{suggestion}"
@@ -309,17 +304,14 @@ class Cutter:
             first += len(record.rollouts)
             if record.part + 1 < record.parts:
                 self._open[record.line.number] = (remaining, removed)
-            elif selected is not None and not removed:
-                records.append((record.line.number, record.line.raw))
-            else:
-                records.append((record.line.number, self._cut(record.line, remaining, removed)))
+                continue
+            body = record.line.raw
+            if removed or selected is None:
+                body = self._cut(record.line, remaining, removed) if remaining else b""
+            records.append((record.line.number, body))
         return records
 
     def _cut(self, line: Line, remaining: list[Path], removed: list[Path]) -> bytes:
-        if not remaining:
-            return b""
-        if not removed:
-            return line.raw
         try:
             return cut(line.raw, self._form, removed, len(remaining) + len(removed), self._named)
         except (UnreadableError, RecursionError) as error:

@@ -19,7 +19,7 @@ from ruler_cli.observer import BatchFigures, Contradiction, Pair
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.position_bias import PositionBias
 from ruler_cli.scoring.reliability import Anova, NoiseEstimator, NoisePrior
-from ruler_cli.scoring.sums import LengthSums, Moments, PairSums, quantile
+from ruler_cli.scoring.sums import CORRELATIONS, LengthSums, Moments, pair_products, quantile
 from ruler_cli.types import GroupResult, GroupScores, PassScores
 
 _EXACT = 12
@@ -81,7 +81,7 @@ def _table(
 def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     """The analysis of variance of rollout × (judge, pass); None if there is only one of either."""
     rollouts = len(result.sizes)
-    if rollouts < 2:
+    if rollouts < 2 or len(result.pass_scores) < 2:
         return None
     if result.windows > 1:  # the fit subtracts the level of every window of every judge
         fit = used[0].fit if len(used) == 1 else None
@@ -105,7 +105,10 @@ def mean(values: Sequence[float]) -> float:
     return min(max(round(fsum(values) / len(values), _EXACT), least), most)
 
 
+_ENOUGH = 30
+"""Rewarded rollouts below which no correlation of errors is reported: its own error is then about 0.2."""
 _LISTED = 20
+"""Contradictions of a kind that are listed: those with the most extreme scores."""
 _KEY = 200
 """Characters of a group's key in a listing: a key may be as long as a prompt."""
 _STEPS = 1000
@@ -129,8 +132,10 @@ class BatchStatistics:
         self._groups = self._tied = self._degraded = 0
         self._reliability: Counter[int] = Counter()
         self._length = LengthSums()
-        self._pairs: dict[tuple[int, int], PairSums] = {}
-        self._flawed, self._near = _Listing(lowest=True), _Listing(lowest=False)
+        self._pairs: dict[tuple[int, int], dict[str, Counter[str]]] = {}
+        # by the outcome of the rollouts, which their scores contradict
+        self._contradictions: Counter[bool] = Counter()
+        self._listed: dict[bool, list[Contradiction]] = {True: [], False: []}
         self._with_outcome = self._without_outcome = 0
 
     def add(self, result: GroupResult) -> None:
@@ -194,24 +199,29 @@ class BatchStatistics:
         if scores.reliability is not None:
             self._reliability[round(scores.reliability * _STEPS)] += 1
         first: dict[int, int] = {}  # distinct rollout → its first number in the group, if it has a score
+        judged: list[float] = []
         for i, (distinct, rollout) in enumerate(zip(result.owner, scores.rollouts, strict=True)):
-            if distinct is not None and rollout.judge_score is not None:
-                first.setdefault(distinct, i)
+            if distinct is not None and distinct not in first and rollout.judge_score is not None:
+                first[distinct] = i
+                judged.append(rollout.judge_score)
         if len(first) > 1:
-            judged = [score for i in first.values() if (score := scores.rollouts[i].judge_score) is not None]
             self._length.add([result.sizes[distinct] for distinct in first], judged)
             self._add_pairs(result, [(scores.rollouts[i].by_judge, i) for i in first.values()])
         self._add_outcomes(key, result, scores)
 
     def _add_pairs(self, result: GroupResult, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
         """Count every two judges on the distinct rollouts of a group, each with its number in the group."""
-        judges = sorted(set[int]().union(*[by_judge for by_judge, _ in rollouts]))
-        for one, other in combinations(judges, 2):
-            both = [(own[one], own[other], i) for own, i in rollouts if one in own and other in own]
-            if both:
-                rewards = [result.rewards[i] if result.rewards else None for *_, i in both]
-                sums = self._pairs.setdefault((one, other), PairSums())
-                sums.add([p for p, _, _ in both], [q for _, q, _ in both], rewards)
+        for pair in combinations(sorted({one.judge for one in result.pass_scores}), 2):
+            one, other = pair
+            rows = [
+                (own[one], own[other], result.rewards[i] if result.rewards else None)
+                for own, i in rollouts
+                if one in own and other in own
+            ]
+            if rows:
+                sums = self._pairs.setdefault(pair, {kind: Counter() for kind in CORRELATIONS})
+                for kind, own_sums in pair_products(rows).items():
+                    sums[kind].update(own_sums)
 
     def _add_outcomes(self, key: str, result: GroupResult, scores: GroupScores) -> None:
         """Count the rollouts with and without a verifier's outcome, and those whose score contradicts it."""
@@ -223,10 +233,18 @@ class BatchStatistics:
                 self._without_outcome += 1
                 continue
             self._with_outcome += 1
-            if passed and score < PASSING:
-                self._flawed.add(key, i, score)
-            elif not passed and score >= PASSING:
-                self._near.add(key, i, score)
+            if passed == (score < PASSING):
+                self._contradictions[passed] += 1
+                printable = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # for reports
+                listed = self._listed[passed]
+                listed.append(Contradiction(printable + "…" * (len(key) > _KEY), i, score))
+                if len(listed) > 2 * _LISTED:
+                    self._listed[passed] = self._most_extreme(passed)
+
+    def _most_extreme(self, passed: bool) -> list[Contradiction]:
+        """The lowest scores of rollouts that passed, or the highest of others; of equal ones the first."""
+        sign = 1 if passed else -1
+        return sorted(self._listed[passed], key=lambda odd: sign * odd.score)[:_LISTED]
 
     def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
         """The figures of the batch.
@@ -246,40 +264,21 @@ class BatchStatistics:
             slot_groups=self.position_bias.groups,
             debiased=debias and self.position_bias.enough,
             length=self._length.trend(),
-            judges=tuple(self._named(*pair) for pair in sorted(self._pairs)),
+            judges=tuple(self._pair(pair) for pair in sorted(self._pairs)),
             reliability=tuple(tenths),
             reliability_median=median,
             noise=sqrt(prior.variance) if prior.df > 0 else None,
-            flawed=self._flawed.number,
-            flawed_listed=self._flawed.listed(),
-            near_misses=self._near.number,
-            near_misses_listed=self._near.listed(),
+            flawed=self._contradictions[True],
+            flawed_listed=tuple(self._most_extreme(True)),
+            near_misses=self._contradictions[False],
+            near_misses_listed=tuple(self._most_extreme(False)),
             without_outcome=self._without_outcome if self._with_outcome or checked else 0,
         )
 
-    def _named(self, one: int, other: int) -> Pair:
-        sums = self._pairs[one, other]
-        names = tuple(
-            self._names[judge] if judge < len(self._names) else f"judge {judge + 1}" for judge in (one, other)
-        )
-        return Pair((names[0], names[1]), sums.correlation(), sums.rollouts, sums.errors(), sums.rewarded)
-
-
-class _Listing:
-    """The rollouts with the most extreme scores, and the `number` of all that were added."""
-
-    def __init__(self, *, lowest: bool) -> None:
-        self.number = 0
-        self._sign = 1 if lowest else -1
-        self._candidates: list[Contradiction] = []
-
-    def add(self, key: str, rollout: int, score: float) -> None:
-        self.number += 1
-        printable = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # it stands in reports
-        self._candidates.append(Contradiction(printable + "…" * (len(key) > _KEY), rollout, score))
-        if len(self._candidates) > 2 * _LISTED:
-            self._candidates = list(self.listed())
-
-    def listed(self) -> tuple[Contradiction, ...]:
-        """At most `_LISTED` of them, the most extreme first; of equal scores the first added."""
-        return tuple(sorted(self._candidates, key=lambda odd: self._sign * odd.score)[:_LISTED])
+    def _pair(self, pair: tuple[int, int]) -> Pair:
+        """The figures of two judges; their errors need enough rewards."""
+        one, other = (self._names[n] if n < len(self._names) else f"judge {n + 1}" for n in pair)
+        sums = self._pairs[pair]
+        scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
+        rollouts, rewarded = int(sums["scores"]["n"]), int(sums["errors"]["n"])
+        return Pair((one, other), scores, rollouts, errors if rewarded >= _ENOUGH else None, rewarded)

@@ -6,11 +6,11 @@ Positions are relative, from 0 (shown first) to 1 (shown last), so that groups o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum, sqrt
 
 from ruler_cli.observer import PositionBin
+from ruler_cli.scoring.sums import RatioSums
 
 _INNER = 6
 """Equal bins between the first position and the last, so that each position of a group of 8 has its own."""
@@ -20,41 +20,9 @@ ENOUGH = 20
 """Groups below which the means are mostly the noise of the rollouts themselves."""
 
 
-@dataclass(slots=True)
-class _BinSums:
-    """Running sums of one bin over groups, of weights w and means m.
-
-    A group's mean in the bin is weighted by the number of its scores there.
-    """
-
-    groups: int = 0
-    w: float = 0.0
-    wm: float = 0.0
-    ww: float = 0.0
-    wwm: float = 0.0
-    wwmm: float = 0.0
-
-    def add(self, weight: int, mean: float) -> None:
-        self.groups += 1
-        self.w += weight
-        self.wm += weight * mean
-        self.ww += weight**2
-        self.wwm += weight**2 * mean
-        self.wwmm += weight**2 * mean**2
-
-    @property
-    def mean(self) -> float:
-        return self.wm / self.w
-
-    @property
-    def square_error(self) -> float:
-        """The squared standard error of the mean: the ratio estimator's, by whole groups.
-
-        Scores of one group are not independent, groups are (Cochran 1977, on clusters of unequal sizes).
-        """
-        mean, g = self.mean, self.groups
-        square = self.wwmm - 2 * mean * self.wwm + mean**2 * self.ww
-        return max(0.0, square) / self.w**2 * g / (g - 1)
+def _square_error(sums: RatioSums) -> float:
+    """The squared standard error of a bin's mean, from at least two groups."""
+    return sums.square / sums.x**2 * sums.groups / (sums.groups - 1)
 
 
 @lru_cache(maxsize=64)
@@ -85,7 +53,8 @@ class PositionBias:
     """
 
     def __init__(self) -> None:
-        self._bins = [_BinSums() for _ in range(_BINS)]
+        # x is the number of a group's scores in the bin, y their sum less that of the means
+        self._bins = [RatioSums() for _ in range(_BINS)]
         self.groups = 0
 
     def add(self, *requests: Sequence[float]) -> None:
@@ -105,7 +74,7 @@ class PositionBias:
         self.groups += any(counts)
         for bin_, total, count in zip(self._bins, sums, counts, strict=True):
             if count:
-                bin_.add(count, total / count)
+                bin_.add(count, total)
 
     @property
     def enough(self) -> bool:
@@ -119,9 +88,9 @@ class PositionBias:
             PositionBin(
                 edges[i],
                 edges[i + 1],
-                bin_.mean,
-                sqrt(bin_.square_error) if bin_.groups > 1 else None,
-                round(bin_.w),
+                bin_.ratio,
+                sqrt(_square_error(bin_)) if bin_.groups > 1 else None,
+                round(bin_.x),
             )
             for i, bin_ in enumerate(self._bins)
             if bin_.groups
@@ -144,10 +113,10 @@ class PositionBias:
     def _shrunk(self) -> list[float]:
         """The means of all bins drawn towards 0; 0 for a bin with fewer than two groups."""
         used = [b for b in self._bins if b.groups > 1]
-        weight = fsum(b.w for b in used)
-        mean = fsum(b.wm for b in used) / weight
-        variance = fsum(b.w * (b.mean - mean) ** 2 for b in used) / weight * len(used) / (len(used) - 1)
-        true = max(0.0, variance - fsum(b.w * b.square_error for b in used) / weight)
+        weight = fsum(b.x for b in used)
+        mean = fsum(b.y for b in used) / weight
+        variance = fsum(b.x * (b.ratio - mean) ** 2 for b in used) / weight * len(used) / (len(used) - 1)
+        true = max(0.0, variance - fsum(b.x * _square_error(b) for b in used) / weight)
         if true <= 0:
             return [0.0] * _BINS
-        return [b.mean * true / (true + b.square_error) if b.groups > 1 else 0.0 for b in self._bins]
+        return [b.ratio * true / (true + _square_error(b)) if b.groups > 1 else 0.0 for b in self._bins]

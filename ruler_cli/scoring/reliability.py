@@ -6,21 +6,20 @@ special functions that an F test and a fitted F distribution need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, exp, fsum, inf, lgamma, log, log1p, sqrt
 
 from ruler_cli.scoring.sums import Moments
 
 ROUNDING = 0.05**2 / 12
 """The variance of rounding to a grid of .05: errors are uniform over a step."""
-
 _ZERO = 1e-18
 """Mean squares below this are the rounding of binary fractions, not noise."""
-
 _SAME = 5e-10
 """Scores that differ by less are equal: passes were added in another order, or rounded to nine decimals."""
-
+_ALPHA = 0.05
 _MOST_PASSES = 1_000_000
 """Passes beyond which no number of passes is reported."""
 
@@ -125,8 +124,8 @@ class NoiseEstimator:
             return
         self._prior = None
         variance = max(ms_res, ROUNDING)
-        self._logs.add([log(variance) - digamma(df / 2) + log(df / 2)])
-        self._trigamma += trigamma(df / 2)
+        self._logs.add([log(variance) - polygamma(0, df / 2) + log(df / 2)])
+        self._trigamma += polygamma(1, df / 2)
         self._df += df
         self._pooled += df * variance
 
@@ -147,15 +146,15 @@ class NoiseEstimator:
         if between <= 0:
             return NoisePrior(inf, self._pooled / self._df, self._df)
         df = 2 * trigamma_inverse(between)
-        return NoisePrior(df, exp(self._logs.mean + digamma(df / 2) - log(df / 2)), self._df)
+        return NoisePrior(df, exp(self._logs.mean + polygamma(0, df / 2) - log(df / 2)), self._df)
 
 
-def rate(anova: Anova, prior: NoisePrior, alpha: float = 0.05) -> tuple[float, bool] | None:
+def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:
     """The reliability in [0, 1] of the mean of a group's passes, and True beside it if rollouts are tied.
 
     None if there is no estimate of the noise. ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3
     of Shrout & Fleiss 1979) with the shrunk noise; in a table with holes the mean's error is larger by
-    1/efficiency. Rollouts are tied unless MS_item/s̃² ~ F(df_item, d₀ + d) is rejected at alpha, the
+    1/efficiency. Rollouts are tied unless MS_item/s̃² ~ F(df_item, d₀ + d) is rejected at _ALPHA, the
     moderated F test of Smyth 2004. Without any noise, rollouts are tied only if they do not differ.
     """
     variance, df = prior.shrink(anova.ms_res, anova.df_res)
@@ -165,7 +164,7 @@ def rate(anova: Anova, prior: NoisePrior, alpha: float = 0.05) -> tuple[float, b
     icc = signal / (signal + variance / anova.efficiency) if signal > 0 else 0.0
     if anova.ms_item <= 0 or variance <= 0:
         return icc, anova.ms_item <= 0
-    return icc, f_survival(anova.ms_item / variance, anova.df_item, df) > alpha
+    return icc, f_survival(anova.ms_item / variance, anova.df_item, df) > _ALPHA
 
 
 def one_score(scores: Iterable[float | None]) -> bool:
@@ -193,56 +192,39 @@ def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:
 
 _FAR = 12.0
 """Arguments from which the asymptotic series below have double precision."""
-
-_TINY = 1e-300
-"""Replacement for a zero denominator in Lentz's method."""
-
-_PRECISE = 1e-15
-
-_ALMOST_CHI = 1e6
-"""Ratio d2/d1 from which F is χ² to the precision that the continued fraction would have."""
+_SERIES = (
+    (1 / 12, 1 / 120, 1 / 252, 1 / 240, 1 / 132, 691 / 32760),
+    (1 / 6, 1 / 30, 1 / 42, 1 / 30, 5 / 66, 691 / 2730),
+    (1 / 2, 1 / 6, 1 / 6, 3 / 10, 5 / 6, 691 / 210),
+)
+"""Coefficients of the series of ψ and its first two derivatives, of alternating signs."""
 
 
-def digamma(x: float) -> float:
-    """ψ(x), the derivative of log Γ, for x > 0.
+@lru_cache(maxsize=256)  # groups of one size ask for the same
+def polygamma(order: int, x: float) -> float:
+    """The derivative of ψ of an order from 0 (ψ itself, the derivative of log Γ) to 2, for x > 0.
 
-    Abramowitz & Stegun 1964: 6.3.5 (recurrence) until 6.3.18 (asymptotic) is exact.
+    Abramowitz & Stegun 1964: the recurrence 6.4.6 until the asymptotic series 6.3.18 and 6.4.12 are exact.
     """
     below = 0.0
     while x < _FAR:
-        below += 1 / x
+        below += 1 / x ** (order + 1)
         x += 1
     t = 1 / (x * x)
-    series = t * (1 / 12 - t * (1 / 120 - t * (1 / 252 - t * (1 / 240 - t * (1 / 132 - t * 691 / 32760)))))
-    return log(x) - 0.5 / x - series - below
-
-
-def trigamma(x: float) -> float:
-    """The derivative of ψ, for x > 0 (Abramowitz & Stegun 1964: 6.4.6 and 6.4.12)."""
-    below = 0.0
-    while x < _FAR:
-        below += 1 / (x * x)
-        x += 1
-    t = 1 / (x * x)
-    series = t * (1 / 6 - t * (1 / 30 - t * (1 / 42 - t * (1 / 30 - t * (5 / 66 - t * 691 / 2730)))))
-    return (1 + 0.5 / x + series) / x + below
-
-
-def _tetragamma(x: float) -> float:
-    """The second derivative of ψ, for x > 0 (Abramowitz & Stegun 1964: 6.4.6 and 6.4.13)."""
-    below = 0.0
-    while x < _FAR:
-        below += 2 / (x * x * x)
-        x += 1
-    t = 1 / (x * x)
-    series = t * (1 / 2 - t * (1 / 6 - t * (1 / 6 - t * (3 / 10 - t * (5 / 6 - t * 691 / 210)))))
-    return -(1 + 1 / x + series) * t - below
+    series = 0.0
+    for coefficient in reversed(_SERIES[order]):
+        series = t * (coefficient - series)
+    if order == 0:
+        return log(x) - 0.5 / x - series - below
+    if order == 1:
+        return (1 + 0.5 / x + series) / x + below
+    return -(1 + 1 / x + series) * t - 2 * below
 
 
 def trigamma_inverse(y: float) -> float:
-    """The x > 0 with trigamma(x) = y, for y > 0.
+    """The x > 0 at which the first derivative of ψ is y, for y > 0.
 
-    Newton's method on 1/trigamma, which is convex and nearly linear: it starts at 0.5 + 1/y, never above the
+    Newton's method on its inverse, which is convex and nearly linear: it starts at 0.5 + 1/y, never above the
     root, and rises to it in a few steps (Smyth 2004, appendix). Beyond the limits leading terms are exact.
     """
     if y > 1e15:
@@ -251,51 +233,19 @@ def trigamma_inverse(y: float) -> float:
         return 1 / y
     x = 0.5 + 1 / y
     for _ in range(50):
-        now = trigamma(x)
-        step = now * (1 - now / y) / _tetragamma(x)
+        now = polygamma(1, x)
+        step = now * (1 - now / y) / polygamma(2, x)
         x += step
         if abs(step) < 1e-14 * x:
             break
     return x
 
 
-def incomplete_beta(a: float, b: float, x: float, rest: float | None = None) -> float:
-    """The regularized incomplete beta function I_x(a, b), for a, b > 0 and x in 0..1.
-
-    `rest` is 1 − x, if the caller has it more precisely than a subtraction gives. The continued fraction
-    is DLMF 8.17.22, on the side of the mean on which it converges fast, by Lentz's method.
-    """
-    rest = 1 - x if rest is None else rest
-    if x <= 0:
-        return 0.0
-    if rest <= 0:
-        return 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - incomplete_beta(b, a, rest, x)
-
-    def term(m: int) -> float:
-        half = m // 2
-        if m % 2:
-            return -(a + half) * (a + b + half) * x / ((a + m - 1) * (a + m))
-        return half * (b - half) * x / ((a + m - 1) * (a + m))
-
-    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
-    log_x = log(x) if x < 0.5 else log1p(-rest)
-    log_rest = log(rest) if rest < 0.5 else log1p(-x)
-    return exp(a * log_x + b * log_rest - log_beta) / a * _lentz(term)
-
-
-def _lentz(term: Callable[[int], float]) -> float:
-    """1/(1 + t₁/(1 + t₂/(1 + …))) (Thompson & Barnett 1986)."""
-    c, d, value = 1.0, 0.0, 1.0
-    for m in range(1, 100_000):
-        t = term(m)
-        d = 1 / (1 + t * d or _TINY)
-        c = 1 + t / c or _TINY
-        value *= c * d
-        if abs(c * d - 1) < _PRECISE:
-            break
-    return 1 / value
+_TINY = 1e-300
+"""Replacement for a zero denominator in Lentz's method."""
+_PRECISE = 1e-15
+_ALMOST_CHI = 1e6
+"""Ratio d2/d1 from which F is χ² to the precision that the continued fraction would have."""
 
 
 def f_survival(f: float, d1: float, d2: float) -> float:
@@ -307,4 +257,32 @@ def f_survival(f: float, d1: float, d2: float) -> float:
         return 1.0
     d2 = min(d2, _ALMOST_CHI * d1)
     whole = d2 + d1 * f
-    return incomplete_beta(d2 / 2, d1 / 2, d2 / whole, d1 * f / whole)
+    return _incomplete_beta(d2 / 2, d1 / 2, d2 / whole, d1 * f / whole)
+
+
+def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), for a, b > 0, x in 0..1 and `rest` = 1 − x.
+
+    The continued fraction 1/(1 + t₁/(1 + t₂/(1 + …))) is DLMF 8.17.22, on the side of the mean on which it
+    converges fast, by Lentz's method (Thompson & Barnett 1986).
+    """
+    if x <= 0:
+        return 0.0
+    if rest <= 0:
+        return 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, rest, x)
+    c, d, value = 1.0, 0.0, 1.0
+    for m in range(1, 100_000):
+        half = m // 2
+        t = -(a + half) * (a + b + half) if m % 2 else half * (b - half)
+        t *= x / ((a + m - 1) * (a + m))
+        d = 1 / (1 + t * d or _TINY)
+        c = 1 + t / c or _TINY
+        value *= c * d
+        if abs(c * d - 1) < _PRECISE:
+            break
+    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
+    log_x = log(x) if x < 0.5 else log1p(-rest)
+    log_rest = log(rest) if rest < 0.5 else log1p(-x)
+    return exp(a * log_x + b * log_rest - log_beta) / (a * value)

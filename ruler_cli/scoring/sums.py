@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 from math import fsum, log2, sqrt
@@ -28,7 +28,10 @@ PRODUCTS = ("aa", "ab", "ay", "bb", "by", "yy")
 
 def products(**columns: Sequence[float]) -> dict[str, float]:
     """Sum the products of every two centred columns; the keys are the columns' names: `aa`, `ab`, `bb`."""
-    centred = {name: _centred(column) for name, column in columns.items()}
+    centred: dict[str, list[float]] = {}
+    for name, column in columns.items():
+        mean, flat = fsum(column) / len(column), max(column) - min(column) < _FLAT
+        centred[name] = [0.0 if flat else value - mean for value in column]
     return {
         one + other: fsum(map(float.__mul__, centred[one], centred[other]))
         for one, other in combinations_with_replacement(centred, 2)
@@ -56,11 +59,11 @@ def partial_correlation(sums: Sums) -> float | None:
     return correlation({"aa": left_a, "bb": left_b, "ab": ab - ay * by / yy})
 
 
-def _centred(values: Sequence[float]) -> list[float]:
-    if max(values) - min(values) < _FLAT:
-        return [0.0] * len(values)
-    mean = fsum(values) / len(values)
-    return [value - mean for value in values]
+CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
+    "scores": correlation,
+    "errors": partial_correlation,
+}
+"""The correlation that each kind of `pair_products` gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +112,6 @@ def concordance(scores: Sequence[float], labels: Sequence[float]) -> Concordance
     return Concordance(pairs, won, tied, len(scores) * (len(scores) - 1) // 2 - equal)
 
 
-_ENOUGH = 30
-"""Rewarded rollouts below which no correlation of errors is reported: its own error is then about 0.2."""
-_LARGEST = 1e50
-"""Rewards beyond this are ignored: products of several must stay finite."""
-
-
 @dataclass(slots=True)
 class Moments:
     """Number of values, their mean and the sum of squares about it (Welford 1962)."""
@@ -147,71 +144,84 @@ class Moments:
         return sqrt(self.square / (self.number - 1)) if self.number > 1 else 0.0
 
 
+@dataclass(slots=True)
+class RatioSums:
+    """Sums over groups of an x and a y, and of their products, for the ratio Σy / Σx and its error.
+
+    The error is that of whole groups: scores of one group are not independent, groups are (Cochran 1977, on
+    clusters of unequal sizes).
+    """
+
+    groups: int = 0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+    yy: float = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        """Add one group."""
+        self.groups += 1
+        self.x += x
+        self.y += y
+        self.xx += x * x
+        self.xy += x * y
+        self.yy += y * y
+
+    @property
+    def ratio(self) -> float:
+        """The slope of a line through the origin, or a weighted mean."""
+        return self.y / self.x
+
+    @property
+    def square(self) -> float:
+        """The sum of squares about the ratio."""
+        ratio = self.ratio
+        return max(0.0, self.yy - 2 * ratio * self.xy + ratio * ratio * self.xx)
+
+
 class LengthSums:
     """Regression of scores on the logarithm of their rollouts' bytes, within groups."""
 
     def __init__(self) -> None:
-        self._groups = 0
-        self._xx = self._xy = self._yy = 0.0
-        # products of a group's own sums: the slope's error takes groups, not rollouts, as independent
-        self._xy2 = self._xyxx = self._xx2 = 0.0
+        self._slope, self._yy = RatioSums(), 0.0
 
     def add(self, sizes: Sequence[int], scores: Sequence[float]) -> None:
         """Add the distinct rollouts of one group: their sizes in bytes and their scores, aligned."""
         own = products(a=[log2(max(size, 1)) for size in sizes], b=scores)
-        xx, xy = own["aa"], own["ab"]
-        if xx <= 0:
-            return
-        self._groups += 1
-        self._xx, self._xy, self._yy = self._xx + xx, self._xy + xy, self._yy + own["bb"]
-        self._xy2 += xy * xy
-        self._xyxx += xy * xx
-        self._xx2 += xx * xx
+        if own["aa"] > 0:
+            self._slope.add(own["aa"], own["ab"])
+            self._yy += own["bb"]
 
     def trend(self) -> Length | None:
         """The regression over the batch; None for fewer than two groups whose rollouts differ in length."""
-        if self._groups < 2:
+        sums = self._slope
+        if sums.groups < 2:
             return None
-        slope = self._xy / self._xx
-        square = max(0.0, self._xy2 - 2 * slope * self._xyxx + slope * slope * self._xx2)
-        error = sqrt(square * self._groups / (self._groups - 1)) / self._xx
-        below = sqrt(self._xx * self._yy)
-        r = max(-1.0, min(1.0, self._xy / below)) if below else 0.0
-        return Length(slope, error, r, self._groups)
+        error = sqrt(sums.square * sums.groups / (sums.groups - 1)) / sums.x
+        below = sqrt(sums.x * self._yy)
+        r = max(-1.0, min(1.0, sums.y / below)) if below else 0.0
+        return Length(sums.ratio, error, r, sums.groups)
 
 
-class PairSums:
-    """Sums of products of two judges' scores and the original reward, all centred within groups.
+_LARGEST = 1e50
+"""Labels beyond this are ignored: products of several must stay finite."""
 
-    `rollouts` counts the rollouts that both judges scored, in groups with at least two of them;
-    `rewarded` those with an original reward that is a number.
+
+def pair_products(rows: Sequence[tuple[float, float, float | None]]) -> dict[str, dict[str, float]]:
+    """Sum the products of two judges' `scores` in one group, and those for their `errors` against the labels.
+
+    A row has the two scores of a rollout, and its label or reward. `n` counts the rows of each kind. A kind
+    is left out with fewer than two.
     """
-
-    def __init__(self) -> None:
-        self.rollouts = self.rewarded = 0
-        self._all: Counter[str] = Counter()
-        self._of_rewarded: Counter[str] = Counter()
-
-    def add(self, one: Sequence[float], other: Sequence[float], rewards: Sequence[float | None]) -> None:
-        """Add the distinct rollouts of one group that both judges scored; the lists are aligned."""
-        if len(one) < 2:
-            return
-        self.rollouts += len(one)
-        self._all.update(products(a=one, b=other))
-        rows = zip(one, other, rewards, strict=True)
-        rewarded = [(p, q, r) for p, q, r in rows if r is not None and abs(r) <= _LARGEST]
-        if len(rewarded) > 1:
-            self.rewarded += len(rewarded)
-            a, b, y = zip(*rewarded, strict=True)
-            self._of_rewarded.update(products(a=a, b=b, y=y))
-
-    def correlation(self) -> float | None:
-        """Correlation of the scores within groups; None if a judge's scores are constant."""
-        return correlation(self._all)
-
-    def errors(self) -> float | None:
-        """Correlation of the residuals of both on the reward; None for too few rewarded rollouts."""
-        return partial_correlation(self._of_rewarded) if self.rewarded >= _ENOUGH else None
+    labelled = [(a, b, y) for a, b, y in rows if y is not None and abs(y) <= _LARGEST]
+    found = {}
+    if len(rows) > 1:
+        found["scores"] = {"n": len(rows), **products(a=[a for a, _, _ in rows], b=[b for _, b, _ in rows])}
+    if len(labelled) > 1:
+        a, b, y = zip(*labelled, strict=True)
+        found["errors"] = {"n": len(labelled), **products(a=a, b=b, y=y)}
+    return found
 
 
 _BITS = 7

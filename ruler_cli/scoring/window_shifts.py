@@ -7,8 +7,10 @@ from 0.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import fsum
 
 from ruler_cli.scoring.reliability import Anova
@@ -54,11 +56,17 @@ class _Design:
 
     def __init__(self, windows: Sequence[Sequence[int]], rollouts: int) -> None:
         self.windows = windows
-        self.seen = [0] * rollouts
-        for window in windows:
-            for rollout in window:
-                self.seen[rollout] += 1
+        counts = Counter(chain.from_iterable(windows))
+        self.seen = [counts[rollout] for rollout in range(rollouts)]
         self.inverse = [1 / k if k else 0.0 for k in self.seen]
+
+    def means(self, ys: Sequence[Sequence[float]]) -> list[float]:
+        """The mean of each rollout's observations, given by window; 0 without any."""
+        total = [0.0] * len(self.seen)
+        for window, scores in zip(self.windows, ys, strict=True):
+            for rollout, y in zip(window, scores, strict=True):
+                total[rollout] += y
+        return [t * i for t, i in zip(total, self.inverse, strict=True)]
 
     def by_rollout(self, levels: Sequence[float]) -> list[float]:
         """The mean of the windows' levels over the windows of each rollout."""
@@ -66,14 +74,6 @@ class _Design:
         for window, level in zip(self.windows, levels, strict=True):
             for rollout in window:
                 total[rollout] += level
-        return [t * i for t, i in zip(total, self.inverse, strict=True)]
-
-    def means(self, ys: Sequence[Sequence[float]]) -> list[float]:
-        """The mean of each rollout's observations; 0 if it has none."""
-        total = [0.0] * len(self.seen)
-        for window, scores in zip(self.windows, ys, strict=True):
-            for rollout, y in zip(window, scores, strict=True):
-                total[rollout] += y
         return [t * i for t, i in zip(total, self.inverse, strict=True)]
 
     def by_window(self, values: Sequence[float]) -> list[float]:
@@ -87,6 +87,11 @@ class _Design:
             (len(window) + ridge) * level - s
             for window, level, s in zip(self.windows, levels, shared, strict=True)
         ]
+
+    def levels(self, ys: Sequence[Sequence[float]], ridge: float) -> list[float]:
+        """The windows' effects that minimise the squared residuals plus `ridge` times their own squares."""
+        sums = self.by_window(self.means(ys))
+        return self.solve([fsum(window) - s for window, s in zip(ys, sums, strict=True)], ridge)
 
     def solve(self, right: Sequence[float], ridge: float) -> list[float]:
         """Solve by conjugate gradients (Hestenes & Stiefel 1952); without ridge, the least-norm solution."""
@@ -161,11 +166,6 @@ class _Design:
         return df**2 / (trace * information)
 
 
-def _less_mean(values: Sequence[float]) -> list[float]:
-    mean = fsum(values) / len(values)
-    return [v - mean for v in values]
-
-
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
     return fsum(x * y for x, y in zip(a, b, strict=True))
 
@@ -185,12 +185,16 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
     mean = fsum(everything) / len(everything)
     low, high = min(everything), max(everything)
     ys = [[y - mean for y in scores] for _, scores in windows]
-    off, adjusted = _adjusted(design, ys, _levels(design, ys, RIDGE))
-    scale = _scale(off, low - mean, high - mean)
+    off, adjusted = _adjusted(design, ys)
+    known = [x for x in off if x is not None]
+    least, most = min(known), max(known)
+    # both are 0 but for rounding if all are equal
+    below = (low - mean) / least if least < low - mean < 0 else 1.0
+    above = (high - mean) / most if most > high - mean > 0 else 1.0
+    scale = min(below, above)
     rest, between = _squares(design, ys)
     parts = design.parts()
-    seen = sum(map(len, parts))
-    df_item = seen - len(parts)
+    df_item = len(known) - len(parts)
     return WindowFit(
         tuple(None if x is None else min(high, max(low, mean + scale * x)) for x in off),
         tuple(tuple(mean + scale * y for y in own) for own in adjusted),
@@ -199,26 +203,17 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
             df_item,
             rest,
             len(everything) - df_item - len(windows),
-            seen,
-            len(everything) / seen,
+            len(known),
+            len(everything) / len(known),
             design.efficiency(parts, RIDGE),
         ),
     )
 
 
-def _levels(design: _Design, ys: Sequence[Sequence[float]], ridge: float) -> list[float]:
-    """The windows' effects that minimise the squared residuals plus `ridge` times their own squares."""
-    means = design.means(ys)
-    sums = design.by_window(means)
-    return design.solve([fsum(window) - s for window, s in zip(ys, sums, strict=True)], ridge)
-
-
-def _adjusted(
-    design: _Design, ys: Sequence[Sequence[float]], levels: Sequence[float]
-) -> tuple[list[float | None], list[list[float]]]:
+def _adjusted(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[list[float | None], list[list[float]]]:
     """The rollouts' means and observations less their windows' levels, about the centre of the means."""
     adjusted: list[list[float]] = [[] for _ in design.seen]
-    for window, scores, level in zip(design.windows, ys, levels, strict=True):
+    for window, scores, level in zip(design.windows, ys, design.levels(ys, RIDGE), strict=True):
         for rollout, y in zip(window, scores, strict=True):
             adjusted[rollout].append(y - level)
     means = [fsum(own) / len(own) if own else None for own in adjusted]
@@ -230,24 +225,15 @@ def _adjusted(
     )
 
 
-def _scale(off: Sequence[float | None], low: float, high: float) -> float:
-    """The factor, at most 1, that brings deviations from the mean between low <= 0 and high >= 0."""
-    known = [x for x in off if x is not None]
-    least, most = min(known), max(known)
-    below = low / least if least < low < 0 else 1.0  # both are 0 but for rounding if all are equal
-    above = high / most if most > high > 0 else 1.0
-    return min(below, above)
-
-
 def _squares(design: _Design, ys: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Sums of squares without ridge: that of the residuals, and that of the rollouts adjusted for windows.
 
     The latter is the decrease of the residuals of windows alone if rollouts are added (type II), so that
     the ratio of the mean squares is F if all rollouts are alike.
     """
-    levels = _levels(design, ys, 0.0)
-    alone = fsum(y * y for window in ys for y in _less_mean(window))
-    net = [[y - level for y in window] for window, level in zip(ys, levels, strict=True)]
+    centres = [fsum(window) / len(window) for window in ys]
+    alone = fsum((y - centre) ** 2 for window, centre in zip(ys, centres, strict=True) for y in window)
+    net = [[y - level for y in window] for window, level in zip(ys, design.levels(ys, 0.0), strict=True)]
     means = design.means(net)
     rest = fsum(
         (y - means[rollout]) ** 2

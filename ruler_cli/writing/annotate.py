@@ -17,7 +17,8 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.rewards import raw_value
 from ruler_cli.reading.parse import dump, dump_escaped, parse_text
-from ruler_cli.types import Annotation, Path, Record, Rollout
+from ruler_cli.types import Path, Record, Rollout
+from ruler_cli.writing.fields import Annotation
 from ruler_cli.writing.splice import (
     ListItems,
     NewMembers,
@@ -128,8 +129,8 @@ def _written(
     annotation: Annotation, layout: RecordLayout, on_failure: OnFailure, original: bytes | None
 ) -> bytes:
     """The new value of the reward field; empty if the field is taken out."""
-    if annotation.score is not None:
-        return layout.form.replace(b"%s", dump(annotation.score))
+    if (score := annotation.get("score")) is not None:
+        return layout.form.replace(b"%s", dump(score))
     if on_failure == "null" or layout.source:
         return layout.lost
     return original or layout.lost
@@ -137,7 +138,7 @@ def _written(
 
 def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
     """The `ruler` object; the original reward's own bytes are its last member."""
-    ours = dump_escaped({**annotation.fields, _ORIGINAL: None})
+    ours = dump_escaped({**annotation, _ORIGINAL: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
         return ours[: -len(b"null}")] + original + b"}"
     return ours
@@ -210,7 +211,7 @@ class _OnObject:
         if layout.reward is None:
             return {}
         now = self.value(layout.reward)
-        if self.annotation.score is None and self.on_failure != "null" and now in (None, original):
+        if self.annotation.get("score") is None and self.on_failure != "null" and now in (None, original):
             # with `keep` an earlier run's score goes back to the original, and what is absent stays so, but
             # in an object that only the annotation makes: a reader that takes no null would miss the reward
             holder = layout.reward[:-1]
@@ -263,7 +264,7 @@ class _OnArtTrajectory(_OnObject):
     def _extras(self, original: bytes | None) -> NewMembers:
         """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
         values: dict[str, NewMembers | bytes | None] = {}
-        score, text = self.annotation.score, str(self.annotation.fields.get("explanation", ""))
+        score, text = self.annotation.get("score"), str(self.annotation.get("explanation", ""))
         metrics = {} if score is None else {"ruler_score": dump(score)}
         if original is not None:
             metrics[_ORIGINAL] = original

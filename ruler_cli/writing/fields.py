@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, RolloutScore, Usage
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, RolloutScore, Usage
 
+Annotation = Mapping[str, Any]
+"""The `ruler` object of a rollout but for `independent_reward`, which is taken from the record's own bytes.
+Without a `score` the rollout failed."""
 _FINE = 6
 """Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
 _COARSE = 3
@@ -27,18 +30,18 @@ def _judge_names(result: GroupResult, scores: GroupScores | GroupError, names: S
 def annotations_of(
     group: Group, result: GroupResult, scores: GroupScores | GroupError, names: Sequence[str]
 ) -> list[Annotation]:
-    """An annotation for each rollout of the group, in input order; `names` are those of all judges."""
+    """The `ruler` object of each rollout of the group, in input order; `names` are those of all judges."""
     judge = _judge_names(result, scores, names)
     if isinstance(scores, GroupError):
         failed = {"status": "failed", "kind": scores.kind, "reason": scores.reason, "judge": judge}
-        return [Annotation(None, dict(failed)) for _ in group.rollouts]
+        return [dict(failed) for _ in group.rollouts]
     return [_annotation(rollout, scores.passes, judge, names) for rollout in scores.rollouts]
 
 
 def _annotation(rollout: RolloutScore, passes: int, judge: str, names: Sequence[str]) -> Annotation:
     score, text = rollout.score, rollout.explanation
     if score is None:
-        return Annotation(None, {"status": "failed", "kind": "input", "reason": text, "judge": judge})
+        return {"status": "failed", "kind": "input", "reason": text, "judge": judge}
     fields: dict[str, Any] = {"status": "scored", "score": score, "explanation": text, "judge": judge}
     fields["passes"] = passes
     if rollout.judge_score != score:
@@ -52,7 +55,7 @@ def _annotation(rollout: RolloutScore, passes: int, judge: str, names: Sequence[
         fields["pass_scores"] = [round(each, _COARSE) for each in rollout.pass_scores]
     if rollout.suspect:
         fields["suspect"] = True
-    return Annotation(score, fields)
+    return fields
 
 
 def group_fields(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import typer.main
 
 import ruler_cli
+from ruler_cli import cli
 from ruler_cli.cli import app
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
@@ -43,6 +46,20 @@ def examples(text: str) -> list[str]:
 def test_every_command_is_walked() -> None:
     """The walk finds the root, the commands and what is below them."""
     assert {(), ("score",), ("ledger",), ("ledger", "clear")} <= set(EVERY)
+
+
+def test_list_of_commands() -> None:
+    """The list of commands has the first sentence of each command's help, though it imports none of them."""
+    root: Any = typer.main.get_command(app)
+    assert {
+        name: " ".join(one.help.split()).split(". ")[0].rstrip(".") + "."
+        for name, one in root.commands.items()
+    } == cli._COMMANDS
+    script = "import sys, ruler_cli.cli as cli\ntry: cli.main()\nfinally: print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert {name for name in done.stdout.split() if name.startswith("ruler_cli.cli.")} == set()
 
 
 @each_command

@@ -47,7 +47,7 @@ OURS = {
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it (did you mean ",
     f"{S} -m offlin": "judge offlin: no provider is known by that name; did you mean `offline`? ",
     f"{S} -m mine --api-base localhost:8000": "e.g. http://localhost:8000/v1",
-    "prompt in.jsonl --group tasks-17": "there is no group 'tasks-17'; did you mean 'task-17'?",
+    "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
     "report in.jsonl --format html": "--format html: is about the format of SCORED; a page is written by -o",
     "report in.jsonl --json -o a.html": "for JSON write `--json > FILE.json` instead",
     "report in.jsonl --group task-17 -o a.html": "if its address ends in #group=KEY",

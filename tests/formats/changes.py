@@ -10,15 +10,16 @@ from typing import Any
 from ruler_cli.config import OnFailure
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.parse import parse
-from ruler_cli.types import Annotation, Record, Rollout
+from ruler_cli.types import Record, Rollout
 from ruler_cli.writing.annotate import annotate
+from ruler_cli.writing.fields import Annotation
 from tests.conftest import ROOT
 from tests.values import line, reader
 
 SAMPLES = ROOT / "samples" / "formats"
 GROUP = {"status": "scored", "key": "g"}
-SCORED = Annotation(0.625, {"status": "scored", "score": 0.625, "explanation": "good"})
-LOST = Annotation(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
+SCORED = {"status": "scored", "score": 0.625, "explanation": "good"}
+LOST = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
 
 
 def sample(name: str) -> list[Any]:

@@ -152,7 +152,7 @@ def test_not_scored() -> None:
     assert done["rewards"] == {"ruler": None}
     assert done["info"]["ruler"]["independent_reward"] == WEIGHTED
     again = written(episode(done), SCORED)["traces"][0]
-    assert again["rewards"]["ruler"]["score"] == SCORED.score
+    assert again["rewards"]["ruler"]["score"] == SCORED["score"]
     assert again["info"]["ruler"]["independent_reward"] == WEIGHTED
 
 

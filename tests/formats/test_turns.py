@@ -173,7 +173,7 @@ def test_custom_forged() -> None:
 def test_written() -> None:
     """The score of a rollout with its answer beside its messages goes to `reward`."""
     record = {"messages": [ASKED], "output": "4"}
-    assert written(record, SCORED)["reward"] == SCORED.score
+    assert written(record, SCORED)["reward"] == SCORED["score"]
 
 
 PROMPT: list[Any] = [

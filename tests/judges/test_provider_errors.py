@@ -14,12 +14,13 @@ from ruler_cli.answer import clean
 from ruler_cli.judges import provider_errors
 from ruler_cli.judges.provider_errors import (
     TABLE,
+    ErrorResponse,
     ErrorRule,
     classify,
     context_of,
     error_of,
+    read_response,
     refuses_format,
-    status_within,
 )
 from ruler_cli.types import CallError
 from tests.judges.answers import ANSWERS, Answer
@@ -203,6 +204,12 @@ def test_page() -> None:
     assert error_of(b"<p>no <b>way</b></p>") == ("", "no way")
     assert error_of(b"error code: 1015") == ("", "error code: 1015")
     assert error_of(b"") == ("", "")
+
+
+def status_within(data: bytes) -> int | None:
+    """The status of an error that came with status 200; None if it is no such error."""
+    response = read_response(200, data)
+    return response.status if isinstance(response, ErrorResponse) else None
 
 
 def test_status_within() -> None:

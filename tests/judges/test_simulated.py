@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ruler_cli.errors import UsageError
 from ruler_cli.judges.simulated import (
-    RandomDraws,
     Simulated,
     SimulatedModel,
     answers,
@@ -94,13 +94,13 @@ def test_without_errors_the_score_is_the_truth(truths: list[float], seed: int) -
 def test_position_bias_favours_the_first() -> None:
     """The curve falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
     for size in (2, 3, 8, 33):
-        curve = position_bias(size, 0.05)
+        curve = [0.05 * bias for bias in position_bias(size)]
         assert curve == sorted(curve, reverse=True)
         assert fmean(curve) == pytest.approx(0, abs=1e-12)
         assert pstdev(curve) == pytest.approx(0.05)
-    assert position_bias(8, 0.05)[0] / position_bias(8, 0.05)[1] == pytest.approx(1.3 / 0.5)
-    assert position_bias(1, 0.05) == [0.0]
-    assert position_bias(0, 0.05) == []
+    assert position_bias(8)[0] / position_bias(8)[1] == pytest.approx(1.3 / 0.5)
+    assert position_bias(1) == (0.0,)
+    assert position_bias(0) == ()
 
 
 def test_positions_are_those_in_the_prompt() -> None:
@@ -158,12 +158,12 @@ def test_judges_share_persistent_errors() -> None:
 
 def test_the_formula_is_the_judge() -> None:
     """Without draws `answers` says truth plus slot bias, clipped and rounded to .05."""
-    draws = RandomDraws([0.0] * 4, 0.0, 0.0, 0.1)
-    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], draws) == [0.0, 0.5, 0.55, 1.0]
-    biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, draws)
+    draws = [0.0] * 4, 0.0, 0.0
+    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], *draws) == [0.0, 0.5, 0.55, 1.0]
+    biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, *draws)
     assert biased == sorted(biased, reverse=True)
     assert biased[0] > 0.5 > biased[-1]
-    assert answers(SimulatedModel(), [], RandomDraws([], 0.0, 0.0, 0.1)) == []
+    assert answers(SimulatedModel(), [], [], 0.0, 0.0) == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -178,6 +178,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_parameters_are_the_model() -> None:
     """Parameters set the fields of their names; the error of a wrong one says what it should be."""
     for params, explanation in WRONG:
-        with pytest.raises(ValueError, match=explanation):
+        with pytest.raises(UsageError, match=explanation):
             SimulatedModel.of(params)
     assert SimulatedModel.of({"noise": 0.2, "seed": 3}) == SimulatedModel(noise=0.2, seed=3)

@@ -83,6 +83,7 @@ ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
     ("anthropic/claude-3-5-haiku-20241022", {"temperature": 0.2}, 900),
     ("anthropic/claude-sonnet-4-5", {"reasoning_effort": "low"}, None),
     ("anthropic/claude-sonnet-4-5", {"max_tokens": 700, "top_p": 0.9}, None),
+    ("anthropic/claude-sonnet-4-5", {"stop": ["100 %", "%(user)s", "%%"]}, None),
     ("anthropic/claude-3-7-sonnet-20250219", {"thinking": {"type": "enabled", "budget_tokens": 2000}}, None),
     ("anthropic/claude-sonnet-4-5", {"response_format": {"type": "json_object"}}, None),
 ]

@@ -16,9 +16,9 @@ from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Annotation, Group, GroupResult, Rollout, Usage
+from ruler_cli.types import Group, GroupResult, Rollout, Usage
 from ruler_cli.writing.annotate import annotate
-from ruler_cli.writing.fields import annotations_of, group_fields
+from ruler_cli.writing.fields import Annotation, annotations_of, group_fields
 from tests.scoring.group_results import failed_call, group_result, groups, one_pass
 from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
 
@@ -29,10 +29,10 @@ ROW = {"group_index": 0, "group_metadata": "{}"}
 
 def scored(score: float = 0.75, output: str = "good") -> Annotation:
     """The mark of a rollout that was scored."""
-    return Annotation(score, {"status": "scored", "score": score, "explanation": output})
+    return {"status": "scored", "score": score, "explanation": output}
 
 
-LOST = Annotation(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
+LOST = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
 
 
 def mark(
@@ -41,10 +41,7 @@ def mark(
     """One record's bytes with these marks."""
     found = found or reader(record)
     (read,) = found.read(line(record))
-    given = [
-        Annotation(m.score, {**m.fields, "group": GROUP}) if found.format.shape != "group" else m
-        for m in notes
-    ]
+    given = [{**m, "group": GROUP} if found.format.shape != "group" else m for m in notes]
     both = list(zip(read.rollouts, given, strict=True))
     return annotate(read.line.raw, found.format, both, GROUP, on_failure)
 
@@ -63,7 +60,7 @@ def test_trajectory() -> None:
         "metrics": {"m": 2, "ruler_score": 0.75, "independent_reward": 1},
         "logs": ["l", "RULER explanation: good"],
         "x": None,
-        "ruler": {**scored().fields, "group": GROUP, "independent_reward": 1},
+        "ruler": {**scored(), "group": GROUP, "independent_reward": 1},
     }
     assert list(done)[-1] == "ruler"
 
@@ -154,7 +151,7 @@ def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
     done = marked({**shape, **reward, "logs": ["l"]}, LOST)
     original = reward.get("reward", 0.0 if "messages_and_choices" in shape and not reward else None)
     assert (done["reward"], done["logs"]) == (None, ["l"])
-    assert done["ruler"] == {**LOST.fields, "group": GROUP, "independent_reward": original}
+    assert done["ruler"] == {**LOST, "group": GROUP, "independent_reward": original}
     assert "ruler_score" not in done.get("metrics", {})
 
 
@@ -329,7 +326,7 @@ def fields(
     """What is written of it, as JSON has it."""
     scores = combine(output, CombineSettings(**how), BatchStatistics())
     made = of(output)
-    notes = [mark.fields for mark in annotations_of(made, outcome(output), scores, names)]
+    notes = annotations_of(made, outcome(output), scores, names)
     part = group_fields(made, outcome(output), scores, names, 0.123456789)
     return json.loads(json.dumps([notes, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
 

@@ -64,17 +64,18 @@ class FailureReasons:
         if n or len(self._counts) < self._MOST:
             self._counts[pattern] = n + 1, text, first
 
-    def commonest(self, most: int) -> list[_Json]:
-        """Return the commonest reasons, each in the words of the first group that failed with it."""
-        ranked = sorted(self._counts.items(), key=lambda item: -item[1][0])[:most]
+    def commonest(self) -> list[_Json]:
+        """Return the six commonest reasons, each in the words of the first group that failed with it."""
+        ranked = sorted(self._counts.items(), key=lambda item: -item[1][0])[:6]
         return [
-            {"kind": kind, "reason": _cut(text), "groups": n, "first": first}
+            {
+                "kind": kind,
+                "reason": text[:_LONGEST_REASON] + "…" * (len(text) > _LONGEST_REASON),
+                "groups": n,
+                "first": first,
+            }
             for (kind, _), (n, text, first) in ranked
         ]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
 class Bins:

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.formats.dialects import text_of
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.report.figures import curve_positions
@@ -30,13 +31,6 @@ MOST_BLOCK = 2 << 20
 """Bytes that the text of one group takes in the file."""
 _MOST_LINE, _LEAST_LINE = 1 << 20, 1 << 7
 """The most and the least characters of a line in a text that is too large."""
-COLUMNS = (
-    *("key", "task", "status", "kind", "reason", "judge", "passes"),
-    *("scores", "labels", "bytes", "places", "slots", "spreads"),
-    *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
-    *("cost", "tokens", "latency", "at", "ordinal", "flags"),
-)
-"""The values of a row, in this order."""
 _TASK, NAME, _EXPLANATION = 160, 500, 4_000
 """Characters of a task, of a reason or a judge's name, and of an explanation in the table."""
 _LEVEL = 6
@@ -83,13 +77,16 @@ class EmbeddedGroups:
         """The temporary file is removed when `stack` ends."""
         self._spool = stack.enter_context(Scratch())
         self._put: dict[int, tuple[int, int, int]] = {}  # by ordinal: begin, size of the row, of the text
+        self._columns: tuple[str, ...] = ()
         self._chosen: list[tuple[int, int, str]] = []  # in input order: ordinal, rank, reason
         self._texts: dict[int, tuple[int, int]] = {}  # by ordinal: begin and size of a block
 
     def put(self, ordinal: int, group: Group, scored_group: ScoredGroup) -> None:
         """Add the `ordinal`th group of the file: its row, a value a line, its explanations, its text."""
         explanations = [shorter(r.explanation, _EXPLANATION) or None for r in scored_group.rollouts]
-        row = b"\n".join(map(as_json, [*_row(ordinal, group, scored_group), explanations]))
+        values = _row(ordinal, group, scored_group)
+        self._columns = tuple(values)
+        row = b"\n".join(map(as_json, [*values.values(), explanations]))
         text = as_json(_text(GroupText.of(group, scored_group), scored_group))
         self._put[ordinal] = (self._spool.write(row), len(row), len(text))
         self._spool.write(text)
@@ -121,23 +118,21 @@ class EmbeddedGroups:
 
     def data(self, head: dict[str, Any]) -> bytes:
         """Pack the page's data: `head` and the rows, column by column, in input order."""
-        columns = dict(zip(COLUMNS, map(b",".join, zip(*self._rows(), strict=True)), strict=False))
+        columns = dict(zip(self._columns, map(b",".join, zip(*self._rows(), strict=True)), strict=False))
+        spans: list[tuple[int, int] | None] = []  # of each row's text among the blocks, which are a line each
+        at = 0
+        for ordinal, _, _ in self._chosen:
+            _, size = self._texts.get(ordinal, (0, 0))
+            spans.append((at, size) if size else None)
+            at += size + bool(size)
         more = {
             "telling": [rank for _, rank, _ in self._chosen],
             "because": [because for _, _, because in self._chosen],
-            "text": list(self._text_spans()),
+            "text": spans,
         }
         columns |= {name: as_json(values)[1:-1] for name, values in more.items()}
         rows = b",".join(b'"%s":[%s]' % (name.encode(), values) for name, values in columns.items())
         return packed((as_json(head)[:-1], b',"rows":{', rows, b"}}"))
-
-    def _text_spans(self) -> Iterator[tuple[int, int] | None]:
-        """Yield begin and size of each row's text among the blocks, which are a line each."""
-        at = 0
-        for ordinal, _, _ in self._chosen:
-            _, size = self._texts.get(ordinal, (0, 0))
-            yield (at, size) if size else None
-            at += size + bool(size)
 
     def explanations(self) -> bytes:
         """Pack the explanations of all rows."""
@@ -198,33 +193,37 @@ def _text(text: GroupText, group: ScoredGroup) -> dict[str, Any]:
     }
 
 
-def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> list[Any]:
-    """Return the group's values of COLUMNS."""
-    rollouts = scored_group.rollouts
-    return [
-        *(page_key(scored_group.key), _task(group), scored_group.status, scored_group.kind),
-        *(shorter(scored_group.reason, NAME), shorter(scored_group.judge, NAME), scored_group.passes),
-        [r.score for r in rollouts],
-        [r.label for r in rollouts],
-        [r.size for r in rollouts],
-        [_decimals(r.mean_position) for r in rollouts],
-        curve_positions(scored_group),
-        [r.spread for r in rollouts],
-        *(
-            _decimals(scored_group.mean),
-            _decimals(scored_group.sd),
-            scored_group.reliability,
-            scored_group.weight,
-        ),
-        *(scored_group.tied, scored_group.live, scored_group.disagreement),
-        *(
-            scored_group.cost,
-            scored_group.usage.prompt + scored_group.usage.completion,
-            scored_group.latency,
-            scored_group.judged_at,
-        ),
-        *(ordinal, scored_group.flags),
-    ]
+def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> dict[str, Any]:
+    """Return the group's values in the columns of the table, by their names."""
+    g, rollouts = scored_group, scored_group.rollouts
+    return {
+        "key": page_key(g.key),
+        "task": _task(group),
+        "status": g.status,
+        "kind": g.kind,
+        "reason": shorter(g.reason, NAME),
+        "judge": shorter(g.judge, NAME),
+        "passes": g.passes,
+        "scores": [r.score for r in rollouts],
+        "labels": [r.label for r in rollouts],
+        "bytes": [r.size for r in rollouts],
+        "places": [_decimals(r.mean_position) for r in rollouts],
+        "slots": curve_positions(g),
+        "spreads": [r.spread for r in rollouts],
+        "mean": _decimals(g.mean),
+        "sd": _decimals(g.sd),
+        "reliability": g.reliability,
+        "weight": g.weight,
+        "tied": g.tied,
+        "live": g.live,
+        "disagreement": g.disagreement,
+        "cost": g.cost,
+        "tokens": g.usage.prompt + g.usage.completion,
+        "latency": g.latency,
+        "at": g.judged_at,
+        "ordinal": ordinal,
+        "flags": g.flags,
+    }
 
 
 def _task(group: Group) -> str:
@@ -233,15 +232,8 @@ def _task(group: Group) -> str:
         before = rollout.messages[: first_agent_turn(rollout.messages)] if rollout.error is None else []
         for message in reversed(before):
             if message.get("role") == "user":
-                return " ".join(_plain_text(message.get("content"))[: 8 * _TASK].split())[:_TASK]
+                return " ".join(text_of(message)[: 8 * _TASK].split())[:_TASK]
     return ""
-
-
-def _plain_text(content: Any) -> str:
-    if isinstance(content, list):
-        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
-        return " ".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
 
 
 def _decimals(value: float | None) -> float | None:

@@ -37,6 +37,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,13 +50,12 @@ from ruler_cli.writing.fields import usage_fields
 
 ReportFigures = Mapping[str, Any]
 """The figures of a run, as described above."""
-REASONS = 6
-"""Reasons of failures in the figures."""
 _YEAR = 366 * 86400.0
 _TIMED = 0.9
 """The share of judged groups that must have a time for an axis of time."""
 _ROUNDED = 0.0005 + 1e-9
 """Rounding of a position in a file."""
+_NO_TREND = {"slope": None, "error": None, "correlation": None, "groups": 0}
 _MOST = 1000
 """Rollouts in a request up to which three decimals tell each position from the next."""
 
@@ -157,7 +157,7 @@ class FiguresBuilder:
             "groups": {name: groups[name] for name in of_groups},
             "rollouts": {name: rollouts[name] for name in ("all", "scored", "failed", "labelled", "suspect")},
             "failed_by_kind": self._kinds.by_count(),
-            "reasons": self._reasons.commonest(REASONS),
+            "reasons": self._reasons.commonest(),
             "flags": self._flags.by_count(),
             "judges": self._judges.by_count(),
             "passes": self._passes.by_number(),
@@ -198,10 +198,7 @@ class FiguresBuilder:
                     {"score": self._tenths.ends(score), "bytes": [float(1 << size >> 1), 2.0**size], "n": n}
                     for (score, size), n in sorted(self._length_cells.items())
                 ],
-                "slope": trend.slope if trend else None,
-                "error": trend.error if trend else None,
-                "correlation": trend.correlation if trend else None,
-                "groups": trend.groups if trend else 0,
+                **(asdict(trend) if trend else _NO_TREND),
             },
             "reliability": {
                 "bins": self._reliability_bins.bars(),

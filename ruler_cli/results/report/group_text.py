@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.config import AskSettings
-from ruler_cli.prompting.layout import LayoutBuilder
+from ruler_cli.prompting.layout import render_group
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import digest
 from ruler_cli.results.report.figures import iso
@@ -17,7 +17,6 @@ from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Group
 from ruler_cli.writing.fields import usage_fields
 
-_ASK = AskSettings()
 _KEY = 300
 """Characters of a key in a page."""
 
@@ -40,7 +39,7 @@ class GroupText:
     @classmethod
     def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
-        layout = LayoutBuilder.of(group, _ASK).layout
+        layout = render_group(group, AskSettings())[0]
         distinct = [tuple(text.split("\n")) if text else () for text in layout.distinct]
         rollouts: list[tuple[str, ...]] = []
         identical: list[int] = []

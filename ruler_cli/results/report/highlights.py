@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from ruler_cli.results.report.group_text import summary
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
@@ -25,8 +25,6 @@ _MOST_KINDS, _LONGEST = 32, 100
 """Kinds of failures that are distinguished, and characters of their names that count."""
 _Rank = tuple[float, ...]
 _Item = TypeVar("_Item")
-_Heap = list[tuple[_Rank, int, _Item]]
-"""Items with their rank, larger is better, and minus the number of their group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +40,25 @@ class Highlight:
         return {"because": self.because, "much": self.degree, "group": summary(self.group)}
 
 
-def _push(heap: _Heap[_Item], most: int, rank: _Rank, number: int, item: _Item) -> bool:
-    """Add an item if it is among the `most` of the highest rank; true if it is. Of equals the first stays."""
-    one = (rank, -number, item)  # numbers differ, so no two items are compared
-    if len(heap) < most:
-        heappush(heap, one)
-        return True
-    return most > 0 and heappushpop(heap, one) is not one
+class _Best(Generic[_Item]):
+    """The `most` items of the highest rank; of equals the first."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._number = most, 0
+        self._heap: list[tuple[_Rank, int, _Item]] = []
+
+    def add(self, rank: _Rank, item: _Item) -> bool:
+        """Add an item; true if it is among them so far."""
+        self._number += 1
+        one = (rank, -self._number, item)  # numbers differ, so no two items are compared
+        if len(self._heap) < self._most:
+            heappush(self._heap, one)
+            return True
+        return self._most > 0 and heappushpop(self._heap, one) is not one
+
+    def ranked(self) -> list[_Item]:
+        """Return them, the highest rank first."""
+        return [item for _, _, item in sorted(self._heap, key=lambda one: one[:2], reverse=True)]
 
 
 def _is_new(kind: str, kinds: set[str]) -> float:
@@ -59,19 +69,18 @@ def _is_new(kind: str, kinds: set[str]) -> float:
     return float(new)
 
 
-def _ranked(heap: _Heap[_Item]) -> Iterator[_Item]:
-    """Return the items, the highest rank first."""
-    return (item for _, _, item in sorted(heap, key=lambda one: one[:2], reverse=True))
-
-
 def _doubt(group: ScoredGroup) -> _Rank:
     """Return 1 - reliability, or the largest spread over passes if the reliability is not known."""
     widest = max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
     return (widest, 0.0) if group.reliability is None else (1 - group.reliability, widest)
 
 
-def _reasons(group: ScoredGroup) -> Iterator[tuple[HighlightReason, _Rank]]:
-    """Yield the reasons to look at a group with scores, each with its rank."""
+def _reasons(group: ScoredGroup, kinds: set[str]) -> Iterator[tuple[HighlightReason, _Rank]]:
+    """Yield the reasons to look at a group, each with its rank; `kinds` are those of earlier failures."""
+    if group.failed:
+        yield "failed", (_is_new(group.kind, kinds),)
+    if not group.scores:
+        return
     against, pairs = group.disputes
     if against > 0:
         yield "disagrees", (against,)
@@ -95,7 +104,7 @@ class Ranking:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._heaps: dict[HighlightReason, _Heap[int]] = {because: [] for because in _ORDER}
+        self._best = {because: _Best[int](most) for because in _ORDER}
         self._first: list[int] = []
         self._kinds: set[str] = set()
 
@@ -104,26 +113,21 @@ class Ranking:
         wanted = len(self._first) < self._most
         if wanted:
             self._first.append(ordinal)
-        reasons = _reasons(group) if group.scores else iter(())
-        if group.failed:
-            reasons = iter([("failed", (_is_new(group.kind, self._kinds),))])
-        for because, rank in reasons:
-            wanted |= _push(self._heaps[because], self._most, rank, ordinal, ordinal)
+        for because, rank in _reasons(group, self._kinds):
+            wanted |= self._best[because].add(rank, ordinal)
         return wanted
 
     def chosen(self) -> dict[int, HighlightReason]:
         """Return the ordinals of the chosen groups, the most telling first, each with its reason."""
         chosen: dict[int, HighlightReason] = {}
-        remaining = {because: _ranked(self._heaps[because]) for because in _ORDER}
-        while remaining:
+        remaining = {because: iter(best.ranked()) for because, best in self._best.items()}
+        while remaining and len(chosen) < self._most:
             for because, ordinals in list(remaining.items()):
                 ordinal = next((one for one in ordinals if one not in chosen), None)
                 if ordinal is None:
                     del remaining[because]
                 elif len(chosen) < self._most:
                     chosen[ordinal] = because
-                else:
-                    return chosen
         for ordinal in self._first:
             if len(chosen) < self._most:
                 chosen.setdefault(ordinal, "rest")
@@ -144,34 +148,17 @@ class Shortlist:
     """
 
     def __init__(self, n: int = 5) -> None:
-        self._n, self._number = n, 0
-        self._worst: _Heap[Highlight] = []
-        self._by_labels: _Heap[Highlight] = []
-        self._by_judges: _Heap[Highlight] = []
+        self._worst, self._by_labels, self._by_judges = (_Best[Highlight](n) for _ in range(3))
         self._kinds: set[str] = set()
         self._labelled = False
 
     def add(self, group: ScoredGroup) -> None:
         """Look at the next group of the file."""
-        self._number += 1
         if group.failed:
-            rank = (1.0, _is_new(group.kind, self._kinds))
-            _push(self._worst, self._n, rank, self._number, Highlight(group, "failed", 1.0))
-            return
+            self._worst.add((1.0, _is_new(group.kind, self._kinds)), Highlight(group, "failed", 1.0))
         if not group.scores:
             return
         against, pairs = group.disputes
-        self._add_doubtful(group, pairs)
-        self._labelled = self._labelled or pairs > 0
-        if against > 0:
-            highlight = Highlight(group, "disagrees", against)
-            _push(self._by_labels, self._n, (against,), self._number, highlight)
-        distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))
-        if distance > 0:
-            highlight = Highlight(group, "unsure", distance)
-            _push(self._by_judges, self._n, (distance,), self._number, highlight)
-
-    def _add_doubtful(self, group: ScoredGroup, pairs: int) -> None:
         suspects = sum(r.suspect for r in group.rollouts)
         doubt, widest = _doubt(group)
         tied = group.reliability is None and group.tied and pairs > 0
@@ -179,15 +166,21 @@ class Shortlist:
         if suspects or doubt > 0:
             because: HighlightReason = "suspect" if suspects else "tied" if tied else "unsure"
             rank = (0.0, float(suspects), doubt, float(pairs), widest)
-            _push(self._worst, self._n, rank, self._number, Highlight(group, because, suspects or doubt))
+            self._worst.add(rank, Highlight(group, because, suspects or doubt))
+        self._labelled = self._labelled or pairs > 0
+        if against > 0:
+            self._by_labels.add((against,), Highlight(group, "disagrees", against))
+        distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))
+        if distance > 0:
+            self._by_judges.add((distance,), Highlight(group, "unsure", distance))
 
     def worst(self) -> list[Highlight]:
         """Return the least trustworthy groups, the worst first."""
-        return list(_ranked(self._worst))
+        return self._worst.ranked()
 
     def disputed(self) -> list[Highlight]:
         """Return the groups with the largest disagreement with labels, or else between judges."""
-        return list(_ranked(self._by_labels if self._labelled else self._by_judges))
+        return (self._by_labels if self._labelled else self._by_judges).ranked()
 
 
 def _distance(rollout: ScoredRollout) -> float:

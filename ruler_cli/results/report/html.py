@@ -77,7 +77,16 @@ def write_html(
     """
     made = made or now(os.environ)
     with ExitStack() as stack:
-        file = _created(target, settings.source, stack)
+        if target != "-":
+            _refuse(target, settings.source)
+        file = create_file(Location(target))
+
+        def undo(kind: type[BaseException] | None, *_: object) -> None:
+            if kind is not None:
+                with suppress(OSError):  # the error names a full disk already
+                    file.discard()
+
+        stack.push(undo)
         scored = ScoredFile(settings, stack, on_problem)
         embedded_groups, ranking, builder = EmbeddedGroups(stack), Ranking(most), FiguresBuilder()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
@@ -86,8 +95,11 @@ def write_html(
                 embedded_groups.put(ordinal, group, scored_group)
             on_group()
         figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
-        name, all_, rows = _name(settings.source), figures["groups"]["all"], counts["rows"]
-        left_out = _left_out("SCORED" if name == Location("-").shown else name, all_, **counts)
+        source = Location(settings.source)
+        # without the folders of this machine, as the page is handed on
+        name = Path(settings.source).absolute().name if source.local else source.shown
+        all_, rows = figures["groups"]["all"], counts["rows"]
+        left_out = _left_out("SCORED" if source.stream else name, all_, **counts)
         rule = left_out or "Nothing is left out: every group and its whole text are here."
         head = {
             "version": 1,
@@ -102,21 +114,6 @@ def write_html(
         }  # fmt: skip
         size = _put(file, target, _page(head, facts(figures), embedded_groups))
         return WrittenReport(size, all_, rows, left_out, scored.warning)
-
-
-def _created(name: str, source: str, stack: ExitStack) -> WritableFile:
-    """Open FILE.html, or stdout for `-`; it is removed if the stack ends with an error."""
-    if name != "-":
-        _refuse(name, source)
-    file = create_file(Location(name))
-
-    def undo(kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            with suppress(OSError):  # the error names a full disk already
-                file.discard()
-
-    stack.push(undo)
-    return file
 
 
 def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
@@ -135,14 +132,12 @@ def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
 
 
 def _refuse(name: str, source: str) -> None:
-    """Raise UsageError if a report cannot have this name."""
     if Location(name).remote:
         raise UsageError(
             f"{Location(name).public}: a report is written to a file of this machine, such as report.html"
         )
-    path = Path(name)
-    own = Location(source).local and path.exists() and Path(source).exists()
-    if own and path.samefile(source):
+    path, scored = Path(name), Location(source)
+    if scored.same(name):
         raise UsageError(f"{name}: is the scored file itself; give the report another name")
     if path.is_dir():
         raise UsageError(f"{name}: is a directory; give a file name, such as {path / 'report.html'}")
@@ -152,7 +147,6 @@ def _refuse(name: str, source: str) -> None:
         )
     if path.exists() and not path.is_file():
         raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
-    scored = Location(source)
     if scored.local and scored.many and scored.listed().would_hold(Location(name)):
         raise UsageError(f"{name}: lies in SCORED and would be read as a part of it; give a place outside")
 
@@ -164,11 +158,6 @@ def now(environ: Mapping[str, str]) -> datetime:
         return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"SOURCE_DATE_EPOCH={epoch}: is no number of seconds since 1970; unset it") from None
-
-
-def _name(source: str) -> str:
-    """Name an input without the folders of this machine, as the page is handed on."""
-    return Path(source).absolute().name if Location(source).local else Location(source).shown
 
 
 def _figures(figures: ReportFigures) -> dict[str, Any]:

@@ -164,16 +164,16 @@ function GroupBar({ rows, row }) {
   </nav>`;
 }
 
-function Group({ data, asked }) {
+function Group({ data, asked, printing }) {
   const row = rowsByKey(data.rows).get(asked.key)?.[(asked.nth ?? 1) - 1];
   if (row === undefined) return html`<${Unknown} data=${data} asked=${asked} />`;
   return html`<${GroupBar} rows=${data.rows} row=${row} />
-    <${GroupPage} key=${row} data=${data} route=${asked} row=${row} />`;
+    <${GroupPage} key=${row} data=${data} route=${asked} row=${row} printing=${printing} />`;
 }
 
 function App({ data, asked, printing, theme }) {
   const page = asked.page === "groups" ? html`<${Groups} data=${data} route=${asked} printing=${printing} />`
-    : asked.page === "group" ? html`<${Group} data=${data} asked=${asked} />`
+    : asked.page === "group" ? html`<${Group} data=${data} asked=${asked} printing=${printing} />`
       : html`<${Overview} data=${data} />`;
   lib.useLayoutEffect(() => {
     const of = asked.page === "group" ? `${visible(asked.key)} · ` : "";

@@ -46,7 +46,10 @@ function someRollout(columns, ranges) {
   };
 }
 
-/** A test of a row by these conditions; what is the same for all rows is worked out once. */
+/**
+ * A test of a row by these conditions; what is the same for all rows is worked out once. Explanations are
+ * searched where `said` is given.
+ */
 function matcher(rows, conditions, said) {
   const tests = [];
   const { where, kind, flag } = conditions;
@@ -66,11 +69,6 @@ function matcher(rows, conditions, said) {
     tests.push((i) => words.every((word) => texts[i].includes(word)));
   }
   return (i) => tests.every((test) => test(i));
-}
-
-/** Whether row i fulfils the conditions; explanations are searched where `said` is given. */
-function matches(rows, i, conditions, said) {
-  return matcher(rows, conditions, said)(i);
 }
 
 // ---- Order ----------------------------------------------------------------------------------------

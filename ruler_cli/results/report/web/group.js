@@ -3,7 +3,7 @@
 // A group's page: its head, its rollouts and their texts, and the keys to walk among them.
 const GroupPage = (() => {
   const { useState, useEffect, useLayoutEffect, useMemo, useRef } = lib;
-  const { TurnList, Text, counted } = turnlist;
+  const { TurnList, Text } = turnlist;
   const { Head, neighbours } = groupHead;
   const { Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
 
@@ -21,21 +21,6 @@ const GroupPage = (() => {
       return () => (wanted = false);
     }, [data, row]);
     return found.row === row ? found : {};
-  }
-
-  // Whether the page is being printed: then all of it is built, one rollout under another.
-  function usePrinting() {
-    const [printing, setPrinting] = useState(false);
-    useEffect(() => {
-      const [start, stop] = [() => setPrinting(true), () => setPrinting(false)];
-      addEventListener("beforeprint", start);
-      addEventListener("afterprint", stop);
-      return () => {
-        removeEventListener("beforeprint", start);
-        removeEventListener("afterprint", stop);
-      };
-    }, []);
-    return printing;
   }
 
   // j, k or Alt with an arrow: another group; left, right: another rollout. Not while something is typed.
@@ -132,7 +117,7 @@ const GroupPage = (() => {
     const { text, raw, eager } = page;
     const tools = text.tools ? text.tools.split("\n") : [];
     const definitions = { lines: tools, raw, limit: FEW, note: toolNames(tools) };
-    const context = { lines: text.context, raw, printing: eager, note: counted(text.context.length, "turn") };
+    const context = { lines: text.context, raw, printing: eager, note: many(text.context.length, "turn") };
     return html`
       <${Shared} key=${`context-${row}`} name="Shared context" ...${context} />
       <${Shared} key=${`tools-${row}`} name="Tools" ...${definitions} />
@@ -153,13 +138,13 @@ const GroupPage = (() => {
 
   const choices = { order: "rank", raw: false }; // they hold for the next group too
 
-  // `row` is the group's index in data.rows, `route` what the address asks for.
-  function Group({ data, route: asked, row }) {
+  // `row` is the group's index in data.rows, `route` what the address asks for. For printing all of it is
+  // built, one rollout under another.
+  function Group({ data, route: asked, row, printing: eager }) {
     const { rows } = data;
     const [{ order, raw }, setChoices] = useState(choices);
     const choose = (changes) => setChoices({ ...Object.assign(choices, changes) });
     const { text, said } = useText(data, row);
-    const eager = usePrinting();
     const all = useMemo(() => entriesOf(rows, row, text, said), [rows, row, text, said]);
     const entries = useMemo(() => sorted(all, order), [all, order]);
     const rest = { view: asked.view, rollout: asked.rollout, against: asked.against };

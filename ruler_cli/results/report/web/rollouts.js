@@ -4,7 +4,7 @@
 // A rollout is known by its number in the group, from 1: #3 on the page, `rollout=3`, `against=3` in a link.
 const rolloutViews = (() => {
   const { useLayoutEffect, useMemo, useRef } = lib;
-  const { TurnList, Folded, wordsOf, counted } = turnlist;
+  const { TurnList, Folded, wordsOf } = turnlist;
   const NO_ONE = 0; // `against=0`: compare with none
 
   // ---- What is shown -------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ const rolloutViews = (() => {
       e.judged !== null && e.judged !== e.score && `the judge's own score ${number(e.judged, 3)}`,
       e.spread !== null && `spread ${number(e.spread, 3)}`,
       e.place !== null && (e.passes.length > 1 ? `passes ${placeOf(e)}` : `shown at ${placeOf(e)}`),
-      e.lines.length > 0 && counted(e.lines.length, "turn"),
+      e.lines.length > 0 && many(e.lines.length, "turn"),
       bytes(e.bytes),
     ];
     return html`<div class="g-about">

@@ -138,11 +138,9 @@ const turnlist = (() => {
     return out;
   }
 
-  const counted = (n, noun) => `${number(n, 0)} ${noun}${n === 1 ? "" : "s"}`;
-
   // How this rollout goes on where it leaves the reference, in words; `here` where they stand at that place.
   function wordsOf({ name, common, mine, other }, here = "") {
-    const after = common ? `after ${counted(common, "turn")}` : "at the first turn";
+    const after = common ? `after ${many(common, "turn")}` : "at the first turn";
     if (common === mine && common === other) return `the same as ${name} to the end`;
     if (common === mine) return `ends${here} ${after}; ${name} goes on`;
     if (common === other) return `goes on${here} ${after}, where ${name} ends`;
@@ -162,7 +160,7 @@ const turnlist = (() => {
     const told = { name, common, mine: end, other: against.lines.length };
     const [mine, other] = [list.lines[common], against.lines[common]].map((index) => list.strings[index]);
     const differs = useMemo(() => turns.insideTurn(mine, other, list.raw), [mine, other, list.raw]);
-    const same = `the first ${counted(common, "turn")}, the same as in ${name}`;
+    const same = `the first ${many(common, "turn")}, the same as in ${name}`;
     return html`<div class="g-turns">
       ${common > 0 &&
       html`<div class="g-common" role="group" aria-label=${same}>
@@ -173,5 +171,5 @@ const turnlist = (() => {
     </div>`;
   }
 
-  return { TurnList, Text, Folded, wordsOf, counted };
+  return { TurnList, Text, Folded, wordsOf };
 })();

@@ -1,8 +1,14 @@
-"""Commands run to their end in a process of their own, with what they cost."""
+"""Commands run to their end in a process of their own, with what they cost and what they wrote.
+
+`command` is the command line of `ruler score` against the judge server.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -12,11 +18,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 LIMIT = 600.0
 """Seconds after which a command is killed: no run is without end."""
+FOREVER = 3600.0
+"""Seconds that a judge server of a benchmark lives at most."""
+_TIME = re.compile(rb'"(?:judged_at|latency_s|cached)":(?:"[^"]*"|[a-z0-9.e-]+)')
+"""Fields that are not the same in two runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +89,41 @@ class Child:
         return End(code, Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit), tail)
 
 
-def run(command: Sequence[str]) -> Cost:
-    """Run a command to its end; SystemExit with its last words where it fails."""
-    child = Child(command)
+def command(source: Path, output: Path, base: str | None, **options: object) -> list[str]:
+    """The command line of `ruler score`; an option's underscores are dashes, `c` and `m` are the short ones.
+
+    True is a flag without a value, a tuple the same option several times. `base` is the endpoint, if any.
+    """
+    line = [PYTHON, "-m", "ruler_cli", "score", str(source), str(output)]
+    given: dict[str, object] = {"-m": "openai/good", "--progress": "none", "--ledger": "none"}
+    if base is not None:
+        given["--api-base"] = base
+    for name, value in options.items():
+        given["-" * (1 + (len(name) > 1)) + name.replace("_", "-")] = value
+    for flag, value in given.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            line += [flag] if each is True else [flag, str(each)]
+    return line
+
+
+def ended(line: Sequence[str], *codes: int) -> End:
+    """Run a command to its end; SystemExit with its last words unless it ends with such a code, else 0."""
+    child = Child(line)
     end = child.end()
-    if end.code:
+    if end.code not in (codes or (0,)):
         raise SystemExit(f"{child.command} ended with {end.code}:\n{end.said}")
-    return end.cost
+    return end
+
+
+def run(module: str, *words: object) -> Cost:
+    """Run a module, such as `ruler_cli`, to its end; SystemExit where it fails."""
+    return ended([PYTHON, "-m", module, *map(str, words)]).cost
+
+
+def printed(module: str, *words: object) -> Any:
+    """Run a module; what it prints, which is JSON."""
+    line = [PYTHON, "-m", module, *map(str, words)]
+    return json.loads(subprocess.check_output(line, cwd=ROOT, env=_environment(), timeout=LIMIT))
 
 
 def seconds_to_first_byte(command: Sequence[str]) -> float:
@@ -103,6 +144,26 @@ def seconds_to_first_byte(command: Sequence[str]) -> float:
         finally:
             process.kill()
             process.wait()
+
+
+def statuses(output: Path) -> dict[str, int]:
+    """How many rollouts of an output have each status."""
+    counts: dict[str, int] = {}
+    with output.open("rb") as file:
+        for line in file:
+            for rollout in orjson.loads(line)["trajectories"]:
+                status = rollout["ruler"]["status"]
+                counts[status] = counts.get(status, 0) + 1
+    return counts
+
+
+def digest(output: Path) -> str:
+    """A hash of an output without what is time: when two are equal, so are the outputs."""
+    total = hashlib.sha256()
+    with output.open("rb") as file:
+        for line in file:
+            total.update(_TIME.sub(b"", line))
+    return total.hexdigest()
 
 
 def _environment() -> dict[str, str]:
