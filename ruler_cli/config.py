@@ -24,7 +24,7 @@ class Shard:
     of: int
 
     def holds(self, digest: bytes) -> bool:
-        """Tell if a group is its own, by the digest of the group's key (see `index.digest`)."""
+        """Tell if a group is its own, by the digest of the group's key (see `scratch.digest`)."""
         return int.from_bytes(digest[:8]) % self.of == self.number - 1
 
     def copies(self, name: str) -> bool:

@@ -20,8 +20,7 @@ from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
-from ruler_cli.writing.files import FailedFile, Output
-from ruler_cli.writing.output import Writer
+from ruler_cli.writing.output import FailedFile, Output
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -65,7 +64,8 @@ class ResultWriter:
                 "for one of them; give null or keep"
             )
         self._reader, self._group_in_record = reader, reader.format.group_in_record
-        self._writer = Writer(self.output, source.index if source.scattered else None)
+        if source.scattered:
+            self.output.keep_order(source.index)
 
     def unreadable(self, problem: Problem) -> None:
         """Count, report and keep a part of the input that could not be read."""
@@ -136,9 +136,9 @@ class ResultWriter:
         try:
             if self.output.may_block:  # a slow reader of the pipe must not stop the calls in flight
                 self.writing = True  # a run that is told to stop does not leave half a record there
-                written = await anyio.to_thread.run_sync(self._writer.write, records, abandon_on_cancel=True)
+                written = await anyio.to_thread.run_sync(self.output.write, records, abandon_on_cancel=True)
             else:
-                written = self._writer.write(records)
+                written = self.output.write(records)
         finally:
             self.writing = False
         self._stats.summary.written += written

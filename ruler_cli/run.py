@@ -21,8 +21,7 @@ from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.result_writer import ResultWriter, RunStats
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
-from ruler_cli.writing.files import FailedFile
-from ruler_cli.writing.output import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard
+from ruler_cli.writing.output import FailedFile, failed_path, open_output, refuse_clashes, refuse_settings
 
 _TICK = 1.0
 _HALF = 0.5
@@ -80,8 +79,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     judges = judges_of(settings)
     resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
-    refuse_homeless(settings)
-    refuse_shard(settings)
+    refuse_settings(settings)
     if settings.cached_only and settings.ledger is None:
         raise UsageError("--cached-only: answers are in the ledger; leave out --ledger none")
     for judge, way in zip(judges, resolved, strict=True):
@@ -152,7 +150,7 @@ class _Run:
         if stopped is None and (left or summary.cut):
             stopped = CapReached(self._settings.pool.max_cost or 0.0, left, summary.cut)
         summary = self._stats.finish(stopped)
-        for sentence in self._input.late_warnings() if self._input is not None else ():
+        for sentence in self._input.warnings() if self._input and not self._input.survey else ():
             self._observer.warn(sentence)
         self._warn_of_coverage()
         name = self._writer.refuses_null if summary.groups else ""
@@ -174,7 +172,7 @@ class _Run:
         self._observer.note(source.found())
         for sentence in source.notes:
             self._observer.note(sentence)
-        for sentence in source.early_warnings():
+        for sentence in source.warnings() if source.survey else ():
             self._observer.warn(sentence)
         self._stats.summary.total = total
         self._observer.started(total)

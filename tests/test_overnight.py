@@ -16,7 +16,7 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller, RetryBudget
-from ruler_cli.reading.index import Index
+from ruler_cli.reading.scratch import Index
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer

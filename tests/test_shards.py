@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.config import MaxFailures, Shard, shard_of
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.index import digest
+from ruler_cli.reading.scratch import digest
 from ruler_cli.run import RunResult, score
 from ruler_cli.types import Request
 from tests.conftest import ROOT, group, rollout

@@ -20,8 +20,8 @@ from ruler_cli.judging.panel import judges_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import Bounds, StopSignal, in_thread, inline, run, run_beside, threaded
-from ruler_cli.reading.index import Index
 from ruler_cli.reading.input import open_input
+from ruler_cli.reading.scratch import Index
 from ruler_cli.types import GroupResult, Problem, Request
 
 MissingRequest = tuple[int, bytes, Request]
@@ -106,7 +106,7 @@ async def _render(
     source = await in_thread(partial(open_input, settings.input, stack, on_problem))
     for sentence in (source.found(), *source.notes):
         observer.note(sentence)
-    for sentence in source.early_warnings():
+    for sentence in source.warnings() if source.survey else ():
         observer.warn(sentence)
     pull = (threaded if source.waits else inline)(source.groups)
 
@@ -138,7 +138,7 @@ async def _render(
     # at most one block of groups that are decided together is in memory
     bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
     await run(next_group, _judge, deliver, lambda group_run: group_run.group.size, demand, bounds)
-    for sentence in source.late_warnings():
+    for sentence in () if source.survey else source.warnings():
         observer.warn(sentence)
     return counts
 

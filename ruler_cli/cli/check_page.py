@@ -50,7 +50,7 @@ Facts = dict[str, Any]
 def check_facts(settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate) -> Facts:
     """Return all figures but the list of what cannot be scored."""
     survey, coverage = source.survey, estimate.coverage
-    warnings = survey.warnings() if survey else source.openings.sentences()
+    warnings = source.warnings()
     first, sizes = estimate.judges[0], estimate.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     return {
@@ -61,7 +61,7 @@ def check_facts(settings: ScoreSettings, source: Input, notes: InputCounts, esti
         "paths": _paths(notes, source.reader, settings.input) if source.reader else {},
         "bytes": notes.bytes,
         "records": notes.records,
-        "unit": source.unit,
+        "unit": source.container.unit,
         "groups": sizes.total(),
         "rollouts": notes.rollouts,
         "group_sizes": {

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.compression import zstd
-from ruler_cli.reading.container import Container, Encoder, task_of
+from ruler_cli.reading.container import Container, Rewrite, task_of
 from ruler_cli.types import Line
 
 if sys.version_info >= (3, 14):
@@ -65,7 +65,7 @@ class Archive(Container):
     def records(self) -> Iterator[Line]:
         """Yield every sample."""
         for number, info in enumerate(self.samples, 1):
-            yield Line(number, info.header_offset, self.content(info), self.place(number))
+            yield self.line(number, info.header_offset, self.content(info))
 
     def content(self, info: zipfile.ZipInfo) -> bytes:
         """Return the content of a member, decompressed."""
@@ -78,47 +78,31 @@ class Archive(Container):
         header = next((info for info in self.members if info.filename == "header.json"), None)
         return "" if header is None else task_of(self.content(header))
 
-    def place(self, number: int) -> str:
-        """Return the sample's name."""
-        return "sample " + self.samples[number - 1].filename[len("samples/") : -len(".json")]
+    def line(self, number: int, offset: int, raw: bytes) -> Line:
+        """Make the Line of a sample, with the sample's name."""
+        name = self.samples[number - 1].filename[len("samples/") : -len(".json")]
+        return Line(number, offset, raw, f"sample {name}")
 
-    def encoder(self, stream: BinaryIO) -> Encoder:
-        """Make an encoder that writes the archive with other samples."""
-        return _ArchiveEncoder(self, stream)
+    def rewrite(self, stream: BinaryIO) -> Rewrite:
+        """Write the archive with other samples; one that is left out is no member any more."""
+        put, number = (yield), 0
+        file = _ZipWriter(stream, "w")
+        for info in self.members:
+            if not _SAMPLE.fullmatch(info.filename):
+                file.writestr(_same_attributes(info), self.content(info))
+                continue
+            number += 1
+            if put is not None and put[0] == number:
+                file.writestr(_same_attributes(info), put[1])
+                put = yield
+        file.close()
 
 
 class _ZipWriter(zipfile.ZipFile):
     """A zip archive that only `close` ends: its stream may be closed before it is garbage."""
 
     def __del__(self) -> None:
-        """Do nothing."""
-
-
-class _ArchiveEncoder:
-    """Writes the archive with other samples; a sample that is left out is no member any more."""
-
-    def __init__(self, archive: Archive, stream: BinaryIO) -> None:
-        self._archive = archive
-        self._zip = _ZipWriter(stream, "w")
-        self._members = iter(archive.members)
-
-    def put(self, number: int, record: bytes) -> None:
-        """Copy the other members before this sample, and write its new bytes."""
-        sample = self._archive.samples[number - 1]
-        self._copy_until(sample)
-        self._zip.writestr(_same_attributes(sample), record)
-
-    def end(self) -> None:
-        """Copy the other members, and write the directory of the archive."""
-        self._copy_until(None)
-        self._zip.close()
-
-    def _copy_until(self, end: zipfile.ZipInfo | None) -> None:
-        for info in self._members:
-            if info is end:
-                return
-            if not _SAMPLE.fullmatch(info.filename):
-                self._zip.writestr(_same_attributes(info), self._archive.content(info))
+        pass
 
 
 def _same_attributes(info: zipfile.ZipInfo) -> zipfile.ZipInfo:

@@ -1,7 +1,7 @@
 """Arrow values → JSON, and changed JSON values → Arrow arrays.
 
 JSON holds less than Arrow does: binary becomes its size, dates and times become text. So an unchanged value
-is taken from the Arrow array, never from its JSON. pyarrow is an extra; each function imports it.
+is taken from the Arrow array, never from its JSON. pyarrow is an extra: only Parquet files lead here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.reading.parse import parse, parse_value
@@ -33,9 +36,7 @@ def cells(column: Any, name: str = "") -> list[bytes]:
 
 def _values(column: Any, name: str = "") -> list[Any]:
     """Return every value of an Arrow array as a type that orjson writes."""
-    import pyarrow as pa
-
-    kind, types = column.type, pa.types
+    kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         return _values(column.storage)
     if types.is_dictionary(kind):
@@ -84,8 +85,6 @@ def _structs(column: Any) -> list[Any]:
 
 
 def _lists(column: Any) -> list[Any]:
-    import pyarrow.compute as pc
-
     items, lists, at = _values(column.flatten()), [], 0
     for size in pc.list_value_length(column).to_pylist():
         lists.append(None if size is None else items[at : at + size])
@@ -95,9 +94,7 @@ def _lists(column: Any) -> list[Any]:
 
 def _times(column: Any) -> list[Any]:
     """Return dates and times as ISO 8601 text, and durations as integers in the unit of the column."""
-    import pyarrow as pa
-
-    if pa.types.is_duration(column.type):
+    if types.is_duration(column.type):
         return list(column.cast("int64").to_pylist())
     try:
         texts = column.cast("string").to_pylist()
@@ -107,15 +104,11 @@ def _times(column: Any) -> list[Any]:
 
 
 def _is_list(kind: Any) -> bool:
-    from pyarrow import types
-
     return types.is_list(kind) or types.is_large_list(kind) or bool(types.is_fixed_size_list(kind))
 
 
 def _is_struct(kind: Any) -> bool:
     """Tell if a type is a struct with members, each with a different name."""
-    from pyarrow import types
-
     names = [field.name for field in kind] if types.is_struct(kind) else []
     return 0 < len(names) == len(set(names))
 
@@ -135,8 +128,6 @@ def merge_values(array: Any, old: list[Any], new: list[Any], name: str = "") -> 
 
 
 def _merge_structs(array: Any, old: list[Any], new: list[Any]) -> Any:
-    import pyarrow as pa
-
     fields = {field.name: field for field in array.type}
     children, merged = dict(zip(fields, array.flatten(), strict=True)), []
     for name in dict.fromkeys([*fields, *(key for value in new for key in value or ())]):
@@ -150,8 +141,6 @@ def _merge_structs(array: Any, old: list[Any], new: list[Any]) -> Any:
 
 
 def _merge_lists(array: Any, old: list[Any], new: list[Any]) -> Any:
-    import pyarrow as pa
-
     values, old_items = array.flatten(), [item for items in old for item in items or ()]
     origins, ends, base = list[int | None](), [0], 0
     for before, after in zip(old, new, strict=True):
@@ -165,7 +154,7 @@ def _merge_lists(array: Any, old: list[Any], new: list[Any]) -> Any:
         old_items = [None if at is None else old_items[at] for at in origins]
     merged = merge_values(values, old_items, [item for items in new for item in items or ()])
     item = array.type.value_field.with_type(merged.type).with_nullable(True)
-    kind = pa.large_list(item) if pa.types.is_large_list(array.type) else pa.list_(item)
+    kind = pa.large_list(item) if types.is_large_list(array.type) else pa.list_(item)
     return _list_array(ends, merged, kind, pa.array([value is None for value in new]))
 
 
@@ -186,8 +175,6 @@ def _origins(old: list[Any], new: list[Any]) -> list[int | None]:
 
 def _inferred(values: list[Any], name: str) -> Any:
     """Make an array of the type that pyarrow infers for scalars or lists of these; else of JSON text."""
-    import pyarrow as pa
-
     items = [item for value in values for item in (value if isinstance(value, list) else [value])]
     if name != ANNOTATION and not any(isinstance(item, dict | list) for item in items):
         if {bool, float} <= set(map(type, values)):  # a score beside rewards that are true or false
@@ -198,8 +185,6 @@ def _inferred(values: list[Any], name: str) -> Any:
 
 
 def _texts(values: list[Any]) -> Any:
-    import pyarrow as pa
-
     plain = (x if x is None or isinstance(x, str) else json.dumps(x, ensure_ascii=False) for x in values)
     return pa.array(_encodable(list(plain)), pa.string())
 
@@ -213,9 +198,6 @@ def _encodable(value: Any) -> Any:
 
 def wider(one: Any, other: Any, *, text: bool = False) -> Any:
     """Return the type that holds the values of both; with `text`, members that differ become strings."""
-    import pyarrow as pa
-
-    types = pa.types
     if one == other or types.is_null(other):
         return one
     if types.is_null(one):
@@ -242,9 +224,6 @@ def wider(one: Any, other: Any, *, text: bool = False) -> Any:
 
 def widened(array: Any, kind: Any) -> Any:
     """Return an array in a wider type; ArrowException if that does not hold a value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if array.type == kind:
         return array
     if array.null_count == len(array):
@@ -266,8 +245,6 @@ def widened(array: Any, kind: Any) -> Any:
 
 def _list_array(ends: list[int], values: Any, kind: Any, nulls: Any) -> Any:
     """Make an array of lists, each of the values between two ends; `nulls` tells which lists are null."""
-    import pyarrow as pa
-
-    if pa.types.is_large_list(kind):
+    if types.is_large_list(kind):
         return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), values, kind, mask=nulls)
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, kind, mask=nulls)

@@ -81,15 +81,12 @@ class _FileReader(io.RawIOBase):
     """A regular file, read with an offset of its own: several readers may share one descriptor."""
 
     def __init__(self, fd: int) -> None:
-        """Begin at the first byte; `fd` stays open."""
         self._fd, self._offset = fd, 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer as far as the file goes, and return the number of bytes."""
         data = os.pread(self._fd, len(buffer), self._offset)
         buffer[: len(data)] = data
         self._offset += len(data)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO
 
 from ruler_cli.config import Shard
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.reading.location import Listing
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line, Problem
@@ -21,35 +22,50 @@ from ruler_cli.writing.atomic import StagedFiles
 _TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
 
+Put = tuple[int, bytes] | None
+"""A record's number and its new bytes; None ends the file that is open."""
+Rewrite = Generator[None, Put, None]
+"""Writes a container again: it is sent each `Put`, in input order, and copies what lies between."""
 
-class Encoder(Protocol):
+
+class Encoder:
     """Writes records into a container of the kind that they came from, in input order."""
+
+    def __init__(self, name: str, rewrite: Rewrite) -> None:
+        """`name` stands for INPUT in sentences."""
+        self._name, self._rewrite = name, rewrite
+        next(rewrite)
 
     def put(self, number: int, record: bytes) -> None:
         """Append the record with this number (that of its Line); some numbers may be left out."""
+        try:
+            self._rewrite.send((number, record))
+        except StopIteration:
+            raise UsageError(f"{self._name}: changed while it was read; run again when it is whole") from None
 
     def end(self) -> None:
         """Write the rest of the file that is open; a stream that the caller gave stays open."""
+        with suppress(StopIteration):
+            self._rewrite.send(None)
 
 
-class DirectoryEncoder(Encoder, Protocol):
-    """Writes the files of an INPUT again, with other records."""
-
-    def write_other_files(self) -> None:
-        """Write, after `end`, the files that got no record: with none, or copied as they are."""
+def write_lines(stream: BinaryIO) -> Rewrite:
+    """Write JSON lines; line breaks between members of a record, as in a document, become spaces."""
+    while put := (yield):
+        stream.write(put[1].replace(b"\n", b" ") + b"\n")
 
 
 class Container(ABC):
     """An INPUT that is open.
 
-    `unit` is the noun for a record's place in sentences. `once`: records come one time, from a pipe.
-    `plain`: `Line.offset` is an offset in an uncompressed file, where a record can be read again.
+    `unit` is the noun for a record's place in sentences. `once`: records come one time, from a pipe. `fd` is
+    the descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`.
     `rewritable`: records may be put back into a container of this kind; else OUTPUT is JSON lines.
     """
 
     unit = "line"
     once = False
-    plain = False
+    fd: int | None = None
     rewritable = True
 
     def __init__(self, name: str) -> None:
@@ -61,6 +77,10 @@ class Container(ABC):
         """The task or environment of all records; empty if the container names none."""
         return ""
 
+    def tasks(self) -> dict[str, str]:
+        """Return, after all records of several files were read, file name → its task; empty if unknown."""
+        return {}
+
     @abstractmethod
     def records(self) -> Iterator[Line]:
         """Yield every record from the first on, again each time; UsageError if the container is damaged."""
@@ -69,40 +89,21 @@ class Container(ABC):
         """Return the first records, which show the format; not for a container that is read `once`."""
         return list(itertools.islice(self.records(), count))
 
-    def place(self, number: int) -> str:
-        """Return `Line.place` of the record with this number."""
-        return "" if self.unit == "line" else f"{self.unit} {number}"
-
     def line(self, number: int, offset: int, raw: bytes) -> Line:
-        """Make the Line of a record whose bytes were read again from its offset."""
-        return Line(number, offset, raw, self.place(number))
+        """Make the Line of a record, also of one whose bytes were read again from its offset."""
+        return Line(number, offset, raw, "" if self.unit == "line" else f"{self.unit} {number}")
 
     def where(self, number: int) -> str:
         """Return a sentence's name for the record with this number."""
-        return self.place(number) or f"line {number}"
-
-    def fileno(self) -> int:
-        """Return the descriptor of a `plain` container's file, to which `Line.offset` refers."""
-        raise NotImplementedError
+        return self.line(number, 0, b"").where
 
     def encoder(self, stream: BinaryIO) -> Encoder:
         """Make an encoder that writes a container of this kind to a stream."""
-        return JsonLinesEncoder(stream)
+        return Encoder(self.name, self.rewrite(stream))
 
-
-class JsonLinesEncoder:
-    """Writes JSON lines: each record and an LF."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        """`stream` is open for writing."""
-        self._stream = stream
-
-    def put(self, number: int, record: bytes) -> None:
-        """Write one line; line breaks between members, as in a document, become spaces."""
-        self._stream.write(record.replace(b"\n", b" ") + b"\n")
-
-    def end(self) -> None:
-        """Do nothing: no bytes follow the last line."""
+    def rewrite(self, stream: BinaryIO) -> Rewrite:
+        """Write the container with other records."""
+        return write_lines(stream)
 
 
 def task_of(head: bytes) -> str:
@@ -121,16 +122,22 @@ def task_of(head: bytes) -> str:
 
 
 class MultiFileContainer(Container):
-    """An INPUT of many files, which may become a directory of the same files."""
+    """An INPUT of many files, which may become a directory of the same files.
+
+    `shard` is the process's share of the groups; of several processes one copies a file that holds no record.
+    `in_place` tells if OUTPUT is the same directory: a file that is read in part would lose the rest.
+    `output_directory` is the directory that is OUTPUT; empty if OUTPUT is one file.
+    """
 
     unit = "record"
-    listing: Listing
     shard: Shard | None = None
-    """The process's share of the groups; of several processes one copies a file that holds no record."""
     in_place = False
-    """Tells if OUTPUT is the same directory: a file that is read in part would lose the rest."""
     output_directory = ""
-    """The directory that is OUTPUT; empty if OUTPUT is one file."""
+
+    def __init__(self, name: str, listing: Listing) -> None:
+        """`listing` has all files, also those that hold no record."""
+        super().__init__(name)
+        self.listing = listing
 
     @abstractmethod
     def check_files(
@@ -142,10 +149,10 @@ class MultiFileContainer(Container):
         damaged.
         """
 
-    def tasks(self) -> dict[str, str]:
-        """Return, after all records were read, file name → its task or environment; empty if unknown."""
-        return {}
+    @abstractmethod
+    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
+        """Write the files that get a record again."""
 
     @abstractmethod
-    def directory_encoder(self, staged: StagedFiles) -> DirectoryEncoder:
-        """Make an encoder that writes the same files again."""
+    def write_other_files(self, staged: StagedFiles) -> None:
+        """Write the files that are not in `staged.written`: without records, or copied as they are."""

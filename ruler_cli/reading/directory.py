@@ -1,34 +1,37 @@
-"""A directory or a pattern: every file is opened as the container that it is.
+"""Many files as one INPUT: a directory or a pattern, each file opened as the container that it is.
 
 Which files hold records is only known with the format: a file without a record of that format is left
 out, with a sentence, and copied as it is if OUTPUT is a directory. A damaged file is a problem of its own
 and does not stop the others: its records before the damage are read.
+
+A Harbor job is a directory of trials, each with `result.json` and `agent/trajectory.json`. The record of a
+trial is `{"result": …, "trajectory": …, "reward_file": …}` of the bytes of its files. `reward_file` is
+`verifier/reward.json`, or `{"reward": …}` of `verifier/reward.txt`; the record has it only if the result
+holds no rewards. A directory as OUTPUT is the whole tree, with the changed ones of the two files written
+anew; other members that were added to the record go to the result.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
-from ruler_cli.errors import ForeignError, UsageError
+from ruler_cli.errors import ForeignError, UnreadableError, UsageError
 from ruler_cli.reading.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
-from ruler_cli.reading.container import (
-    Container,
-    DirectoryEncoder,
-    Encoder,
-    MultiFileContainer,
-    task_of,
-)
+from ruler_cli.reading.container import Container, MultiFileContainer, Rewrite, task_of
 from ruler_cli.reading.location import Listing
+from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line, Problem
 from ruler_cli.writing.atomic import StagedFiles
+from ruler_cli.writing.splice import Patches, end_of, read_object
 
 OpenContainer = Callable[[str, ExitStack, str], Container]
-_DAMAGED = "is damaged"
 _MAX_OTHER = 10_000
 """Records of other formats after which a file is taken to hold none of this one."""
 _HEAD = 4096
@@ -37,6 +40,10 @@ _MAX_METADATA = 1 << 20
 """Bytes of a `metadata.json` that are read."""
 _MAX_NOTES = 20
 """Files left out that are named one by one."""
+_RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"
+_FILES = {"result": _RESULT, "trajectory": _TRAJECTORY}
+"""Member of a record → the file of the trial with its bytes."""
+_NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
 @dataclass(slots=True)
@@ -56,22 +63,15 @@ class Directory(MultiFileContainer):
 
     def __init__(self, name: str, listing: Listing, open_container: OpenContainer) -> None:
         """`open_container` opens a file of the listing: location, stack, name in the listing."""
-        super().__init__(name)
-        self.listing, self._names = listing, frozenset(listing.names)
-        self._open_container = open_container
+        super().__init__(name, listing)
+        self._open_container, self._names = open_container, frozenset(listing.names)
         self._left_out: set[str] = set()
         self._damaged: set[str] = set()
         self._not_rewritable = ""
         self._scans: list[_FileScan] = []
         self._on_problem: Callable[[Problem], None] | None = None
 
-    @property
-    def files(self) -> list[str]:
-        """The names of the files that are read."""
-        return [name for name in self.listing.names if name not in self._left_out]
-
-    def open_file(self, name: str, stack: ExitStack) -> Container:
-        """Open one file."""
+    def _open_file(self, name: str, stack: ExitStack) -> Container:
         return self._open_container(self.listing.at(name).name, stack, name)
 
     def sample(self, count: int) -> list[Line]:
@@ -82,7 +82,7 @@ class Directory(MultiFileContainer):
             with ExitStack() as stack:
                 try:
                     self._refuse_binary(name)
-                    first = self.open_file(name, stack).sample(max(2, count // len(chosen)))
+                    first = self._open_file(name, stack).sample(max(2, count // len(chosen)))
                 except UsageError:
                     continue  # `check_files` reports it
                 lines += [
@@ -99,20 +99,16 @@ class Directory(MultiFileContainer):
         self._on_problem = on_problem
         notes = []
         for name in self.listing.names:
-            damaged = False
             try:
-                reason = self._reason_to_leave_out(name, fits)
-                damaged = reason.startswith(_DAMAGED)
+                self._check(name, fits)
             except UsageError as error:
                 reason = self._without_name(name, error)
-                damaged = reason.startswith(_DAMAGED) or not isinstance(error, ForeignError)
-            if damaged:
-                self._damaged.add(name)
-                on_problem(Problem(0, reason, b"", name))
-            elif reason:
-                notes.append(f"{name} {reason}: left out")
-            if reason:
                 self._left_out.add(name)
+                if isinstance(error, ForeignError):
+                    notes.append(f"{name} {reason}: left out")
+                else:
+                    self._damaged.add(name)
+                    on_problem(Problem(0, reason, b"", name))
         if self.output_directory and self._not_rewritable:
             raise UsageError(
                 f"{self.output_directory}: {self._not_rewritable} is a rollout of many events, which is not "
@@ -129,12 +125,18 @@ class Directory(MultiFileContainer):
         """
         before, scans = self._scans, list[_FileScan]()
         start = 0
-        for index, name in enumerate(self.files):
-            scan = _FileScan(name, start)
+        for index, name in enumerate(name for name in self.listing.names if name not in self._left_out):
+            scan, last = _FileScan(name, start), before[index].last if before else math.inf
             scans.append(scan)
             with ExitStack() as stack:
                 try:
-                    yield from self._numbered(scan, stack, before[index] if before else None)
+                    file = self._open_file(name, stack)
+                    scan.unit, scan.task = file.unit, file.task or self._metadata_task(name)
+                    for line in file.records():
+                        if line.number > last:
+                            break
+                        scan.last, scan.end = line.number, line.offset + len(line.raw)
+                        yield Line(start + line.number, line.offset, line.raw, f"{name} {line.where}", name)
                 except UsageError as error:
                     self._report_damage(name, start + scan.last, error)
             if before and before[index] != scan:
@@ -142,20 +144,10 @@ class Directory(MultiFileContainer):
             start += scan.last
         self._scans = scans
 
-    def _numbered(self, scan: _FileScan, stack: ExitStack, before: _FileScan | None) -> Iterator[Line]:
-        file = self.open_file(scan.name, stack)
-        scan.unit, scan.task = file.unit, file.task or self._metadata_task(scan.name)
-        for line in file.records():
-            if before and line.number > before.last:
-                return
-            scan.last, scan.end = line.number, line.offset + len(line.raw)
-            yield Line(
-                scan.start + line.number, line.offset, line.raw, f"{scan.name} {line.where}", scan.name
-            )
-
     def line(self, number: int, offset: int, raw: bytes) -> Line:
-        """Make the Line of a record that was read again, with the name of its file."""
-        return Line(number, offset, raw, self.place(number), self.located(number)[0])
+        """Make the Line of a record, with the name of its file and its place there."""
+        scan = self._scan_of(number)
+        return Line(number, offset, raw, f"{scan.name} {scan.unit} {number - scan.start}", scan.name)
 
     def tasks(self) -> dict[str, str]:
         """Return file name → the task in its head, or in the `metadata.json` beside it."""
@@ -170,43 +162,58 @@ class Directory(MultiFileContainer):
         with location.open() as stream, readable(location.shown):
             return task_of(stream.read(_MAX_METADATA))
 
-    def place(self, number: int) -> str:
-        """Return the file of a record and its place there."""
-        scan = self._scan_of(number)
-        return f"{scan.name} {scan.unit} {number - scan.start}"
-
-    def located(self, number: int) -> tuple[str, int]:
-        """Return the file of a record, and its number there."""
-        scan = self._scan_of(number)
-        return scan.name, number - scan.start
-
     def _scan_of(self, number: int) -> _FileScan:
         return self._scans[bisect_right(self._scans, number - 1, key=lambda scan: scan.start) - 1]
 
-    def directory_encoder(self, staged: StagedFiles) -> DirectoryEncoder:
-        """Make an encoder that writes the same files again."""
-        return _DirectoryEncoder(self, staged)
+    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
+        """Write file after file, one open at a time, those that get a record."""
+        put = yield
+        while put is not None:
+            scan = self._scan_of(put[0])
+            with ExitStack() as stack:
+                encoder = self._open_file(scan.name, stack).encoder(staged.open(scan.name))
+                while put is not None and put[0] <= scan.start + scan.last:
+                    encoder.put(put[0] - scan.start, put[1])
+                    put = yield
+                encoder.end()
+            staged.end()
 
-    def _reason_to_leave_out(self, name: str, fits: Callable[[Line], bool | None]) -> str:
-        """Say why a file is left out; empty if it is read, also if it holds no records at all."""
+    def write_other_files(self, staged: StagedFiles) -> None:
+        """Write the files that got no record, and copy those that were left out."""
+        for name in self.listing.names:
+            if name in staged.written:
+                continue
+            if name not in self._left_out:
+                with ExitStack() as stack:
+                    self._open_file(name, stack).encoder(staged.open(name)).end()
+                staged.end()
+            # a file that may not be read was reported, and cannot be copied
+            elif (self.shard is None or self.shard.copies(name)) and (
+                self.listing.root.remote or os.access(self.listing.at(name).name, os.R_OK)
+            ):
+                staged.copy(name, self.listing.at(name))
+
+    def _check(self, name: str, fits: Callable[[Line], bool | None]) -> None:
+        """Raise ForeignError for a file to leave out, UsageError for a damaged one."""
         objects = others = count = 0
         self._refuse_binary(name)
         with ExitStack() as stack:
-            file = self.open_file(name, stack)
+            file = self._open_file(name, stack)
             for count, line in enumerate(file.records(), 1):
                 fitting = fits(line)
                 if fitting:
                     self._not_rewritable = self._not_rewritable or ("" if file.rewritable else name)
-                    return ""
+                    return
                 others += fitting is False
-                objects += fitting is False or _begins_object(line)
+                objects += _begins_object(line)
                 if count == _MAX_OTHER:
                     break
         if others:
-            return "holds no record of this format"
+            raise ForeignError("holds no record of this format")
         if objects:
-            return f"{_DAMAGED}: none of its records is JSON"
-        return "is no JSON" if count else ""
+            raise UsageError("is damaged: none of its records is JSON")
+        if count:
+            raise ForeignError("is no JSON")
 
     def _refuse_binary(self, name: str) -> None:
         """Raise ForeignError for binary data, as in a checkpoint: it would be read as one endless line."""
@@ -240,51 +247,117 @@ def _begins_object(line: Line) -> bool:
     return line.raw.lstrip()[:1] == b"{"
 
 
-class _DirectoryEncoder:
-    """Writes file after file, one open at a time."""
+def find_trials(listing: Listing) -> list[str]:
+    """Return the directories of the trials among files; none if this is no Harbor job.
 
-    def __init__(self, directory: Directory, staged: StagedFiles) -> None:
-        self._directory, self._staged = directory, staged
-        self._names = iter(directory.files)
-        self._stack = ExitStack()
-        self._name: str | None = None
-        self._encoder: Encoder | None = None
+    A trial whose environment failed has no file of an agent: the trials beside it show that it is one.
+    """
+    paths = [PurePath(name) for name in listing.names]
+    agents = {str(parent.parent) for path in paths for parent in path.parents if parent.name == "agent"}
+    results = [path.parent for path in paths if path.name == _RESULT]
+    jobs = {folder.parent for folder in results if str(folder) in agents and folder.parts}
+    beside = {folder for folder in results if folder.parts and folder.parent in jobs}
+    trials = [str(folder) for folder in results if str(folder) in agents or folder in beside]
+    names = set(listing.names)
+    return trials if any(_path(trial, _TRAJECTORY) in names for trial in trials) else []
 
-    def put(self, number: int, record: bytes) -> None:
-        """Append a record to its file, after the files before that are written to their ends."""
-        name, number_in_file = self._directory.located(number)
-        while self._name != name:
-            self._next_file()
-        assert self._encoder is not None  # noqa: S101 - the file of this name is open
-        self._encoder.put(number_in_file, record)
 
-    def end(self) -> None:
-        """Write the rest of the file that is open."""
-        encoder, self._encoder = self._encoder, None
-        with self._stack:
-            if encoder is not None:
-                encoder.end()
-                self._staged.close()
+class HarborJob(MultiFileContainer):
+    """The trials of a job, in the order of their names."""
 
-    def write_other_files(self) -> None:
-        """Write the files behind the last record, and copy those that were left out."""
-        while self._next_file():
-            pass
-        files = set(self._directory.files)
-        listing, shard = self._directory.listing, self._directory.shard
-        for name in listing.names:
-            if name in files or (shard is not None and not shard.copies(name)):
-                continue
-            # a file that may not be read was reported, and cannot be copied
-            if listing.base or os.access(listing.path(name), os.R_OK):
-                self._staged.copy(name, listing.at(name))
+    unit = "trial"
 
-    def _next_file(self) -> bool:
-        """End the file that is open and open the next one; False if there is none."""
-        self.end()
-        self._name = next(self._names, None)
-        if self._name is None:
-            return False
-        file = self._directory.open_file(self._name, self._stack)
-        self._encoder = file.encoder(self._staged.open(self._name))
-        return True
+    def __init__(self, name: str, listing: Listing, trials: list[str]) -> None:
+        """`trials` are directories, relative to the listing."""
+        super().__init__(name, listing)
+        self._trials = trials
+
+    def check_files(
+        self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]
+    ) -> list[str]:
+        """Report the trials that cannot be read; no file is left out."""
+        for number, trial in enumerate(self._trials, 1):
+            try:
+                self._record(trial)
+            except UnreadableError as error:
+                on_problem(Problem(number, str(error), b"", self.where(number)))
+        return []
+
+    def records(self) -> Iterator[Line]:
+        """Yield every trial that can be read."""
+        for number, trial in enumerate(self._trials, 1):
+            try:
+                yield self.line(number, 0, self._record(trial))
+            except UnreadableError:
+                continue  # `check_files` has reported it
+
+    def line(self, number: int, offset: int, raw: bytes) -> Line:
+        """Make the Line of a trial, with the trial's directory."""
+        return Line(number, offset, raw, f"trial {self._trials[number - 1]}")
+
+    def rewrite_files(self, staged: StagedFiles) -> Rewrite:
+        """Write the files of each trial that were changed."""
+        while put := (yield):
+            number, record = put
+            obj = read_object(record)
+            added = {
+                key: record[value:end]
+                for key, (_, value, end) in obj.members.items()
+                if key not in {*_FILES, "reward_file"}
+            }
+            for key, file in _FILES.items():
+                _, value, end = obj.members[key]
+                new, name = record[value:end], _path(self._trials[number - 1], file)
+                if key == "result" and added:
+                    patches = Patches(new)
+                    patches.put(read_object(new), dict(added))
+                    new = patches.apply()
+                whole = Path(self.listing.at(name).name).read_bytes()
+                old = whole.strip()
+                if new != old:
+                    start = whole.index(old)
+                    staged.write(name, whole[:start] + new + whole[start + len(old) :])
+
+    def write_other_files(self, staged: StagedFiles) -> None:
+        """Copy every file that was not changed."""
+        for name in self.listing.names:
+            if name not in staged.written:
+                staged.copy(name, self.listing.at(name))
+
+    def _record(self, trial: str) -> bytes:
+        """Join the files of a trial; UnreadableError if one is missing or damaged."""
+        members = {key: self._object(trial, file) for key, file in _FILES.items()}
+        result = parse(members["result"]).get("verifier_result")
+        if not (isinstance(result, dict) and isinstance(result.get("rewards"), dict)):
+            members["reward_file"] = self._reward(trial)
+        pairs = [b'"%s": %s' % (key.encode(), value) for key, value in members.items() if value]
+        return b"{" + b", ".join(pairs) + b"}"
+
+    def _object(self, trial: str, file: str) -> bytes:
+        """Read a file that holds exactly one object: any other content would spoil the record."""
+        raw = self._bytes(trial, file)
+        if raw is None:
+            raise UnreadableError(f"has no {file}")
+        if raw[:1] != b"{" or end_of(raw, 0) != len(raw):
+            raise UnreadableError(f"has a damaged {file}: it is not one JSON object")
+        try:
+            parse(raw)
+        except UnreadableError as error:
+            raise UnreadableError(f"has a damaged {file}: it {error}") from None
+        return raw
+
+    def _reward(self, trial: str) -> bytes:
+        try:
+            return self._object(trial, "verifier/reward.json")
+        except UnreadableError:
+            text = self._bytes(trial, "verifier/reward.txt") or b""
+            return b'{"reward": %s}' % text.strip() if _NUMBER.fullmatch(text) else b""
+
+    def _bytes(self, trial: str, file: str) -> bytes | None:
+        path = Path(self.listing.at(_path(trial, file)).name)
+        with readable(str(path)):
+            return path.read_bytes().strip() if path.is_file() else None
+
+
+def _path(trial: str, file: str) -> str:
+    return str(PurePath(trial) / file)

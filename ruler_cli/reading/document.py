@@ -22,7 +22,7 @@ import orjson
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.reading.compression import BOM, readable
-from ruler_cli.reading.container import Container, Encoder, task_of
+from ruler_cli.reading.container import Container, Rewrite, task_of
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line
 from ruler_cli.writing.splice import SPACE, STRING, end_of
@@ -95,7 +95,10 @@ class DocumentShape:
 
 
 def shape_of(read: Read) -> DocumentShape | None:
-    """Return the shape of a document; None if the text is JSON lines, or no JSON."""
+    """Return the shape of a document; None if the text is JSON lines, or no JSON.
+
+    None for the first line that is not blank, alone, tells that the text is none either.
+    """
     head = read(0, _WINDOW)
     at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
     head = read(at, _WINDOW)
@@ -114,14 +117,6 @@ def shape_of(read: Read) -> DocumentShape | None:
         return None
     inside = _holder(lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"", at)
     return inside or (None if whole else DocumentShape(at, listed=False))
-
-
-def may_be_document(line: bytes) -> bool:
-    """Tell if a text could be a document, by its first line that is not blank."""
-    line = line.removeprefix(BOM).strip()
-    if line[:1] != b"{" or end_of(line, 0) is None:
-        return line[:1] == b"[" or (line[:1] == b"{" and _opens(line))
-    return _holder(lambda at, size: line[at : at + size], 0) is not None
 
 
 def _opens(line: bytes) -> bool:
@@ -182,18 +177,14 @@ def _key(name: bytes) -> str:
 class Document(Container):
     """A JSON document in a regular file, or in a temporary one."""
 
-    plain = True
+    fd: int
 
     def __init__(self, name: str, fd: int, shape: DocumentShape) -> None:
         """`fd` stays open."""
         super().__init__(name)
-        self._fd, self._shape, self._checked = fd, shape, False
+        self.fd, self._shape, self._checked = fd, shape, False
         self.in_member = bool(shape.name)
         self.unit = "item" if shape.listed else "object"
-
-    def fileno(self) -> int:
-        """Return the descriptor of the file."""
-        return self._fd
 
     @property
     def task(self) -> str:
@@ -204,11 +195,33 @@ class Document(Container):
     def read(self, at: int, size: int) -> bytes:
         """Read bytes of the document; UsageError if the system does not give them."""
         with readable(self.name):
-            return os.pread(self._fd, size, at)
+            return os.pread(self.fd, size, at)
 
-    def encoder(self, stream: BinaryIO) -> Encoder:
-        """Make an encoder that writes the document with other records."""
-        return _DocumentEncoder(self, stream)
+    def rewrite(self, stream: BinaryIO) -> Rewrite:
+        """Write the document with other records; the comma of one that is left out goes too.
+
+        Before the first record that is put stands what stood before the first of all.
+        """
+        put, first, end, empty = (yield), 0, 0, True
+        try:
+            for line in self.records():
+                first = line.offset if line.number == 1 else first
+                if put is not None and put[0] == line.number:
+                    self._copy(stream, *((0, first) if empty else (end, line.offset)))
+                    stream.write(put[1])
+                    put, empty = (yield), False
+                end = line.offset + len(line.raw)
+        except UsageError:  # the text before the damage is copied
+            if put is not None:
+                raise
+        if empty:
+            self._copy(stream, 0, first)
+        self._copy(stream, end, os.fstat(self.fd).st_size)
+
+    def _copy(self, stream: BinaryIO, at: int, end: int) -> None:
+        while piece := self.read(at, max(0, min(_WINDOW, end - at))):
+            stream.write(piece)
+            at += len(piece)
 
     def records(self) -> Iterator[Line]:
         """Yield every item; UsageError behind the last one if the text is damaged."""
@@ -220,7 +233,7 @@ class Document(Container):
             if end is None:
                 raise self._damaged(f"before or in {self.unit} {number + 1}")
             number += 1
-            yield Line(number, at, text.slice(at, end), self.place(number))
+            yield self.line(number, at, text.slice(at, end))
             at, byte = text.skip(end)
             if listed and byte == b",":
                 at, byte = text.skip(at + 1)
@@ -233,7 +246,7 @@ class Document(Container):
 
     def _check(self, end: int, number: int) -> None:
         """Raise UsageError if the text around the list of records is damaged; `end` is behind the list."""
-        size = os.fstat(self._fd).st_size - end
+        size = os.fstat(self.fd).st_size - end
         if self._shape.start + size > _MAX_AROUND:
             return
         around = self.read(0, self._shape.start).removeprefix(BOM) + b"[]" + self.read(end, size)
@@ -254,44 +267,3 @@ class Document(Container):
             f"{self.name}: is a JSON document that is damaged, or ends too soon, {position}; write it "
             "anew, or mend it: `jq . FILE` names the line"
         )
-
-
-class _DocumentEncoder:
-    """Writes the document with other records; the comma of one that is left out goes too."""
-
-    def __init__(self, document: Document, stream: BinaryIO) -> None:
-        self._document, self._stream, self._records = document, stream, document.records()
-        self._number = self._first = self._before = self._start = self._end = 0
-        self._empty = True
-
-    def put(self, number: int, record: bytes) -> None:
-        """Copy the text before this record, and write its new bytes."""
-        while self._number < number:
-            self._step()
-        self._copy_before()
-        self._stream.write(record)
-
-    def end(self) -> None:
-        """Copy the text behind the last record; if none was put, all text but the records."""
-        with contextlib.suppress(UsageError, StopIteration):  # the text before the damage is copied
-            while True:
-                self._step()
-        if self._empty and self._number:
-            self._copy_before()
-        self._copy(self._end, os.fstat(self._document.fileno()).st_size)
-
-    def _step(self) -> None:
-        line = next(self._records)
-        self._number, self._before = line.number, self._end
-        self._start, self._end = line.offset, line.offset + len(line.raw)
-        self._first = self._first if line.number > 1 else line.offset
-
-    def _copy_before(self) -> None:
-        """Copy the text between the last record and this one, or before the first one if none was put."""
-        self._copy(*((0, self._first) if self._empty else (self._before, self._start)))
-        self._empty = False
-
-    def _copy(self, at: int, end: int) -> None:
-        while piece := self._document.read(at, max(0, min(_WINDOW, end - at))):
-            self._stream.write(piece)
-            at += len(piece)

@@ -88,7 +88,8 @@ def spans_in(event: Event) -> list[Event]:
             spans += _listed(scope, ("spans",))
     for item in _listed(event, ("data", "runs")):
         spans += _listed(item, ("spans",)) or [item]
-    return spans if all(map(_is_one_span, spans)) else []
+    holders = {"data", "runs", "resourceSpans"}
+    return spans if all(not holders & span.keys() and is_span(span) for span in spans) else []
 
 
 def spans_apart(raw: bytes) -> list[bytes]:
@@ -97,10 +98,6 @@ def spans_apart(raw: bytes) -> list[bytes]:
         return [dump(span) for span in spans_in(parse(raw))] or [raw]
     except (UnreadableError, RecursionError):
         return [raw]
-
-
-def _is_one_span(event: Event) -> bool:
-    return not {"data", "runs", "resourceSpans"} & event.keys() and is_span(event)
 
 
 def _listed(value: Event, keys: tuple[str, ...]) -> list[Event]:
@@ -120,11 +117,6 @@ def is_message(event: Event) -> bool:
     if not isinstance(role, str) or "message" in event:
         return False
     return role.startswith("_") or bool(_CONTENTS & event.keys())
-
-
-def is_sharegpt(event: Event) -> bool:
-    """Tell if it is a turn of ShareGPT."""
-    return isinstance(event.get("from"), str) and "value" in event
 
 
 def is_claude(event: Event) -> bool:

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import PurePath
 from typing import Any
 
@@ -22,7 +22,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.reading import event_kinds as kinds
 from ruler_cli.reading.container import Container
 from ruler_cli.reading.parse import dump, parse, parse_value
-from ruler_cli.reading.scratch import temporary_database, with_offsets, write_errors
+from ruler_cli.reading.scratch import temporary_database, write_errors
 from ruler_cli.types import Line
 
 Event = Mapping[str, Any]
@@ -67,7 +67,7 @@ def _messages(matches: Callable[[Event], bool], member: str = "messages") -> tup
 
 RULES = (
     *_messages(kinds.is_message),
-    *_messages(kinds.is_sharegpt, "conversations"),
+    *_messages(lambda event: isinstance(event.get("from"), str) and "value" in event, "conversations"),
     *(
         EventRule(matches, "events", most=True)
         for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)
@@ -103,15 +103,15 @@ def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Cont
                 break
     except UsageError:
         pass  # a reader of the records raises it again
+    rule = None if lists else _rule(first)
     if lists and not first:
         return AssembledRollouts(container.name, container.unit, partial(_from_lists, container))
-    rule = None if lists else _rule(first)
     if rule is None:
         return container
     if rule.key is None:
         return AssembledRollouts(container.name, "rollout", partial(_from_file, container, rule, file))
-    keyed = _KeyedRollouts(container, rule, file, stack)
-    return AssembledRollouts(container.name, "rollout", keyed.records)
+    read = cache(partial(_read_keyed, container, rule, stack))
+    return AssembledRollouts(container.name, "rollout", partial(_from_keyed, read, rule, file))
 
 
 def _rule(first: list[Event]) -> EventRule | None:
@@ -151,72 +151,63 @@ class AssembledRollouts(Container):
 
     rewritable = False
 
-    def __init__(self, name: str, unit: str, assemble: Callable[[], Iterator[Line]]) -> None:
-        """`assemble` yields the records, again each time."""
+    def __init__(self, name: str, unit: str, assemble: Callable[[], Iterator[tuple[int, bytes]]]) -> None:
+        """`assemble` yields the number and the bytes of each record, again each time."""
         super().__init__(name)
         self.unit, self._assemble = unit, assemble
 
     def records(self) -> Iterator[Line]:
         """Yield every record, with offsets as if they were written one after another."""
-        return with_offsets(self._assemble())
+        offset = 0
+        for number, raw in self._assemble():
+            yield self.line(number, offset, raw)
+            offset += len(raw)
 
 
-def _from_lists(container: Container) -> Iterator[Line]:
+def _from_lists(container: Container) -> Iterator[tuple[int, bytes]]:
     """Yield a record for every list of messages; any other record as it is, to be reported."""
     for line in container.records():
         member = _list_member(line.raw)
-        raw = line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw)
-        yield Line(line.number, 0, raw, line.place)
+        yield line.number, line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw)
 
 
-def _from_file(container: Container, rule: EventRule, file: str) -> Iterator[Line]:
+def _from_file(container: Container, rule: EventRule, file: str) -> Iterator[tuple[int, bytes]]:
     """Yield the one record of a file that is one rollout."""
     raws = (line.raw for line in container.records())
     events = (raw if _event(raw) is not None else _unreadable(raw, rule.member) for raw in raws)
-    yield Line(1, 0, _record(_file_members(file), rule.member, events), "rollout 1")
+    yield 1, _record(_file_members(file), rule.member, events)
 
 
-class _KeyedRollouts:
-    """A file with the events of many rollouts, in the order of their first events.
+def _from_keyed(
+    read: Callable[[], sqlite3.Connection], rule: EventRule, file: str
+) -> Iterator[tuple[int, bytes]]:
+    """Yield every rollout of a file that holds many, in the order of their first events."""
+    db = read()
+    for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
+        rows = db.execute("SELECT raw FROM event WHERE rollout = ? ORDER BY id", (number,))
+        events = (raw for (raw,) in rows)
+        if key is None:
+            yield number, next(events)
+        else:
+            head = {rule.key_name: key.decode("utf-8", "surrogatepass")}
+            yield number, _record(head | _file_members(file), rule.member, events)
 
-    All events are written to a temporary SQLite database. An event without a key is a record of its own.
-    """
 
-    def __init__(self, container: Container, rule: EventRule, file: str, stack: ExitStack) -> None:
-        """`stack` closes the database."""
-        self._container, self._rule, self._file, self._stack = container, rule, file, stack
-        self._db: sqlite3.Connection | None = None
-
-    def records(self) -> Iterator[Line]:
-        """Yield every rollout; the first call reads the file."""
-        db = self._db = self._db or self._read()
-        for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
-            rows = db.execute("SELECT raw FROM event WHERE rollout = ? ORDER BY id", (number,))
-            events = (raw for (raw,) in rows)
-            if key is None:
-                raw = next(events)
-            else:
-                head = {self._rule.key_name: key.decode("utf-8", "surrogatepass")}
-                raw = _record(head | _file_members(self._file), self._rule.member, events)
-            yield Line(number, 0, raw, f"rollout {number}")
-
-    def _read(self) -> sqlite3.Connection:
-        db = temporary_database(*_TABLES, cache=2000)
-        self._stack.callback(db.close)
-        with write_errors():
-            for line in self._container.records():
-                for raw in self._rule.split(line.raw):
-                    db.execute(_ADD_EVENT, (self._rollout_number(db, raw), raw))
-            db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
-        return db
-
-    def _rollout_number(self, db: sqlite3.Connection, raw: bytes) -> int:
-        """Return the number of an event's rollout; an event without a key gets a rollout of its own."""
-        event = _event(raw)
-        key = self._rule.key(event) if event is not None and self._rule.key is not None else None
-        blob = None if key is None else key.encode("utf-8", "surrogatepass")
-        row = db.execute("SELECT number FROM rollout WHERE key = ?", (blob,)).fetchone()
-        return int(row[0] if row else db.execute(_ADD_ROLLOUT, (blob,)).lastrowid or 0)
+def _read_keyed(container: Container, rule: EventRule, stack: ExitStack) -> sqlite3.Connection:
+    """Write all events to a temporary database; an event without a key is a rollout of its own."""
+    db = temporary_database(*_TABLES, cache=2000)
+    stack.callback(db.close)
+    with write_errors():
+        for line in container.records():
+            for raw in rule.split(line.raw):
+                event = _event(raw)
+                key = rule.key(event) if event is not None and rule.key is not None else None
+                blob = None if key is None else key.encode("utf-8", "surrogatepass")
+                row = db.execute("SELECT number FROM rollout WHERE key = ?", (blob,)).fetchone()
+                rollout = row[0] if row else db.execute(_ADD_ROLLOUT, (blob,)).lastrowid
+                db.execute(_ADD_EVENT, (rollout, raw))
+        db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
+    return db
 
 
 _TABLES = (

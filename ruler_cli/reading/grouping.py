@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Literal, Protocol
+from typing import Literal
 
 from ruler_cli.config import Shard
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.formats.chat import has_content, task_messages
+from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
-from ruler_cli.reading.index import Index, Place, digest, place
-from ruler_cli.reading.openings import Openings, number
-from ruler_cli.types import Group, Line, Problem, Record
+from ruler_cli.reading.parse import dump
+from ruler_cli.reading.scratch import Index, Place, digest, place
+from ruler_cli.types import Group, Line, Problem, Record, Rollout
 
 OnProblem = Callable[[Problem], None]
 LineOf = Callable[[int, int, bytes], Line]
@@ -31,14 +33,88 @@ Where = Callable[[int], str]
 OnRecord = Callable[[Record, int], object]
 """Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
 counts once."""
-
-
-def line_of(number: int) -> str:
-    """Name the place of a record of JSON lines."""
-    return f"line {number}"
-
-
 _WAY = "if that is not meant, name another key with --group-by PATH"
+Opening = list[tuple[object, object]]
+"""Role and content of the messages before the agent's first turn."""
+_SYSTEM = ("system", "developer")
+
+
+@dataclass(slots=True)
+class Openings:
+    """Counts of what is doubtful, over all rollouts that can be judged.
+
+    `simulated_user`: the user of the dump is a model too and words the task anew for each rollout, so
+    that only the system's messages are compared. Without any the agent's rules are not shown.
+    """
+
+    simulated_user: bool = False
+    taskless: int = 0
+    first_taskless: str = ""
+    mixed: int = 0
+    first_mixed: str = ""
+    ruleless: int = 0
+
+    def look(self, rollouts: Iterable[Rollout], where: str, *, compare: bool = True) -> list[Opening]:
+        """Count the rollouts of a record that show no task; return the opening of each.
+
+        A part of a rollout after the first is passed over. Without `compare` nothing is returned.
+        """
+        openings: list[Opening] = []
+        members: set[str] = set()
+        for rollout in rollouts:
+            if rollout.error is not None or rollout.member in members:
+                continue
+            if rollout.member is not None:
+                members.add(rollout.member)
+            asked = task_messages(rollout)
+            if not any(map(has_content, asked)):
+                self.taskless += 1
+                self.first_taskless = self.first_taskless or where
+            if self.simulated_user and not any(turn.get("role") in _SYSTEM for turn in rollout.messages):
+                self.ruleless += 1
+            if compare:
+                if self.simulated_user:
+                    asked = [message for message in asked if message.get("role") in _SYSTEM]
+                openings.append([(message.get("role"), message.get("content")) for message in asked])
+        return openings
+
+    def compared(self, openings: Sequence[Opening], key: str) -> None:
+        """Count a group whose openings are not all the same."""
+        if any(opening != openings[0] for opening in openings):
+            self.mixed += 1
+            self.first_mixed = self.first_mixed or key
+
+    def sentences(self) -> list[str]:
+        """A warning for each doubt, with the way out."""
+        out = []
+        if self.taskless:
+            out.append(
+                f"{_showing(self.taskless)} the judge no task: nothing stands before the agent's first turn "
+                f"(first: {self.first_taskless}); name the place of the task's text with --prompt PATH"
+            )
+        if self.ruleless:
+            out.append(
+                f"{_showing(self.ruleless)} the judge no rules that the agent had to follow: no message is "
+                "the system's (tau2-bench keeps them beside); put them there: "
+                "jq -c '.info.environment_info.policy as $p | .simulations[] | "
+                '.messages = [{role: "system", content: $p}] + .messages\''
+            )
+        if self.mixed:
+            groups = "1 group" if self.mixed == 1 else f"{self.mixed:,} groups"
+            out.append(
+                f"the rollouts of {groups} begin differently (first: {printable(self.first_mixed)}), as if "
+                "they were of different tasks; if they are, name another key with --group-by PATH"
+            )
+        return out
+
+
+def _showing(count: int) -> str:
+    return "1 rollout shows" if count == 1 else f"{count:,} rollouts show"
+
+
+def _number(opening: Opening) -> int:
+    """A number of 64 bits that equal openings share within one process."""
+    return hash(tuple([part if isinstance(part, str) else dump(part) for pair in opening for part in pair]))
 
 
 @dataclass(slots=True)
@@ -63,7 +139,7 @@ class Survey:
     openings: Openings = field(default_factory=Openings)
     first_mixed: int = 0
     end: tuple[int, int] = (0, 0)
-    where: Where = line_of
+    where: Where = "line {}".format
 
     @property
     def _key(self) -> str:
@@ -110,7 +186,7 @@ def survey(
     grouping: str,
     index: Index,
     on_problem: OnProblem,
-    where: Where = line_of,
+    where: Where = "line {}".format,
     on_record: OnRecord | None = None,
     shard: Shard | None = None,
 ) -> Survey:
@@ -136,7 +212,7 @@ def survey(
         begins = openings.look(record.rollouts, record.line.where, compare=whole or compare)
         if whole or len(begins) > 1:
             openings.compared(begins, str(record.key))
-        opening = number(begins[0]) if begins and not whole else None
+        opening = _number(begins[0]) if begins and not whole else None
         short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
         result.rollouts += rollouts
         if short != last:
@@ -163,16 +239,6 @@ def survey(
     return result
 
 
-def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
-    """The lines of the run's own groups that could be read, as a survey noted them."""
-    numbers = (number for number, _, _ in index.lines())
-    wanted = next(numbers, None)
-    for line in lines:
-        if line.number == wanted:
-            yield line
-            wanted = next((number for number in numbers if number != wanted), None)
-
-
 def streamed(
     stream: Iterable[Record],
     reader: Reader,
@@ -188,7 +254,7 @@ def streamed(
     """
     whole = reader.format.shape != "trajectory"
     alone = whole or grouping == "line"
-    for group in by_line(stream) if alone else _runs(stream):
+    for group in _groups(stream, alone=alone):
         number = group.records[0].line.number
         before = number if alone else index.first_seen(group.key, number)
         if before != number:
@@ -206,34 +272,14 @@ def streamed(
             yield group
 
 
-def by_line(stream: Iterable[Record]) -> Iterator[Group]:
-    """Make each record a group."""
-    for record in stream:
-        yield Group(str(record.key), (record,))
+def fetched(fd: int, reader: Reader, places: Iterable[Place], line_of: LineOf) -> Group:
+    """One group, by the places of its records in a file; UnreadableError if something else stands there now.
 
-
-class File(Protocol):
-    """A file that can be read anywhere."""
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-
-
-def scattered(stream: File, reader: Reader, index: Index, line_of: LineOf = Line) -> Iterator[Group]:
-    """Groups whose records lie apart, fetched by offset, in the order of their first record.
-
-    The stream must be a plain file; its buffer is passed by, which would be filled for each record.
     `line_of` makes a line of a record's number, offset and bytes.
     """
-    for places in index.places():
-        yield fetched(stream, reader, places, line_of)
-
-
-def fetched(stream: File, reader: Reader, places: Iterable[Place], line_of: LineOf = Line) -> Group:
-    """One group, by the places of its records; UnreadableError if something else stands there now."""
     read: list[Record] = []
-    for nth, start, size in places:
-        read += reader.read(line_of(nth, start, os.pread(stream.fileno(), size, start)))
+    for nth, start, size in places:  # past any buffer, which would be filled for each record
+        read += reader.read(line_of(nth, start, os.pread(fd, size, start)))
     return Group(str(read[0].key), tuple(read))
 
 
@@ -248,28 +294,36 @@ def part_of(group: Group, first: int) -> Group:
 def grouped(lines: Iterable[Line], reader: Reader, grouping: str) -> Iterator[Group]:
     """Groups that are lines, or adjacent lines, of a file that was surveyed."""
     read = (record for line in lines for record in reader.read(line))
-    return by_line(read) if grouping == "line" else _runs(read)
+    return _groups(read, alone=grouping == "line")
 
 
-def _runs(read: Iterable[Record]) -> Iterator[Group]:
-    """Adjacent records of one key."""
+def _groups(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
+    """Make groups of adjacent records of one key, or of each record alone."""
+    if alone:
+        yield from (Group(str(record.key), (record,)) for record in read)
+        return
     for key, members in itertools.groupby(read, key=lambda record: record.key):
         yield Group(str(key), tuple(members))
 
 
-def surveyed(again: Iterator[Line], survey: Survey) -> Iterator[Line]:
-    """The lines that the survey read: none that was appended since, and the last one unchanged."""
-    number = survey.end[0]
-    at = (0, 0)
+def surveyed(again: Iterator[Line], survey: Survey, index: Index) -> Iterator[Line]:
+    """The lines of the run's own groups, as the survey read them; UnreadableError if the input has changed.
+
+    Lines that were appended since are left.
+    """
+    numbers = (number for number, _, _ in index.lines())
+    wanted, at = next(numbers, None), (0, 0)
     for line in again:
-        if line.number > number:
+        if line.number > survey.end[0]:
             break
         at = (line.number, line.offset + len(line.raw))
-        if line.number == number and at != survey.end:
+        if line.number == survey.end[0] and at != survey.end:
             break
-        yield line
+        if line.number == wanted:
+            yield line
+            wanted = next((number for number in numbers if number != wanted), None)
     if at != survey.end:
-        raise UnreadableError(survey.where(number))
+        raise UnreadableError(survey.where(survey.end[0]))
 
 
 @contextmanager
@@ -299,12 +353,7 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
     if least >= index.mixed()[0]:
         return None
     for depth in range(1, max(len(PurePath(name).parts) for name in tasks)):
-        folders = {name: _folder(name, depth) for name in tasks}
+        folders = {name: "/".join(PurePath(name).parts[:-1][:depth]) for name in tasks}
         if index.mixed(folders)[0] == least:
             return replace(reader, labels=folders, label_kind="folder")
     return replace(reader, labels=files, label_kind="file")
-
-
-def _folder(name: str, depth: int) -> str:
-    """The outermost folders of a file, up to `depth`."""
-    return "/".join(PurePath(name).parts[:-1][:depth])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 from ruler_cli.config import InputSettings
@@ -15,30 +15,29 @@ from ruler_cli.formats.interface import printable as plain_text
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.container import Container, MultiFileContainer
 from ruler_cli.reading.grouping import (
-    File,
-    LineOf,
     OnProblem,
     OnRecord,
+    Openings,
     Survey,
     fetched,
     grouped,
     labelled,
-    own,
     part_of,
     records,
-    scattered,
     streamed,
     survey,
     surveyed,
     unchanged,
 )
-from ruler_cli.reading.index import Index, place
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container, spool_lines
-from ruler_cli.reading.openings import Openings
 from ruler_cli.reading.parse import parse
-from ruler_cli.reading.scratch import Scratch, spool_records, with_offsets
+from ruler_cli.reading.scratch import Index, Scratch, place
 from ruler_cli.types import Group, Line, Problem
+
+_NAMED = 4
+"""Labels of files that are named."""
+_WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,46 +46,40 @@ class Input:
 
     `survey` is None for a stream, `total` the number of groups if it is known. `waits`: to read it may take
     long, because of a pipe or a network. `notes` are sentences on parts that are not read. `index` keeps the
-    records that wait for their turn if groups are scattered.
+    records that wait for their turn if groups are scattered. `fd` is a file in which a record can be read at
+    its offset; None if there is none.
     """
 
-    reader: Reader | None
-    survey: Survey | None
-    groups: Iterator[Group]
+    container: Container
     index: Index
+    reader: Reader | None = None
+    survey: Survey | None = None
+    groups: Iterator[Group] = field(default_factory=lambda: iter(()))
     waits: bool = False
     notes: Sequence[str] = ()
-    plain: File | None = None
-    line_of: LineOf = Line
-    again: Callable[[], Iterator[Group]] | None = None
-    unit: str = "line"
+    fd: int | None = None
     openings: Openings = field(default_factory=Openings)
     total: int | None = None
 
-    def early_warnings(self) -> Sequence[str]:
-        """Warnings on how records are grouped, known before anything is judged; of a stream none."""
-        return self.survey.warnings() if self.survey is not None else ()
-
-    def late_warnings(self) -> Sequence[str]:
-        """Warnings on how records were grouped, known at the end of a stream."""
-        return self.openings.sentences() if self.survey is None else ()
+    def warnings(self) -> Sequence[str]:
+        """Warnings on how records are grouped; those of a stream are known at its end."""
+        return self.survey.warnings() if self.survey is not None else self.openings.sentences()
 
     @property
     def scattered(self) -> bool:
         """Tell if the records of a group lie apart, so that output must wait for its turn."""
         return self.survey is not None and self.survey.grouping == "scattered"
 
-    def picked(self, wanted: Sequence[Sequence[int]]) -> Iterator[Group]:
-        """Some groups, each given by the numbers of its records: fetched, or found among all of them."""
-        if self.plain is not None and self.reader is not None:
-            for numbers in wanted:
-                with unchanged("the input"):
-                    group = fetched(self.plain, self.reader, self.index.at(numbers), self.line_of)
-                yield part_of(group, numbers[0])
+    def picked(self, firsts: Collection[int]) -> Iterator[Group]:
+        """Some groups, each given by the number of its first record: fetched, or found among `groups`."""
+        if self.fd is None or self.reader is None:
+            yield from (group for group in self.groups if place(group.records[0]) in firsts)
             return
-        firsts = {numbers[0] for numbers in wanted}
-        again = self.again() if self.again is not None else self.groups
-        yield from (group for group in again if place(group.records[0]) in firsts)
+        whole = self.reader.format.shape != "trajectory"
+        for first, places in self.index.chosen(firsts, each_line=whole):
+            with unchanged("the input"):
+                group = fetched(self.fd, self.reader, places, self.container.line)
+            yield part_of(group, first)
 
     def found(self) -> str:
         """Describe the input in one line."""
@@ -96,7 +89,9 @@ class Input:
         own = f"key: {self.reader.key}" if self.reader.key == self.reader.format.key_description else ""
         key = hashed if self.reader.by_prompt else own or f"key `{self.reader.key}`"
         if self.reader.labels is not None:
-            key += f" within its {self.reader.label_kind} ({', '.join(_some(self.reader.labels.values()))})"
+            labels = list(dict.fromkeys(self.reader.labels.values()))
+            shown = [*map(plain_text, labels[:_NAMED]), *["…"] * (len(labels) > _NAMED)]
+            key += f" within its {self.reader.label_kind} ({', '.join(shown)})"
         head = f"{self.reader.format.name}, {key}"
         if self.survey is None:
             return f"{head}, streamed"
@@ -106,17 +101,6 @@ class Input:
         groups = f"{s.groups} group{'s' * (s.groups != 1)}"
         rollouts = f"{sizes} rollout{'s' * (sizes != '1')}"
         return f"{head}: {records}, {groups} of {rollouts}, {_WORDS[s.grouping]}"
-
-
-def _some(labels: Iterable[str]) -> list[str]:
-    """The first labels, for a sentence."""
-    every = list(dict.fromkeys(labels))
-    return [plain_text(label) for label in every[:_NAMED]] + ["…"] * (len(every) > _NAMED)
-
-
-_NAMED = 4
-"""Labels of files that are named."""
-_WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
 
 
 def open_input(
@@ -133,114 +117,106 @@ def open_input(
     gets the container before its records are read. A shard reports its own problems only. `on_again`: all
     records are reported once more, with other groups; problems are not.
     """
-    shard = settings.shard
+    shard, name = settings.shard, Location(settings.source).shown
     container = open_container(settings.source, stack)
     on_open(container)
     if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
         container = spool_lines(container.name, container.records(), stack)
+    index = stack.enter_context(closing(Index()))
+    lines = container.records()
+    first = list(itertools.islice(lines, SAMPLE)) if container.once else container.sample(SAMPLE)
+    if not first:
+        for line in lines:  # what is damaged, or no JSON at all, is not empty
+            raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
+        return Input(container, index)
+    reader = detect(name, first, settings)
+    if shard is not None and reader.format.shape == "columns":
+        raise UsageError(
+            f"--shard: a record of {name} holds several groups, which may be of different shards; "
+            "give each process some of the files, or of the lines (`split -n l/16`), and a --ledger"
+        )
 
     def report(problem: Problem) -> None:
         if shard is None or shard.tells(problem.line):  # of all shards together each once
             on_problem(problem)
 
     if not container.once:
-        return _file(container, settings, stack, report, on_record, on_again)
-    lines, index = container.records(), _index(stack)
-    first = list(itertools.islice(lines, SAMPLE))
-    if not first:
-        return Input(None, None, iter(()), index, unit=container.unit)
-    reader = _detected(Location(settings.source).shown, first, settings)
+        return _survey_file(container, settings, stack, index, reader, report, on_record, on_again)
     openings = Openings(reader.format.simulated_user)
     read = records(itertools.chain(first, lines), reader.read, report)
     groups = streamed(read, reader, settings.grouping, index, openings, on_record, shard)
     notes = [] if shard is None else [str(shard)]
-    return Input(reader, None, groups, index, waits=True, notes=notes, openings=openings)
+    return Input(container, index, reader, groups=groups, waits=True, notes=notes, openings=openings)
 
 
-def _detected(name: str, first: list[Line], settings: InputSettings) -> Reader:
-    reader = detect(name, first, settings)
-    if settings.shard is not None and reader.format.shape == "columns":
-        raise UsageError(
-            f"--shard: a record of {name} holds several groups, which may be of different shards; "
-            "give each process some of the files, or of the lines (`split -n l/16`), and a --ledger"
-        )
-    return reader
-
-
-def _file(
+def _survey_file(
     container: Container,
     settings: InputSettings,
     stack: ExitStack,
+    index: Index,
+    reader: Reader,
     on_problem: OnProblem,
     on_record: OnRecord | None,
     on_again: Callable[[], None],
 ) -> Input:
-    name, index, shard = Location(settings.source).shown, _index(stack), settings.shard
-    problems: list[Problem] = []
+    location, shard, fd = Location(settings.source), settings.shard, container.fd
+    name, problems, notes = location.shown, list[Problem](), list[str]()
 
     def report(problem: Problem) -> None:
         problems[:] = problems or [problem]
         on_problem(problem)
 
-    first = container.sample(SAMPLE)
-    if not first:
-        for line in container.records():  # what is damaged, or no JSON at all, is not empty
-            raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
-        return Input(None, None, iter(()), index, unit=container.unit)
-    reader, notes = _detected(name, first, settings), list[str]()
+    def lines() -> Iterator[Line]:
+        return container.records() if container.fd is not None else _with_offsets(container.records())
+
     if isinstance(container, MultiFileContainer):
         container.shard = shard
         notes += container.check_files(_fits(reader), report)
-
-    def lines() -> Iterator[Line]:
-        return container.records() if container.plain else with_offsets(container.records())
-
-    result = survey(lines(), reader, settings.grouping, index, report, container.where, on_record, shard)
-    if (
-        isinstance(container, MultiFileContainer)
-        and settings.group_by is None
-        and reader.format.shape == "trajectory"
-    ):
+    how, where = settings.grouping, container.where
+    result = survey(lines(), reader, how, index, report, where, on_record, shard)
+    if settings.group_by is None and reader.format.shape == "trajectory":
         within = labelled(result.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
-            index, how = _index(stack), settings.grouping
+            index = stack.enter_context(closing(Index()))
             on_again()
-            result = survey(lines(), within, how, index, _known, container.where, on_record, shard)
+            result = survey(lines(), within, how, index, lambda _: None, where, on_record, shard)
     reader = result.reader
     if result.first_mixed:
-        result.openings.first_mixed = _key_at(result.first_mixed, lines(), reader)
+        line = next(line for line in lines() if line.number == result.first_mixed)
+        result.openings.first_mixed = str(reader.read(line)[0].key)
     if shard is not None:
         notes.append(f"{shard}: {result.mine:,} of {result.groups:,} group{'s' * (result.groups != 1)}")
     if result.records == 0:
         why = f"; {problems[0].where} {problems[0].reason}" if problems else ""
         raise UsageError(f"{name}: none of its {container.unit}s can be read{why}")
-    plain: File | None = container if container.plain else None
-    if result.grouping == "scattered" and plain is None:
+    if result.grouping == "scattered" and fd is None:
+        scratch = stack.enter_context(Scratch())
         with unchanged(f"{name}:"):
-            plain = spool_records(own(surveyed(lines(), result), index), stack.enter_context(Scratch()))
+            for line in surveyed(lines(), result, index):
+                scratch.skip(line.offset)
+                scratch.write(line.raw)
+        fd = scratch.fileno()
 
-    def again() -> Iterator[Group]:
+    def groups() -> Iterator[Group]:
         with unchanged(f"{name}:"):
-            if result.grouping == "scattered" and plain is not None:
-                yield from scattered(plain, reader, index, container.line)
-            else:
-                yield from grouped(own(surveyed(lines(), result), index), reader, result.grouping)
+            if result.grouping != "scattered" or fd is None:
+                yield from grouped(surveyed(lines(), result, index), reader, result.grouping)
+                return
+            for places in index.places():
+                yield fetched(fd, reader, places, container.line)
 
     return Input(
-        reader, result, again(), index, notes=notes, plain=plain, line_of=container.line, again=again,
-        waits=Location(settings.source).remote and result.grouping != "scattered", unit=container.unit,
-        openings=result.openings, total=result.mine,
+        container, index, reader, result, groups(), notes=notes, fd=fd, openings=result.openings,
+        waits=location.remote and result.grouping != "scattered", total=result.mine,
     )  # fmt: skip
 
 
-def _known(_: Problem) -> None:
-    """Pass over a problem that the first survey has reported."""
-
-
-def _key_at(number: int, lines: Iterable[Line], reader: Reader) -> str:
-    """The group key of the first record of a line."""
-    line = next(line for line in lines if line.number == number)
-    return str(reader.read(line)[0].key)
+def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:
+    """Give records the offsets that they have if they are written one after another without a separator."""
+    offset = 0
+    for line in lines:
+        yield Line(line.number, offset, line.raw, line.place, line.source)
+        offset += len(line.raw)
 
 
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:
@@ -257,9 +233,3 @@ def _fits(reader: Reader) -> Callable[[Line], bool | None]:
             return False
 
     return fits
-
-
-def _index(stack: ExitStack) -> Index:
-    index = Index()
-    stack.callback(index.close)
-    return index

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -142,23 +143,25 @@ class Location:
         Ignores hidden files, files that ruler itself leaves (`*.partial`, `*.failed.jsonl`), and what is no
         regular file. Numbers in names count as numbers: part-2 comes before part-10.
         """
-        root, base = Path(), ""
         if self.remote:
-            addresses = self._expanded()
-            folders = zip(*(address.split("/")[:-1] for address in addresses), strict=False)
+            files = self._expanded()
+            folders = zip(*(address.split("/")[:-1] for address in files), strict=False)
             same = itertools.takewhile(lambda parts: len(set(parts)) == 1, folders)
             base = "/".join(parts[0] for parts in same) + "/"
-            every = {address.removeprefix(base) for address in addresses}
+            whole = base == self.name.rstrip("/") + "/"
         else:
-            root, paths = _matches(self.name)
-            every = {str(path.relative_to(root)) for path in paths}
-        names = sorted((name for name in every if not is_ignored(name)), key=natural_sort_key)
-        directory = root == Path(self.name)
-        if not names:
-            reason = "holds no file to read" if base or directory else "no file matches this pattern"
-            raise UsageError(f"{self.public}: {reason}; check the {'address' if base else 'path'}")
-        whole = base == self.name.rstrip("/") + "/" if base else directory
-        return Listing(root, tuple(names), base, whole)
+            path = Path(self.name)
+            whole = os.path.isdir(path)  # noqa: PTH112 - no error where the name is too long
+            files = list(map(str, _files_below(path) if whole else _matches(self.name)))
+            if not whole:  # the names begin with the first part that is a pattern
+                path = Path(*itertools.takewhile(lambda part: not _PATTERN.search(part), path.parts))
+            base = "" if path == Path() else str(path).rstrip("/") + "/"
+        names = {file.removeprefix(base) for file in files}
+        listing = Listing(base, tuple(sorted(filterfalse(is_ignored, names), key=natural_sort_key)), whole)
+        if not listing.names:
+            reason = "holds no file to read" if self.remote or whole else "no file matches this pattern"
+            raise UsageError(f"{self.public}: {reason}; check the {'address' if self.remote else 'path'}")
+        return listing
 
     def _expanded(self) -> list[str]:
         """Return the addresses of the objects that an address stands for."""
@@ -171,33 +174,33 @@ class Location:
 class Listing:
     """Files below a directory: their names relative to it.
 
-    `root` is the directory on this machine, `base` the address of a remote one, which ends in `/`; else it is
-    empty. `whole`: these are all files of the directory, and not the matches of a pattern.
+    `base` is its path or address, which ends in `/`; empty for the working directory. `whole`: these are all
+    files of the directory, and not the matches of a pattern.
     """
 
-    root: Path
+    base: str
     names: tuple[str, ...]
-    base: str = ""
     whole: bool = False
 
-    def path(self, name: str) -> Path:
-        """Return the path of a file of this machine."""
-        return self.root / name
+    @property
+    def root(self) -> Location:
+        """The directory."""
+        return Location(self.base)
+
+    def at(self, name: str) -> Location:
+        """Return the location of a file."""
+        return Location(self.base + name)
 
     def would_hold(self, file: Location) -> bool:
         """Tell if a file is one of these, or would be one more; an address is only compared as text."""
-        if self.base or file.remote:
+        if self.root.remote or file.remote:
             beside = self.whole and file.public.rpartition("/")[0] + "/" == self.base
             return (beside and file.as_lines) or file.public in {self.at(name).public for name in self.names}
-        root = Location(str(self.root)).real
+        root = self.root.real
         below = self.whole and root in file.real.parents
         if below and not is_ignored(str(file.real.relative_to(root))):
             return True
         return file.real in {self.at(name).real for name in self.names}
-
-    def at(self, name: str) -> Location:
-        """Return the location of a file."""
-        return Location(self.base + name if self.base else str(self.path(name)))
 
 
 def is_ignored(name: str) -> bool:
@@ -215,16 +218,10 @@ def natural_sort_key(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...]
     return tuple(tuple(map(part, folder)) for folder in folders), name
 
 
-def _matches(source: str) -> tuple[Path, list[Path]]:
-    """Return the directory that holds all files of a directory or a pattern, and the files."""
-    if os.path.isdir(source):  # noqa: PTH112 - no error where the name is too long
-        return Path(source), _files_below(Path(source))
-    parts = Path(source).parts
-    fixed = next(i for i, part in enumerate(parts) if _PATTERN.search(part))
-    paths: list[Path] = []
-    for path in map(Path, glob.glob(source, recursive=True)):  # noqa: PTH207 - a pattern may be absolute
-        paths += _files_below(path) if path.is_dir() else [path] if path.is_file() else []
-    return Path(*parts[:fixed]), paths
+def _matches(pattern: str) -> Iterator[Path]:
+    """Yield the files that a pattern stands for, also those in directories that it stands for."""
+    for path in map(Path, glob.glob(pattern, recursive=True)):  # noqa: PTH207 - a pattern may be absolute
+        yield from _files_below(path) if path.is_dir() else [path] if path.is_file() else []
 
 
 def _files_below(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from ruler_cli.errors import UsageError
 from ruler_cli.reading.compression import (
     BOM,
     GZIP_MAGIC,
@@ -23,11 +24,10 @@ from ruler_cli.reading.compression import (
     readable,
 )
 from ruler_cli.reading.container import Container
-from ruler_cli.reading.directory import Directory
-from ruler_cli.reading.document import Document, may_be_document, shape_of
+from ruler_cli.reading.directory import Directory, HarborJob, find_trials
+from ruler_cli.reading.document import Document, shape_of
 from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.location import Location
-from ruler_cli.reading.parquet import Parquet
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Line
 
@@ -45,11 +45,7 @@ class JsonLines(Container):
     ) -> None:
         """`open_lines` gives the lines with their LF, from the first on; `fd` is a file of only these."""
         super().__init__(name)
-        self._open_lines, self._fd, self.plain, self.once = open_lines, fd, fd is not None, once
-
-    def fileno(self) -> int:
-        """Return the descriptor of the file."""
-        return super().fileno() if self._fd is None else self._fd
+        self._open_lines, self.fd, self.once = open_lines, fd, once
 
     def records(self) -> Iterator[Line]:
         """Yield every line that is not blank."""
@@ -65,7 +61,13 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
     """
     location = Location(name)
     if location.many:
-        return _open_directory(location)
+        listing = location.listed()
+        trials = [] if location.remote else find_trials(listing)
+        return (
+            HarborJob(name, listing, trials)
+            if trials
+            else Directory(location.public, listing, open_container)
+        )
     container = _open_one(location, stack)
     events = isinstance(container, JsonLines) or (isinstance(container, Document) and not container.in_member)
     if container.once or not events:
@@ -97,6 +99,12 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
         regular = location.local and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
     if head.startswith(PARQUET_MAGIC):
+        try:
+            from ruler_cli.reading.parquet import Parquet
+        except ImportError:
+            raise UsageError(
+                f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
+            ) from None
         return Parquet(name, stream if regular or remote else _spool(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
         from ruler_cli.reading.archive import Archive  # few runs need it
@@ -115,16 +123,6 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
         return _open_text_file(name, stream.fileno())
     text = decompressed(name, from_file(stream.fileno()) if regular else stream)
     return _open_text_stream(name, text, stack, reread if regular or remote else None)
-
-
-def _open_directory(location: Location) -> Container:
-    from ruler_cli.reading.harbor import HarborJob, find_trials  # few runs need it
-
-    listing = location.listed()
-    trials = [] if listing.base else find_trials(listing)
-    if trials:
-        return HarborJob(location.name, listing, trials)
-    return Directory(location.public, listing, open_container)
 
 
 def _open_text_file(name: str, fd: int) -> Container:
@@ -154,7 +152,8 @@ def _open_text_stream(name: str, stream: BinaryIO, stack: ExitStack, reread: Ope
                 break
     last = first[-1] if first else b""
     events = reread is None and may_be_event(last.removeprefix(BOM))
-    if len(last) < _MAX_FIRST_LINE and not events and not may_be_document(last):
+    document = shape_of(lambda at, size: last[at : at + size]) is not None
+    if len(last) < _MAX_FIRST_LINE and not events and not document:
         rest = itertools.chain(first, stream)
         return JsonLines(name, reread or (lambda: nullcontext(rest)), once=reread is None)
     return _open_text_file(name, _spool(name, stream, stack, b"".join(first)).fileno())

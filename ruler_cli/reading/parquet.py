@@ -3,10 +3,10 @@
 Rows come in small batches, so memory depends on the size of rows and pages, and not on that of row groups.
 
 A file needs its schema before its first row, and the last row may hold a score that does not fit its
-column. So `put` spools the columns that changed, and `end` writes the file. Columns that did not change are
-the source's own, in its row groups, with their types and metadata. New values have the type that pyarrow
-infers; `ruler` and new objects are JSON text. A column of several types gets one that holds them all, or
-becomes JSON text as a whole.
+column. So the columns that changed are spooled, and the file is written at the end. Columns that did not
+change are the source's own, in its row groups, with their types and metadata. New values have the type that
+pyarrow infers; `ruler` and new objects are JSON text. A column of several types gets one that holds them all,
+or becomes JSON text as a whole.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Any, BinaryIO
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.arrow import cells, merge_values, widened, wider
-from ruler_cli.reading.container import Container, Encoder
+from ruler_cli.reading.container import Container, Rewrite
 from ruler_cli.reading.parse import parse_value
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Line
@@ -46,18 +47,8 @@ class Parquet(Container):
     unit = "row"
 
     def __init__(self, name: str, stream: BinaryIO) -> None:
-        """`stream` is seekable, stays open, and has no other reader meanwhile.
-
-        Raises UsageError if it is no Parquet file, or pyarrow is missing.
-        """
+        """`stream` is seekable, stays open, and has no other reader; UsageError if it is no Parquet file."""
         super().__init__(name)
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise UsageError(
-                f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
-            ) from None
         # One handle for every reader: it keeps an offset for each of them.
         self._file = pa.PythonFile(stream, mode="r")
         with _damage(name):
@@ -77,12 +68,10 @@ class Parquet(Container):
             for row in zip(*columns, strict=True):
                 number += 1
                 raw = b"{" + b",".join(map(bytes.__add__, keys, row)) + b"}"
-                yield Line(number, number - 1, raw, f"row {number}")
+                yield self.line(number, number - 1, raw)
 
     def batches(self) -> Iterator[tuple[int, Any]]:
         """Yield the rows as Arrow record batches, each with the number of its row group."""
-        import pyarrow.parquet as pq
-
         with _damage(self.name):
             # `pre_buffer` would hold a whole row group in memory, threads would hold a batch each
             file = pq.ParquetFile(
@@ -94,75 +83,57 @@ class Parquet(Container):
                 for batch in file.iter_batches(rows, [number], use_threads=False):
                     yield number, batch
 
-    def encoder(self, stream: BinaryIO) -> Encoder:
-        """Make an encoder that writes annotated rows in this file's schema, with new columns behind."""
-        return _ParquetEncoder(self, stream)
+    def rewrite(self, stream: BinaryIO) -> Rewrite:
+        """Write annotated rows in this file's schema, with new columns behind; nothing before the end."""
+        with Scratch() as spool:
+            table = _ChangedTable(self, spool)
+            put, end = (yield), 0
+            for _, batch in self.batches():
+                start, end = end + 1, end + len(batch)
+                rows: dict[int, bytes] = {}
+                while put is not None and put[0] <= end:
+                    rows[put[0] - start] = put[1]
+                    put = yield
+                table.add(batch, rows)
+                if put is None:
+                    break
+            table.write(stream)
 
 
-class _ParquetEncoder:
-    """Writes the table with other rows; nothing reaches the stream before `end`."""
+class _ChangedTable:
+    """The table with other rows: what changed is spooled."""
 
-    def __init__(self, source: Parquet, stream: BinaryIO) -> None:
-        self._source, self._stream = source, stream
-        self._batches, self._end = source.batches(), 0
-        self._batch: Any = None
-        self._rows: dict[int, bytes] = {}
-        """Index in the batch of each row that was put → its record."""
+    def __init__(self, source: Parquet, spool: Scratch) -> None:
+        self._source, self._spool = source, spool
         self._types: dict[str, list[Any]] = {name: [] for name in source.schema.names}
         """Column → the types of its values in all batches."""
         self._changed: set[str] = set()
-        self._spool = Scratch()
-        weakref.finalize(self, self._spool.close)
 
-    def put(self, number: int, record: bytes) -> None:
-        """Take the annotated row with this number; UsageError if the source ends before it."""
-        while number > self._end:
-            self._flush()
-            _, self._batch = next(self._batches, (0, None))
-            if self._batch is None:
-                raise UsageError(
-                    f"{self._source.name}: changed while it was read; run again when it is whole"
-                )
-            self._end += len(self._batch)
-        self._rows[number - 1 - self._end + len(self._batch)] = record
+    def add(self, batch: Any, rows: dict[int, bytes]) -> None:
+        """Spool the changed columns of a batch, for the rows that were put: index → record."""
+        changed = {}
+        if rows:
+            with _damage(self._source.name):
+                changed = self._changed_columns(_select(batch, list(rows)), list(rows.values()))
+        self._spool.put((list(rows), changed))
 
-    def end(self) -> None:
-        """Write the file: every row that was put, in a schema that holds all of them."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self._flush()
+    def write(self, stream: BinaryIO) -> None:
+        """Write every row that was put, in a schema that holds all of them."""
         schema, metadata = self._schema(), self._source.metadata
         codec = metadata.row_group(0).column(0).compression if metadata.num_rows else "SNAPPY"
         compression = codec.replace("UNCOMPRESSED", "NONE")
         try:
-            with pq.ParquetWriter(
-                pa.PythonFile(self._stream, "w"), schema, compression=compression
-            ) as writer:
-                for table in _row_groups(self._output_batches(schema)):
+            with pq.ParquetWriter(pa.PythonFile(stream, "w"), schema, compression=compression) as writer:
+                for table in _row_groups(self._rows(schema)):
                     writer.write_table(table, len(table))
         except pa.ArrowException as error:  # a type that this version reads and does not write
             raise OutputError(
                 f"{self._source.name}: this version of pyarrow cannot write it again ({_message(error)}); "
                 "update pyarrow, or leave out the column that it names"
             ) from None
-        self._spool.close()
-
-    def _flush(self) -> None:
-        """Spool the changed columns, for the rows of this batch that were put."""
-        if self._batch is None:
-            return
-        rows, self._rows = self._rows, {}
-        changed = {}
-        if rows:
-            with _damage(self._source.name):
-                changed = self._changed_columns(_select(self._batch, list(rows)), list(rows.values()))
-        self._spool.put((list(rows), changed))
 
     def _changed_columns(self, batch: Any, records: list[bytes]) -> dict[str, Any]:
         """Return the columns of a batch that the records changed or added."""
-        import pyarrow as pa
-
         columns, changed = _columns(batch), {}
         members = [read_object(record).members for record in records]
         for name in dict.fromkeys([*self._types, *(key for keys in members for key in keys)]):
@@ -181,16 +152,15 @@ class _ParquetEncoder:
 
     def _schema(self) -> Any:
         """Return the source's schema with types for the new values, new columns behind, and its metadata."""
-        import pyarrow as pa
-
         fields = {field.name: field for field in self._source.schema}
         for name in [name for name in self._types if name in self._changed]:
-            field = fields.get(name, pa.field(name, pa.float64()))
-            kind = reduce(wider, self._types[name] or [field.type])
-            fields[name] = field.with_type(kind).with_nullable(True)
-            if len(self._types[name]) > 1 and not self._holds(fields[name]):
-                kind = reduce(partial(wider, text=True), self._types[name])
-                fields[name] = fields[name].with_type(kind)
+            field, types = fields.get(name, pa.field(name, pa.float64())), self._types[name]
+            fields[name] = field.with_type(reduce(wider, types or [field.type])).with_nullable(True)
+            with contextlib.suppress(pa.ArrowException):
+                # a float does not hold large integers
+                if len(types) < 2 or all(len(rows) for _, rows in self._rows(pa.schema([fields[name]]))):
+                    continue
+            fields[name] = fields[name].with_type(reduce(partial(wider, text=True), types))
         metadata = dict(self._source.schema.metadata or {})
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
             pandas = json.loads(metadata[b"pandas"])  # without columns of another type
@@ -198,26 +168,14 @@ class _ParquetEncoder:
             metadata[b"pandas"] = json.dumps(pandas).encode()
         return pa.schema(fields.values(), metadata or None)
 
-    def _holds(self, field: Any) -> bool:
-        """Tell if a column's type holds all of its values: a float rounds large integers."""
-        import pyarrow as pa
-
-        with contextlib.suppress(pa.ArrowException):
-            return all(len(batch) for _, batch in self._output_batches(pa.schema([field])))
-        return False
-
-    def _output_batches(self, schema: Any) -> Iterator[tuple[int, Any]]:
+    def _rows(self, schema: Any) -> Iterator[tuple[int, Any]]:
         """Yield the rows that were put, as batches in the schema, each with its row group's number."""
-        import pyarrow as pa
-
         for (group, batch), (rows, changed) in zip(self._source.batches(), self._spool.all(), strict=False):
             if rows:
                 columns = _columns(_select(batch, rows)) | changed
                 arrays = (columns.get(name, pa.nulls(len(rows))) for name in schema.names)
-                yield (
-                    group,
-                    pa.RecordBatch.from_arrays(list(map(widened, arrays, schema.types)), schema=schema),
-                )
+                widest = list(map(widened, arrays, schema.types))
+                yield group, pa.RecordBatch.from_arrays(widest, schema=schema)
 
 
 def _columns(batch: Any) -> dict[str, Any]:
@@ -226,15 +184,11 @@ def _columns(batch: Any) -> dict[str, Any]:
 
 def _select(batch: Any, rows: list[int]) -> Any:
     """Return some rows of a batch, slice by slice, because `take` does not know every type."""
-    import pyarrow as pa
-
     return batch if len(rows) == len(batch) else pa.concat_batches([batch.slice(at, 1) for at in rows])
 
 
 def _row_groups(batches: Iterator[tuple[int, Any]]) -> Iterator[Any]:
     """Join the batches of each row group of the source into one table, or several if it is large."""
-    import pyarrow as pa
-
     pending: list[Any] = []
     current = size = 0
     for group, batch in batches:
@@ -250,8 +204,6 @@ def _row_groups(batches: Iterator[tuple[int, Any]]) -> Iterator[Any]:
 @contextmanager
 def _damage(name: str) -> Iterator[None]:
     """Turn pyarrow's errors of reading into a UsageError."""
-    import pyarrow as pa
-
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import RulerError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -42,7 +42,7 @@ class RemoteStore:
                 f"{public}: holds a key, which other users of this machine can see; give it in the "
                 "environment or the provider's own configuration"
             )
-        with _errors(public):
+        with storage_errors(public):
             try:
                 from fsspec.core import url_to_fs
 
@@ -61,7 +61,7 @@ class RemoteStore:
         UsageError if it does not exist or cannot be read; later `read` may raise it too.
         """
         cache: dict[str, Any] = {"cache_type": "blockcache", "cache_options": {"maxblocks": cached_blocks}}
-        with _errors(self.public):
+        with storage_errors(self.public):
             if self.system.info(self.path).get("type") == "directory":
                 raise UsageError(f"{self.public}: is a directory")
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
@@ -76,7 +76,7 @@ class RemoteStore:
         A directory stands for the files directly in it. Files with names that begin with `.` or `_` are left
         out: programs leave them as notes (`_SUCCESS`).
         """
-        with _errors(self.public):
+        with storage_errors(self.public):
             try:
                 if _GLOB.search(self.path):
                     entries = self.system.glob(self.path, detail=True).values()
@@ -108,14 +108,14 @@ class RemoteStore:
 
 
 @contextmanager
-def _errors(public: str) -> Iterator[None]:
-    """Turn any error of a storage into a UsageError."""
+def storage_errors(what: str, kind: type[RulerError] = UsageError, advice: str = "") -> Iterator[None]:
+    """Turn any error of a storage into one that begins with `what`, a name to print."""
     try:
         yield
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-        raise UsageError(f"{public}: {describe_error(error)}") from None
+        raise kind(f"{what}: {describe_error(error)}{advice}") from None
 
 
 class _RemoteReader(io.RawIOBase):
@@ -130,15 +130,12 @@ class _RemoteReader(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return int(self._file.tell())
-
     def seek(self, at: int, whence: int = io.SEEK_SET, /) -> int:
         return int(self._file.seek(at, whence))
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
-        with _errors(self._public):
+        with storage_errors(self._public):
             data = self._file.read(len(view))
         view[: len(data)] = data
         return len(data)

@@ -12,8 +12,8 @@ from typing import Any
 
 from ruler_cli.formats.detect import SAMPLE
 from ruler_cli.formats.rewards import number
-from ruler_cli.reading.index import place
 from ruler_cli.reading.input import Input
+from ruler_cli.reading.scratch import place
 from ruler_cli.types import Group, Problem, Record
 
 SMALL = 64 << 20
@@ -74,17 +74,14 @@ class InputCounts:
 
     def __init__(self, on_problem: Callable[[Problem], None]) -> None:
         """Take a callback for each record or rollout that cannot be judged."""
-        self._on_problem = on_problem
-        self._begin()
-
-    def _begin(self) -> None:
-        self.bytes = self.records = self.rollouts = 0
-        self.rewards, self.outcomes = ValueCounts(), ValueCounts()
-        self.first: list[Record] = []
+        self.again()
+        self._on_problem: Callable[[Problem], None] = on_problem
 
     def again(self) -> None:
         """Start over, because the grouping changed; problems are reported already."""
-        self._begin()
+        self.bytes = self.records = self.rollouts = 0
+        self.rewards, self.outcomes = ValueCounts(), ValueCounts()
+        self.first: list[Record] = []
         self._on_problem = lambda _: None
 
     def add(self, record: Record, rollouts: int) -> None:
@@ -149,9 +146,7 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
             continue
         weight.groups, weight.bytes = weight.groups + 1, weight.bytes + length
         weight.longest = max(weight.longest, length)
-    for group in source.picked(
-        [[record] for record in sorted(weights)] if group_records else index.records(weights)
-    ):
+    for group in source.picked(weights):
         yield group, weights[place(group.records[0])]
 
 

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from hashlib import blake2b
 from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError
-from ruler_cli.types import Line
+from ruler_cli.types import Record
+
+Place = tuple[int, int, int]
+"""A line: its number, where it starts, its bytes."""
+_BATCH = 2_000
+_TABLES = (
+    # `id` is the line's number and the part of a columnar line, which is several groups
+    "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT, mine INT, "
+    "opening INT, source INT)",
+    "CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)",
+    "CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID",
+    "CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID",
+)
+PARTS = 20
+"""Bits of a record's number that tell the parts of one line."""
 
 
 class Scratch(AbstractContextManager["Scratch"]):
@@ -105,17 +122,198 @@ def _write_error(reason: str) -> OutputError:
     )
 
 
-def with_offsets(lines: Iterator[Line]) -> Iterator[Line]:
-    """Give records the offsets that they have if they are written one after another without a separator."""
-    offset = 0
-    for line in lines:
-        yield Line(line.number, offset, line.raw, line.place, line.source)
-        offset += len(line.raw)
+class Index:
+    """Line → group key and place, in a temporary file that SQLite keeps and deletes.
+
+    A run that stops closes it while a thread may still be reading the input into it: SQLite itself
+    would crash, so each statement holds a lock, and the thread finds the index closed instead.
+    """
+
+    def __init__(self) -> None:
+        """An empty index."""
+        self._lock = threading.Lock()
+        # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
+        self._db = temporary_database("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)
+        self._rows: list[tuple[int, int, int, bytes, int, bool, int | None, int]] = []
+        self._sources: dict[str, int] = {}
+
+    @contextmanager
+    def _statement(self) -> Iterator[None]:
+        """One at a time; OutputError where there is no room on disk."""
+        with self._lock, write_errors():
+            yield
+
+    def add(
+        self, record: Record, key: str, opening: int | None = None, *, whole: bool = False, mine: bool = True
+    ) -> tuple[bytes, int]:
+        """Note one record, which may be a `whole` group: the digest of its key, and its rollouts.
+
+        `opening` is a number that rollouts of one task share. One that is not `mine` is counted, and
+        nothing else.
+        """
+        line, short = record.line, digest(key)
+        rollouts = self.rollouts(record, b"" if whole else short)
+        source = self._sources.setdefault(line.source, len(self._sources))
+        begins = opening if rollouts else None  # a later part of a rollout may begin otherwise
+        self._rows.append((place(record), line.offset, len(line.raw), short, rollouts, mine, begins, source))
+        if len(self._rows) >= _BATCH:
+            self.flush()
+        return short, rollouts
+
+    def rollouts(self, record: Record, group: bytes) -> int:
+        """Count the rollouts that begin in a record: a part of one that another record began is none.
+
+        `group` is what its group is known by, nothing where the record is all of it.
+        """
+        if not [rollout for rollout in record.rollouts if rollout.member is not None]:
+            return len(record.rollouts)
+        group = group or place(record).to_bytes(8)
+        return sum(r.member is None or self._first(group, r.member) for r in record.rollouts)
+
+    def _first(self, group: bytes, member: str) -> bool:
+        row = (group, digest(member))
+        with self._statement():
+            return bool(self._db.execute("INSERT OR IGNORE INTO part VALUES (?, ?)", row).rowcount)
+
+    def flush(self) -> None:
+        """Hand the noted lines to SQLite."""
+        with self._statement():
+            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
+        self._rows.clear()
+
+    def first_seen(self, key: str, number: int) -> int:
+        """The line on which a key was first told here; `number` itself the first time."""
+        seen = (digest(key), number)
+        with self._statement():
+            if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", seen).rowcount:
+                return number
+        (row,) = self._all("SELECT number FROM seen WHERE key = ?", seen[:1])
+        return int(row[0])
+
+    def sizes(self, *, each_line: bool = False) -> list[int]:
+        """Groups, smallest, largest, how many have one rollout, and how many are the run's own.
+
+        A line may be a group of its own.
+        """
+        by = "id" if each_line else "key"
+        (row,) = self._all(
+            "SELECT count(*), min(n), max(n), sum(n = 1), sum(own) FROM "  # noqa: S608 - one of two names
+            f"(SELECT sum(rollouts) n, max(mine) own FROM line GROUP BY {by})"
+        )
+        return [int(x or 0) for x in row]
+
+    def mixed(self, labels: Mapping[str, str] | None = None) -> tuple[int, int]:
+        """Groups whose rollouts have different openings, and the number of the first one's first line.
+
+        With `labels`, the names of files → labels, what one label has of a group counts as a group.
+        """
+        by = "key"
+        if labels is not None:
+            numbers = {label: n for n, label in enumerate(dict.fromkeys(labels.values()))}
+            known = ((self._sources.get(name), numbers[label]) for name, label in labels.items())
+            rows = [row for row in known if row[0] is not None]  # of some files nothing can be read
+            with self._statement():
+                self._db.execute("DROP TABLE IF EXISTS label")
+                self._db.execute("CREATE TEMP TABLE label (source INTEGER PRIMARY KEY, label INT)")
+                self._db.executemany("INSERT INTO label VALUES (?, ?)", rows)
+            by = "key, (SELECT label FROM label WHERE label.source = line.source)"
+        (row,) = self._all(
+            f"SELECT count(*), min(first) FROM (SELECT min(id) first FROM line GROUP BY {by} "  # noqa: S608 - one of two
+            "HAVING min(opening) <> max(opening))"
+        )
+        return int(row[0]), int(row[1] or 0) >> PARTS
+
+    def volume(self) -> int:
+        """Bytes of all records, those of a line for each of its parts."""
+        ((size,),) = self._all("SELECT sum(size) FROM line")
+        return int(size)
+
+    def groups(self, *, each_line: bool = False) -> Iterator[tuple[int, int, int]]:
+        """The first record, the rollouts and the bytes of every group, in the order of the keys' digests."""
+        by = "key, id" if each_line else "key"
+        query = f"SELECT min(id), sum(rollouts), sum(size) FROM line GROUP BY {by} HAVING sum(rollouts)"  # noqa: S608 - the same
+        with self._statement():
+            rows = self._db.execute(query)
+        yield from rows
+
+    def chosen(self, firsts: Iterable[int], *, each_line: bool = False) -> Iterator[tuple[int, list[Place]]]:
+        """The records of some groups, each given by its first record: that one, and the places of all."""
+        by = "id" if each_line else "key"
+        with self._statement():
+            self._db.execute("DROP TABLE IF EXISTS wanted")
+            self._db.execute("CREATE TABLE wanted (grp PRIMARY KEY)")
+            query = f"INSERT INTO wanted SELECT {by} FROM line WHERE id = ?"  # noqa: S608 - one of two names
+            self._db.executemany(query, ((first,) for first in firsts))
+        query = f"SELECT {by}, id, start, size FROM line WHERE {by} IN wanted ORDER BY id"  # noqa: S608 - the same
+        groups: dict[object, tuple[int, list[Place]]] = {}
+        for group, at, start, size in self._all(query):
+            groups.setdefault(group, (at, []))[1].append((at >> PARTS, start, size))
+        yield from groups.values()
+
+    def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
+        """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
+        rows = self._all(
+            "SELECT prior, id FROM (SELECT id, key, lag(key) OVER (ORDER BY id) before,"
+            " lag(id) OVER (PARTITION BY key ORDER BY id) prior FROM line) "
+            "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY id LIMIT 1",
+            (apart,),
+        )
+        return (int(rows[0][0]) >> PARTS, int(rows[0][1]) >> PARTS) if rows else None
+
+    def close(self) -> None:
+        """Forget everything; a statement that runs in another thread is broken off."""
+        self._db.interrupt()
+        with self._lock:
+            self._db.close()
+
+    def _all(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._statement():
+            return self._db.execute(query, values).fetchall()
+
+    def places(self) -> Iterator[list[Place]]:
+        """The places of the lines of each own group, groups in the order of their first line."""
+        with self._statement():
+            self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
+            self._db.execute(
+                "CREATE TEMP TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
+                "JOIN (SELECT key, min(id) first FROM line WHERE mine GROUP BY key) f ON f.key = l.key "
+                "ORDER BY f.first, l.id"
+            )
+        rows = self._db.execute("SELECT id, start, size, first FROM ranked ORDER BY rowid")
+        for _, members in itertools.groupby(rows, key=lambda row: row[3]):
+            yield [(int(at) >> PARTS, int(start), int(size)) for at, start, size, _ in members]
+
+    def lines(self) -> Iterator[Place]:
+        """Every readable line of the own groups, in input order; once for each group of a columnar line."""
+        with self._statement():
+            rows = self._db.execute("SELECT id, start, size FROM line WHERE mine ORDER BY id")
+        while True:
+            with self._statement():
+                batch = rows.fetchmany(_BATCH)
+            if not batch:
+                return
+            yield from ((at >> PARTS, start, size) for at, start, size in batch)
+
+    def keep(self, number: int, body: bytes) -> None:
+        """Keep the body of a line until it can be written in its order."""
+        with self._statement():
+            self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
+
+    def take(self, number: int) -> bytes | None:
+        """Take the body of a line, if its group is done; it is removed here."""
+        with self._statement():
+            row = self._db.execute("SELECT body FROM mark WHERE number = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            self._db.execute("DELETE FROM mark WHERE number = ?", (number,))
+        return bytes(row[0])
 
 
-def spool_records(lines: Iterator[Line], scratch: Scratch) -> Scratch:
-    """Write each record at its offset into `scratch`, and return that."""
-    for line in lines:
-        scratch.skip(line.offset)
-        scratch.write(line.raw)
-    return scratch
+def place(record: Record) -> int:
+    """A number for each record of a file, in input order."""
+    return record.line.number << PARTS | record.part
+
+
+def digest(key: str) -> bytes:
+    """16 bytes that stand for a group key."""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()

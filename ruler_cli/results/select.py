@@ -22,7 +22,7 @@ from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
 from ruler_cli.suggestions import question, suggest_path
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
-from ruler_cli.writing.output import Writer, open_output, refuse_clashes
+from ruler_cli.writing.output import open_output, refuse_clashes
 from ruler_cli.writing.splice import Patches, read_array, span_at
 
 By = Literal["variance", "score", "majority"]
@@ -105,7 +105,8 @@ def select(
         on_open(opened)
         refuse_in_place(counts.unreadable, "lose what cannot be read")
         if opened.reader is not None:
-            writer = Writer(out, opened.index if opened.scattered else None)
+            if opened.scattered:
+                out.keep_order(opened.index)
             annotations = AnnotationReader(opened.reader, given=source.outcome is not None, sized=False)
             selector = _Selector(annotations, conditions, keep, counts)
             cutter = Cutter(opened.reader.format, [path for path in paths if path is not None])
@@ -113,7 +114,7 @@ def select(
                 selected = selector.select(group)
                 on_group()
                 try:
-                    writer.write(cutter.records(group, selected))
+                    out.write(cutter.records(group, selected))
                 except UsageError as error:
                     raise UsageError(f"{name}: {error}") from None
             selector.refuse_missing(name)

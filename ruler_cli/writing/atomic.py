@@ -15,13 +15,14 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import compressed
 from ruler_cli.reading.location import Location
-from ruler_cli.reading.remote import RemoteStore, access_denied, describe_error
+from ruler_cli.reading.remote import RemoteStore, access_denied, storage_errors
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -37,8 +38,8 @@ _PART = 32 << 20
 class PassThrough:
     """Stdout, a pipe or a device: bytes are passed on at once, and nothing can be taken back."""
 
-    unbuffered = True
-    """Tells if each record is passed on as soon as it is written."""
+    partial: Path | None = None
+    """The place of what was written before an error; None if none of it stays."""
 
     def __init__(self, name: str) -> None:
         """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
@@ -59,10 +60,6 @@ class PassThrough:
             self.stream.close()
         self._file.flush()
 
-    def commit(self) -> None:
-        """Close it; it is there already."""
-        self.close()
-
     def close(self) -> None:
         """Close it with what is written so far; stdout stays open."""
         if self.may_block:
@@ -73,15 +70,14 @@ class PassThrough:
         finally:
             self._file.close()
 
-    def discard(self) -> None:
-        """Close it."""
-        self.close()
+    commit = discard = close  # what was written is there already
 
 
 class LocalFile(PassThrough):
     """A file of this machine; until `commit` it is NAME.partial."""
 
-    unbuffered = may_block = False
+    may_block = False
+    partial: Path
 
     def __init__(self, name: str, *, compress: bool = True, lock: bool = True) -> None:
         """Open it; UsageError if another run writes it, OSError if it cannot be written.
@@ -92,7 +88,7 @@ class LocalFile(PassThrough):
         self._target = Path(os.path.realpath(name)) if lock else Path(name)
         self.partial = self._target.with_name(self._target.name + ".partial")
         self._lock = lock
-        self._file = locked(self.partial) if lock else self.partial.open("wb", _BUFFER)
+        self._file = _open_locked(self.partial) if lock else self.partial.open("wb", _BUFFER)
         if self._target.exists():  # its permissions stay
             os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
         self.stream = compressed(name, self._file) if compress else self._file
@@ -120,10 +116,33 @@ class LocalFile(PassThrough):
             self.partial.unlink(missing_ok=True)
 
 
+def _open_locked(partial: Path) -> BinaryIO:
+    """Open NAME.partial for this process alone, empty; UsageError if another run has it open."""
+    while True:
+        fd = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
+        _lock(fd, str(partial))
+        file = os.fdopen(fd, "wb", _BUFFER)
+        if partial.exists() and os.path.samestat(os.fstat(fd), partial.stat()):
+            file.truncate(0)
+            return file
+        file.close()  # another run ended just now: this file is its OUTPUT already
+
+
+def _lock(fd: int, name: str) -> None:
+    """Lock a file or directory, or close it and raise UsageError if another run has locked it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise UsageError(
+            f"{name}: another run is writing it; wait for that run or give another OUTPUT"
+        ) from None
+
+
 class RemoteFile(io.RawIOBase):
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    unbuffered, may_block = False, True
+    may_block, partial = True, None
 
     def __init__(self, store: RemoteStore, *, compress: bool = True) -> None:
         """Open it; UsageError if the address cannot be written, as far as that shows beforehand.
@@ -134,37 +153,34 @@ class RemoteFile(io.RawIOBase):
         self._public, self._system, self._path = store.public, store.system, store.path
         if self._public.endswith("/"):
             raise UsageError(f"{self._public}: is a directory; give the address of a file, or `-` for stdout")
-        self._staged = self._path
         protocols = self._system.protocol
         protocols = {protocols} if isinstance(protocols, str) else set(protocols)
         self._held_back, self._on_close = bool(protocols & _HELD_BACK), "hf" in protocols
-        try:
+        self._staged = self._path + ".partial" * (not self._held_back and not self._on_close)
+        with storage_errors(f"{self._public}: cannot be written"):
             if self._held_back:
-                _probe(self._system, self._path)
-            self._file = self._open()
-        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise UsageError(f"{self._public}: cannot be written: {describe_error(error)}") from None
+                self._probe()
+            self._file: Any = self._system.open(
+                self._staged, "wb", block_size=_PART, autocommit=not self._held_back
+            )
         self._done = False
         self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
         self.stream = compressed(self._public, self._buffer) if compress else self._buffer
 
-    def _open(self) -> Any:
-        if self._held_back:
-            return self._system.open(self._path, "wb", block_size=_PART, autocommit=False)
-        if not self._on_close:
-            self._staged = self._path + ".partial"
-        return self._system.open(self._staged, "wb", block_size=_PART)
+    def _probe(self) -> None:
+        """Raise what would stop the run at its end: no bucket, no credentials, no network.
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn any error of the storage into an OutputError."""
+        A user who may not look at a bucket may be allowed to write to it, so a refusal is no error here.
+        """
         try:
-            yield
-        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise OutputError(
-                f"{self._public}: cannot be written: {describe_error(error)}; what was paid for is kept, run "
-                "the same command again"
-            ) from None
+            self._system.info(self._path.partition("/")[0])
+        except Exception as error:
+            if not access_denied(error):
+                raise
+
+    def _errors(self) -> AbstractContextManager[None]:
+        advice = "; what was paid for is kept, run the same command again"
+        return storage_errors(f"{self._public}: cannot be written", OutputError, advice)
 
     def writable(self) -> bool:
         """Return True."""
@@ -206,40 +222,24 @@ class RemoteFile(io.RawIOBase):
         """Give up what was sent, as far as the storage allows; never raises."""
         if self._done:
             return
-        self._done = True
+        self._done, file = True, self._file
         with contextlib.suppress(Exception):
-            self._abandon()
+            if self._on_close:
+                file.closed = True  # its own `close` would upload
+                file.temp_file.close()
+                Path(file.temp_file.name).unlink(missing_ok=True)
+            elif self._held_back:
+                file.closed = True
+                file.discard()
+            else:
+                file.close()
+                self._system.rm_file(self._staged)
         super().close()
-
-    def _abandon(self) -> None:
-        file = self._file
-        if self._on_close:
-            file.closed = True  # its own `close` would upload
-            file.temp_file.close()
-            Path(file.temp_file.name).unlink(missing_ok=True)
-        elif self._held_back:
-            file.closed = True
-            file.discard()
-        else:
-            file.close()
-            self._system.rm_file(self._staged)
 
     def close(self) -> None:
         """Discard what was not committed."""
         self.discard()
         super().close()
-
-
-def _probe(system: Any, path: str) -> None:
-    """Raise what would stop the run at its end: no bucket, no credentials, no network.
-
-    A user who may not look at a bucket may be allowed to write to it, so a refusal is no error here.
-    """
-    try:
-        system.info(path.partition("/")[0])
-    except Exception as error:
-        if not access_denied(error):
-            raise
 
 
 WritableFile = PassThrough | RemoteFile
@@ -250,54 +250,59 @@ def create_file(location: Location) -> WritableFile:
     if location.remote:
         return RemoteFile(location.store())
     name = location.name
-    try:
+    with _open_errors(location):
         path = Path(name)
         if location.stream:
             return PassThrough(name)
         if path.is_dir():
             raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
         return PassThrough(name) if path.exists() and not path.is_file() else LocalFile(name)
+
+
+@contextlib.contextmanager
+def _open_errors(location: Location) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         advice = f"create it with: mkdir -p {location.real.parent}"
-        raise UsageError(f"{name}: its directory does not exist; {advice}") from None
+        raise UsageError(f"{location.name}: its directory does not exist; {advice}") from None
     except OSError as error:
-        raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
-
-
-def locked(partial: Path) -> BinaryIO:
-    """Open NAME.partial for this process alone, empty; UsageError if another run has it open."""
-    while True:
-        file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb", _BUFFER)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if partial.exists() and os.path.samestat(os.fstat(file.fileno()), partial.stat()):
-                break
-        except BlockingIOError:
-            file.close()
-            raise UsageError(
-                f"{partial}: another run is writing it; wait for that run or give another OUTPUT"
-            ) from None
-        file.close()  # another run ended just now: this file is its OUTPUT already
-    file.truncate(0)
-    return file
+        raise UsageError(f"{location.name}: cannot be written: {error.strerror}") from None
 
 
 class StagedFiles:
-    """The files of a directory OUTPUT that are written so far, one of them open."""
+    """A directory OUTPUT: the files that are written so far, one of them open.
+
+    A directory of this machine is locked until the end, so that no two runs write it.
+    """
 
     def __init__(self, folder: Location) -> None:
-        """`folder` is the directory in which they will appear."""
-        self._folder = folder
-        self._files: list[LocalFile | RemoteFile] = []
+        """Make and lock the directory; UsageError if that fails."""
+        self._folder, self.may_block = folder, folder.remote
+        self.partial = None if folder.remote else Path(folder.name)
+        self.written: dict[str, LocalFile | RemoteFile] = {}
+        """Name → file, in the order in which they were begun."""
         self._open: LocalFile | RemoteFile | None = None
         self._new_folders: list[Path] = []
+        self._locked: int | None = None
+        if self.partial is None:
+            folder.store()  # UsageError if no package opens the address
+            return
+        with _open_errors(folder):
+            try:
+                self._make(self.partial)
+                self._locked = os.open(self.partial, os.O_RDONLY | os.O_DIRECTORY)
+            except (FileExistsError, NotADirectoryError):
+                advice = "give a directory, or a name that ends in .jsonl for one file"
+                raise UsageError(f"{folder.name}: is a file; INPUT is many files, so {advice}") from None
+            _lock(self._locked, folder.name)
 
     def open(self, name: str) -> BinaryIO:
         """Begin a file; its name decides the compression."""
         self._open = self._begin(name)
         return self._open.stream
 
-    def close(self) -> None:
+    def end(self) -> None:
         """End the file that is open, and bring it to disk or send it."""
         file, self._open = self._open, None
         if file is not None:
@@ -311,7 +316,7 @@ class StagedFiles:
 
     def copy(self, name: str, source: Location) -> None:
         """Copy a file as it is, unless INPUT is OUTPUT."""
-        if source.same(self._target(name)):
+        if source.same(self._place(name)):
             return
         file = self._begin(name, compress=False)
         with source.open() as stream:
@@ -320,30 +325,48 @@ class StagedFiles:
         if isinstance(file, LocalFile) and not source.remote:
             shutil.copymode(source.name, file.partial)
 
-    def publish(self) -> None:
+    def commit(self) -> None:
         """Make every file appear."""
-        for file in self._files:
+        for file in self.written.values():
             file.commit()
+        self._unlock()
+
+    def close(self) -> None:
+        """End the file that is open, and leave the others as they are."""
+        try:
+            self.end()
+        finally:
+            self._unlock()
 
     def discard(self) -> None:
         """Remove every file and directory that was made."""
-        for file in self._files:
+        for file in self.written.values():
             with contextlib.suppress(OSError):
                 file.discard()
         for folder in reversed(self._new_folders):
             with contextlib.suppress(OSError):
                 folder.rmdir()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._locked is not None:
+            os.close(self._locked)
+        self._locked = None
 
     def _begin(self, name: str, *, compress: bool = True) -> LocalFile | RemoteFile:
-        target = self._target(name)
+        place = self._place(name)
         if self._folder.remote:
-            self._files.append(RemoteFile(Location(target).store(), compress=compress))
+            self.written[name] = RemoteFile(Location(place).store(), compress=compress)
         else:
-            for folder in reversed([p for p in Path(target).parents if not p.exists()]):
-                folder.mkdir()
-                self._new_folders.append(folder)
-            self._files.append(LocalFile(target, compress=compress, lock=False))
-        return self._files[-1]
+            for folder in reversed([path for path in Path(place).parents if not path.exists()]):
+                self._make(folder)
+            self.written[name] = LocalFile(place, compress=compress, lock=False)
+        return self.written[name]
 
-    def _target(self, name: str) -> str:
-        return f"{self._folder.name}/{name}"
+    def _make(self, folder: Path) -> None:
+        if not folder.exists():
+            self._new_folders.append(folder)
+        folder.mkdir(exist_ok=True)
+
+    def _place(self, name: str) -> str:
+        return f"{self._folder.name.rstrip('/')}/{name}"

@@ -14,7 +14,7 @@ import pytest
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import OutputFile
+from ruler_cli.writing.output import Output
 
 if sys.version_info >= (3, 14):
     import zipfile
@@ -52,7 +52,7 @@ def rewritten(path: Path, change: dict[int, bytes], keep: set[int]) -> tuple[lis
     with ExitStack() as stack:
         container = open_container(str(path), stack)
         every = list(container.records())
-        assert [container.place(line.number) for line in every] == [line.where for line in every]
+        assert [container.where(line.number) for line in every] == [line.where for line in every]
         encoder = container.encoder(stream)
         for line in every:
             if line.number in keep:
@@ -145,12 +145,12 @@ def test_names(tmp_path: Path) -> None:
             ("o.eval.gz", log, "packed already"),
             ("o.json", log, "INPUT is no JSON document"),
         ]:
-            with OutputFile(str(tmp_path / name)) as output, pytest.raises(UsageError, match=message):
+            with Output(str(tmp_path / name)) as output, pytest.raises(UsageError, match=message):
                 output.write_as(source)
         for name in ("o.jsonl", "o.ndjson.zst", "o.eval", "o"):
-            with OutputFile(str(tmp_path / name)) as output:
+            with Output(str(tmp_path / name)) as output:
                 output.write_as(log)
-                output.put(1, b"{}")
+                output.write([(1, b"{}")])
                 output.commit()
             assert (tmp_path / name).read_bytes()[:2] == {"o.jsonl": b"{}", "o.ndjson.zst": b"\x28\xb5"}.get(
                 name, b"PK"

@@ -15,7 +15,7 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.directory import Directory
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.files import OutputDirectory
+from ruler_cli.writing.output import Output
 
 
 def fits(line: Line) -> bool | None:
@@ -74,10 +74,10 @@ def root(tmp_path: Path) -> Path:
 
 def rewrite(directory: Directory, out: Path, change: Any = lambda line: line.raw) -> None:
     """Write every record into a directory."""
-    with OutputDirectory(str(out)) as output:
+    with Output(str(out), many=True) as output:
         output.write_as(directory)
         for line in list(directory.records()):
-            output.put(line.number, change(line))
+            output.write([(line.number, change(line))])
         output.commit()
 
 
@@ -96,7 +96,7 @@ def test_records(root: Path) -> None:
         "sub/list.json item 2",
         "sub/one.json object 1",
     ]
-    assert [directory.place(line.number) for line in every] == [line.place for line in every]
+    assert [directory.where(line.number) for line in every] == [line.place for line in every]
     assert list(directory.records()) == every
     assert [line.where for line in directory.sample(50)][:2] == [
         "metadata.json line 1",
@@ -130,10 +130,10 @@ def test_round_trip(root: Path, tmp_path: Path) -> None:
 def test_left_out_records(root: Path, tmp_path: Path) -> None:
     """A file keeps its kind if its records are left out, and stays valid without any."""
     directory = opened(root)[0]
-    with OutputDirectory(str(tmp_path / "out")) as output:
+    with Output(str(tmp_path / "out"), many=True) as output:
         output.write_as(directory)
         assert len(list(directory.records())) == 7
-        output.put(5, b'{"k": "four"}')
+        output.write([(5, b'{"k": "four"}')])
         output.commit()
     out = read(tmp_path / "out")
     assert out.keys() == FILES.keys()
@@ -171,14 +171,14 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     Before the first record there is not even a directory, and a full disk is an OutputError.
     """
     directory, folder = opened(root)[0], tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), OutputDirectory(str(folder)) as output:
+    with pytest.raises(ZeroDivisionError), Output(str(folder), many=True) as output:
         output.write_as(directory)
         raise ZeroDivisionError
     assert not folder.exists()
-    with pytest.raises(ZeroDivisionError), OutputDirectory(str(folder)) as output:
+    with pytest.raises(ZeroDivisionError), Output(str(folder), many=True) as output:
         output.write_as(directory)
         for line in list(directory.records())[:5]:
-            output.put(line.number, line.raw)
+            output.write([(line.number, line.raw)])
         raise ZeroDivisionError
     out = read(folder)
     assert all(name.endswith(".partial") for name in out)
@@ -200,18 +200,18 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_no_place(root: Path, tmp_path: Path) -> None:
     """A directory that lies in INPUT, holds other files, is locked, or is a file, is refused at once."""
     directory = opened(root)[0]
-    with OutputDirectory(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
+    with Output(str(root / "sub"), many=True) as output, pytest.raises(UsageError, match="lies in INPUT"):
         output.write_as(directory)
     other = str(write(tmp_path / "other", {"sub/theirs.txt": b""}))
-    with OutputDirectory(other) as output:
+    with Output(other, many=True) as output:
         with pytest.raises(UsageError, match=r"holds sub/theirs\.txt"):
             output.write_as(directory)
         with pytest.raises(UsageError, match="another run"):
-            OutputDirectory(other)
+            Output(other, many=True)
     with pytest.raises(UsageError, match="is a file"):
-        OutputDirectory(str(root / "run.log"))
+        Output(str(root / "run.log"), many=True)
     with pytest.raises(UsageError, match="mkdir -p"):
-        OutputDirectory(str(tmp_path / "no" / "out"))
+        Output(str(tmp_path / "no" / "out"), many=True)
 
 
 def test_changed(root: Path) -> None:

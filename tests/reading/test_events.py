@@ -17,7 +17,7 @@ from ruler_cli.reading.container import MultiFileContainer
 from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.open import JsonLines, open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import OutputDirectory, OutputFile
+from ruler_cli.writing.output import Output
 from tests.reading.test_document import JSON
 from tests.reading.test_open import fed
 
@@ -136,7 +136,7 @@ def test_pipe(tmp_path: Path) -> None:
         fed(pipe, text.encode())
         with ExitStack() as stack:
             container = open_container(str(pipe), stack, "")
-            assert container.plain
+            assert container.fd is not None
             assert not container.rewritable
             assert [line.raw.decode() for line in container.records()] == raws(tmp_path / "file", text, "")
 
@@ -187,7 +187,7 @@ def test_directory(tmp_path: Path) -> None:
 def test_own_shape_refused(tmp_path: Path, output: str) -> None:
     """No file of events is written, least of all in place of INPUT."""
     (tmp_path / "in.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, OutputFile(str(tmp_path / output)) as out:
+    with ExitStack() as stack, Output(str(tmp_path / output)) as out:
         container = open_container(str(tmp_path / "in.jsonl"), stack)
         with pytest.raises(UsageError, match=r"name (another )?OUTPUT \.jsonl"):
             out.write_as(container)
@@ -197,7 +197,7 @@ def test_own_tree_refused(tmp_path: Path) -> None:
     """A directory is not written if a file of INPUT is a rollout; this is refused before the run."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, OutputDirectory(str(tmp_path / "out")) as out:
+    with ExitStack() as stack, Output(str(tmp_path / "out"), many=True) as out:
         container = open_container(str(tmp_path / "in"), stack)
         assert isinstance(container, MultiFileContainer)
         out.write_as(container)

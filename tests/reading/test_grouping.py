@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.formats.interface import PROMPT_HASH, Format, RecordLayout
 from ruler_cli.formats.reader import Reader
-from ruler_cli.reading.grouping import Survey, part_of, records, streamed, survey
-from ruler_cli.reading.index import Index, place
-from ruler_cli.reading.openings import Openings
+from ruler_cli.reading.grouping import Openings, Survey, part_of, records, streamed, survey
+from ruler_cli.reading.scratch import Index, place
 from ruler_cli.types import Group, Line, Problem, Rollout
 from tests.values import reader, talk
 

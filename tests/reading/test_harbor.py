@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.reading.harbor import HarborJob, find_trials
+from ruler_cli.reading.directory import HarborJob, find_trials
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Problem
-from ruler_cli.writing.files import OutputDirectory
+from ruler_cli.writing.output import Output
 from tests.reading.test_directory import read, write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
@@ -70,7 +70,7 @@ def test_records(job: Path) -> None:
     assert files == [None, {"reward": 0.5}, {"reward": 1, "style": 0}, None]
     assert values[0]["result"] == json.loads(REWARDED)
     assert all(STEPS.strip() in line.raw for line in every)
-    assert [container.place(line.number) for line in every] == [line.place for line in every]
+    assert [container.where(line.number) for line in every] == [line.place for line in every]
     steps = "agent/trajectory.json"
     assert [(p.place, p.reason) for p in problems] == [
         ("trial t__20", f"has no {steps}"),
@@ -85,10 +85,10 @@ def test_records(job: Path) -> None:
 
 def rewritten(container: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
     """Write the tree with another name of the task, and read it."""
-    with OutputDirectory(str(out)) as output:
+    with Output(str(out), many=True) as output:
         output.write_as(container)
         for line in container.records():
-            output.put(line.number, line.raw.replace(b'"t"', name))
+            output.write([(line.number, line.raw.replace(b'"t"', name))])
         output.commit()
     return read(out)
 
@@ -100,12 +100,12 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
     """
     container, _ = opened(job)
     assert rewritten(container, tmp_path / "same") == FILES
-    with OutputDirectory(str(tmp_path / "out")) as output:
+    with Output(str(tmp_path / "out"), many=True) as output:
         output.write_as(container)
         for line in container.records():
             if line.number == 2:
                 body = line.raw.replace(b'"t"', b'"T"').replace(b'"steps": []', b'"steps": [1]')
-                output.put(2, body[:-1] + b', "ruler": {"status": "scored"}}')
+                output.write([(2, body[:-1] + b', "ruler": {"status": "scored"}}')])
         output.commit()
     assert read(tmp_path / "out") == FILES | {
         "t__10/result.json": b'\n{"task_name": "T", "n": 1.0e2, "ruler": {"status": "scored"}}\n',

@@ -13,8 +13,8 @@ import pytest
 
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.reading import index
 from ruler_cli.reading.input import Input, open_input
+from ruler_cli.reading.scratch import place
 from ruler_cli.types import Problem, Record
 from tests.reading.test_open import PACKS, fed
 from tests.values import talk
@@ -157,17 +157,19 @@ def test_picked(path: Path, keys: str) -> None:
     numbers: dict[object, list[int]] = {}
 
     def told(record: Record, _rollouts: int) -> None:
-        numbers.setdefault(record.key, []).append(index.place(record))
+        numbers.setdefault(record.key, []).append(place(record))
 
     with ExitStack() as stack:
         result = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=told)
-        assert result.index.records(each[0] for each in numbers.values()) == list(numbers.values())
+        firsts = [each[0] for each in numbers.values()]
+        picked = [list(map(place, group.records)) for group in result.picked(firsts)]
+        assert picked == list(numbers.values())
         for wanted in numbers.values():
-            (group,) = result.picked([wanted])
-            assert [index.place(record) for record in group.records] == wanted
+            (group,) = result.picked(wanted[:1])
+            assert [place(record) for record in group.records] == wanted
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(UsageError, match="changed while it was read"):
-            list(result.picked(list(numbers.values())))
+            list(result.picked(firsts))
 
 
 @pytest.mark.parametrize(
@@ -191,8 +193,9 @@ def test_picked_places(tmp_path: Path, name: str, keys: str, wanted: list[str]) 
     problems: list[Problem] = []
     with ExitStack() as stack:
         result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
-        (picked,) = result.picked([[number << 20 for number in numbers]])
+        (picked,) = result.picked([numbers[0] << 20])
         assert [record.line.where for record in picked.records] == wanted
+        result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
         second = next(group for group in result.groups if group.key == "b")
         assert [record.line.where for record in second.records] == wanted
     assert not problems

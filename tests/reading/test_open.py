@@ -74,14 +74,14 @@ def test_kinds(tmp_path: Path) -> None:
             wanted = Document if LINES not in text else JsonLines
             assert type(container) is wanted
             assert container.once is (pipe and wanted is JsonLines)
-            assert container.plain is (wanted is Document or (not pipe and pack is bytes))
+            assert (container.fd is not None) is (wanted is Document or (not pipe and pack is bytes))
             records = list(container.records())
             assert [line.raw for line in records] == [b'{"a": 1}', b'{"a": 2}']
             assert [container.where(line.number) for line in records] == [line.where for line in records]
             if not container.once:
                 assert list(container.records()) == records == container.sample(9)
-            if container.plain:
-                again = [os.pread(container.fileno(), len(x.raw), x.offset) for x in records]
+            if container.fd is not None:
+                again = [os.pread(container.fd, len(x.raw), x.offset) for x in records]
                 assert again == [x.raw for x in records]
 
 

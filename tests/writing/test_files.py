@@ -17,7 +17,7 @@ from ruler_cli.reading.container import Container
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.files import FailedFile, OutputFile
+from ruler_cli.writing.output import FailedFile, Output
 from tests.conftest import ROOT, Ruler
 
 
@@ -52,14 +52,14 @@ def test_atomic(tmp_path: Path) -> None:
     for name in ("out.jsonl", "out.jsonl.gz", "out.jsonl.zst"):
         path = tmp_path / name
         path.write_bytes(b"old\n")
-        with pytest.raises(ZeroDivisionError), OutputFile(str(path)) as output:
+        with pytest.raises(ZeroDivisionError), Output(str(path)) as output:
             for n, record in enumerate(records):
-                output.put(n, record)
+                output.write([(n, record)])
             raise ZeroDivisionError
         assert (path.read_bytes(), stored(tmp_path / f"{name}.partial")) == (b"old\n", records)
-        with OutputFile(str(path)) as output:
+        with Output(str(path)) as output:
             for n, record in enumerate(records):
-                output.put(n, record)
+                output.write([(n, record)])
             assert path.read_bytes() == b"old\n"
             output.commit()
         assert stored(path) == records
@@ -72,9 +72,9 @@ def test_full_disk(tmp_path: Path, size: int) -> None:
     """If the disk is full, the run ends with an error, and the partial with a whole record."""
     path = tmp_path / "out"
     error = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
-    with disk_of(size), error, OutputFile(str(path)) as output:
+    with disk_of(size), error, Output(str(path)) as output:
         for n in range(1000):
-            output.put(n, b"%0400d" % n)
+            output.write([(n, b"%0400d" % n)])
         output.commit()
     assert not path.exists()
     partial = (tmp_path / "out.partial").read_bytes()
@@ -86,22 +86,22 @@ def test_no_room(tmp_path: Path) -> None:
     """A full disk is an error too for a compressed OUTPUT, for a document's end and for a device."""
     for name in ("out.gz", "out.zst"):
         error = pytest.raises(OutputError, match="File too large")
-        with disk_of(5000), error, OutputFile(str(tmp_path / name)) as output:
+        with disk_of(5000), error, Output(str(tmp_path / name)) as output:
             for _ in range(200):
-                output.put(1, os.urandom(400).hex().encode())
+                output.write([(1, os.urandom(400).hex().encode())])
             output.commit()
     text = b"[" + b" " * 50_000 + b"{}" + b" " * 50_000 + b"]"
     error = pytest.raises(OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and")
     name = str(tmp_path / "o.json")
-    with documented(tmp_path, text) as (container, every), disk_of(20_000), error, OutputFile(name) as output:
+    with documented(tmp_path, text) as (container, every), disk_of(20_000), error, Output(name) as output:
         output.write_as(container)
-        output.put(1, every[0].raw)
+        output.write([(1, every[0].raw)])
         output.commit()
     assert not [path for path in tmp_path.glob("o*") if path.suffix != ".partial"]
     if Path("/dev/full").exists():
         error = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
-        with error, OutputFile("/dev/full") as output:
-            output.put(1, b"{}")
+        with error, Output("/dev/full") as output:
+            output.write([(1, b"{}")])
 
 
 def test_pipe(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with OutputFile(str(path)) as output:
-        output.put(1, b"{}")
+    with Output(str(path)) as output:
+        output.write([(1, b"{}")])
         assert os.read(reading, 100) == b"{}\n"
         output.commit()
     os.close(reading)
@@ -119,12 +119,12 @@ def test_pipe(tmp_path: Path) -> None:
 def test_locked(tmp_path: Path) -> None:
     """Two runs never write one OUTPUT."""
     name = str(tmp_path / "out")
-    with OutputFile(name) as output:
+    with Output(name) as output:
         with pytest.raises(UsageError, match="another run is writing it"):
-            OutputFile(name)
-        output.put(1, b"{}")
+            Output(name)
+        output.write([(1, b"{}")])
         output.commit()
-    with OutputFile(name):
+    with Output(name):
         pass
     assert stored(tmp_path / "out") == [b"{}"]
 
@@ -143,8 +143,8 @@ def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with OutputFile(str(path)) as output:
-        output.put(1, b"ours")
+    with Output(str(path)) as output:
+        output.write([(1, b"ours")])
         assert path.read_bytes() == b"theirs\n"
     assert partial.read_bytes() == b"ours\n"
 
@@ -155,8 +155,8 @@ def test_in_place_of_a_file(tmp_path: Path) -> None:
     link, target = tmp_path / "link", tmp_path / "far" / "out"
     target.touch(0o600)
     link.symlink_to(target)
-    with OutputFile(str(link)) as output:
-        output.put(1, b"{}")
+    with Output(str(link)) as output:
+        output.write([(1, b"{}")])
         output.commit()
     assert link.is_symlink()
     assert target.read_bytes() == b"{}\n"
@@ -166,12 +166,12 @@ def test_in_place_of_a_file(tmp_path: Path) -> None:
 def test_no_place(tmp_path: Path) -> None:
     """A missing directory, and a directory as OUTPUT, are refused before anything is read, with advice."""
     with pytest.raises(UsageError, match="mkdir -p"):
-        OutputFile(str(tmp_path / "none" / "out"))
+        Output(str(tmp_path / "none" / "out"))
     with pytest.raises(UsageError, match="is a directory"):
-        OutputFile(str(tmp_path))
+        Output(str(tmp_path))
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written: Not a directory"):
-        OutputFile(str(tmp_path / "file" / "out"))
+        Output(str(tmp_path / "file" / "out"))
 
 
 @contextmanager
@@ -194,20 +194,20 @@ def test_document(tmp_path: Path) -> None:
     """
     lines = b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'
     for name in ("o.json", "o", "o.json.gz", "o.jsonl", "o.ndjson.zst"):
-        with documented(tmp_path, LIST) as (container, every), OutputFile(str(tmp_path / name)) as output:
+        with documented(tmp_path, LIST) as (container, every), Output(str(tmp_path / name)) as output:
             output.write_as(container)
             for line in every:
-                output.put(line.number, line.raw)
+                output.write([(line.number, line.raw)])
             output.commit()
         assert content(tmp_path / name) == (lines if "l" in name or "nd" in name else LIST)
-    with documented(tmp_path, LIST) as (container, every), OutputFile(str(tmp_path / "o.json")) as output:
+    with documented(tmp_path, LIST) as (container, every), Output(str(tmp_path / "o.json")) as output:
         output.write_as(container)
         output.commit()
     assert (tmp_path / "o.json").read_bytes() == b"[\n \n]\n"
     cut = pytest.raises(ZeroDivisionError)
-    with documented(tmp_path, LIST) as (container, every), cut, OutputFile(str(tmp_path / "o")) as output:
+    with documented(tmp_path, LIST) as (container, every), cut, Output(str(tmp_path / "o")) as output:
         output.write_as(container)
-        output.put(2, every[1].raw)
+        output.write([(2, every[1].raw)])
         raise ZeroDivisionError
     assert (tmp_path / "o.partial").read_bytes() == b'[\n {"a":\n 2}\n]\n'
 

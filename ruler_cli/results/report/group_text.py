@@ -11,7 +11,7 @@ import orjson
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting.layout import render_group
 from ruler_cli.prompting.render import readable_text
-from ruler_cli.reading.index import digest
+from ruler_cli.reading.scratch import digest
 from ruler_cli.results.report.figures import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Group
