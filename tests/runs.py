@@ -90,7 +90,7 @@ BROKEN = CallError("transport", "it is broken", "group", billed=False)
 
 
 def failing(when: Callable[[Request], bool], then: Say = truthful) -> Say:
-    """Fail for good if the function of a request tells so."""
+    """Fail for good on the requests that `when` selects."""
     return lambda request: BROKEN if when(request) else then(request)
 
 
