@@ -127,7 +127,7 @@ def test_no_messages(part: list[Any]) -> None:
     assert validated(Rollout(whole)).error is None
 
 
-def test_a_whole_group(tmp_path: Path) -> None:
+def test_whole_group(tmp_path: Path) -> None:
     """A group without any message of an agent fails, costs no call, and the next group is scored."""
     silent = {"trajectories": [{"messages": [ASKED]}, {"messages": [ASKED]}]}
     good = {"trajectories": [{"messages": talk("1")}, {"messages": talk("2")}]}

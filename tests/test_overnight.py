@@ -104,7 +104,7 @@ def test_cap_without_usage() -> None:
     assert virtually(main) == 8
 
 
-def test_nobody_reads_stderr(server: JudgeServer, tmp_path: Path) -> None:
+def test_closed_stderr(server: JudgeServer, tmp_path: Path) -> None:
     """A run goes on if stderr is closed, at once or later."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(10)])
     score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/400"]

@@ -70,7 +70,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_goes_on(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_continues(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """After any end of a run the same command makes the same output; only calls in flight are paid twice."""
     server.configure(latency=0.05)
     process = begun(tmp_path, server, 21)

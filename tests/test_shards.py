@@ -149,7 +149,7 @@ def test_each_group_in_one_shard() -> None:
         assert min(counts) > 3200 / of * 0.7
 
 
-def test_the_same_everywhere() -> None:
+def test_same_everywhere() -> None:
     """A group is in the same shard in every process, on every machine and in every version."""
     result = [next(n for n in range(1, 17) if Shard(n, 16).holds(digest(f"task-{i}"))) for i in range(8)]
     assert result == [2, 6, 2, 8, 2, 3, 3, 10]

@@ -53,7 +53,7 @@ def test_ranks_keep_their_sum(values: list[int]) -> None:
             assert (a < b) == (x < y)
 
 
-def test_the_truth_itself_has_no_error() -> None:
+def test_error_of_the_truth() -> None:
     """True scores measure 0, reversed ones get every sign wrong, and tied groups count apart."""
     truths = [0.1, 0.3, 0.5, 0.7, 0.9]
     exact = measured([(truths, truths), ([0.5] * 5, [0.5] * 5)])
@@ -67,7 +67,7 @@ def test_the_truth_itself_has_no_error() -> None:
     assert spearman(truths, [0.5] * 5) == 0
 
 
-def test_a_seed_is_one_world() -> None:
+def test_seed() -> None:
     """One seed gives the same groups and answers, in any order of the passes."""
     (one,), (other,) = cases(3, "graded", 1), cases(3, "graded", 1)
     assert one.truths == other.truths

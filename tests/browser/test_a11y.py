@@ -31,7 +31,7 @@ def ready(view: View, hash_: str) -> View:
 
 
 @each_page
-def test_everything_to_use_has_a_name(view: View, hash_: str) -> None:
+def test_names(view: View, hash_: str) -> None:
     """Every button, link, field, chart and region that a screen reader stops at has a name."""
     tree = ready(view, hash_).find("body").aria_snapshot()
     roles = "button|link|textbox|searchbox|combobox|checkbox|grid|region|figure|group|dialog|navigation"
@@ -69,7 +69,7 @@ def test_landmarks(view: View, hash_: str) -> None:
 
 
 @pytest.mark.smoke
-def test_the_overview_as_it_is_read(view: View) -> None:
+def test_overview_by_screen_reader(view: View) -> None:
     """The overview is read in order: figures, reasons of failures, each chart with its points."""
     tree = ready(view, "#overview").find("main").aria_snapshot()
     order = ['heading "Overview" [level=2]', 'heading "Why groups failed" [level=3]']
@@ -82,7 +82,7 @@ def test_the_overview_as_it_is_read(view: View) -> None:
     assert len(notes) == view.find(".plot svg a").count() > 50
 
 
-def test_the_table_as_it_is_read(show: Show, many: Path) -> None:
+def test_table_by_screen_reader(show: Show, many: Path) -> None:
     """The table is a grid that states its numbers of rows and columns, and the position of each row."""
     view = show(many, "#groups?sort=-ordinal")
     grid = view.page.get_by_role("grid", name="Groups")
@@ -110,7 +110,7 @@ def test_focus_moves_with_the_page(view: View) -> None:
     view.until("document.activeElement.matches('.grid')")
 
 
-def test_the_list_of_keys(view: View) -> None:
+def test_list_of_keys(view: View) -> None:
     """A question mark opens the list of keys as a dialog, Escape closes it."""
     view.open("#groups")
     view.page.keyboard.press("?")
@@ -128,7 +128,7 @@ def test_the_list_of_keys(view: View) -> None:
 
 
 @each_page
-def test_no_id_is_given_twice(view: View, hash_: str) -> None:
+def test_ids_are_unique(view: View, hash_: str) -> None:
     """Each id stands once, and every reference leads to an element."""
     ready(view, hash_)
     ids = view.find("[id]").evaluate_all("all => all.map(element => element.id)")
@@ -140,7 +140,7 @@ def test_no_id_is_given_twice(view: View, hash_: str) -> None:
     assert set(referred) <= set(ids)
 
 
-def test_colour_is_never_alone(view: View) -> None:
+def test_names_beside_colours(view: View) -> None:
     """Each kind of failure has its name beside its colour: in the legend, in each bar, in the table."""
     ready(view, "#overview")
     kinds = view.find("#chart-failures .legend li").all_inner_texts()

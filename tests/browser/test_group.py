@@ -52,7 +52,7 @@ def as_read(view: View, place: str) -> list[str]:
 
 
 @pytest.mark.smoke
-def test_each_rollout_says_its_score(view: View, truth: Truth) -> None:
+def test_scores(view: View, truth: Truth) -> None:
     """Score, rank, label, spread, explanation and flag of every rollout are those of the file."""
     place = truth.place("task-2")
     group = truth.groups[place]
@@ -79,7 +79,7 @@ def test_each_rollout_says_its_score(view: View, truth: Truth) -> None:
     assert [float(row[2]) for row in rows] == [group.rollouts[i].score for i in best]
 
 
-def test_facts_of_the_group(view: View, truth: Truth) -> None:
+def test_head_of_the_group(view: View, truth: Truth) -> None:
     """The head of the page has the group's figures, its flags and a command that shows it on a terminal."""
     group = truth.groups[truth.place("task-2")]
     opened(view, "task-2")
@@ -230,7 +230,7 @@ def test_neighbours_of_a_table(view: View, truth: Truth) -> None:
     built(view.at(f"#group={failed[1]}"))
 
 
-def test_keys_walk_the_rollouts(view: View) -> None:
+def test_rollouts_by_key(view: View) -> None:
     """The arrows go from one rollout to the next, and the link with them."""
     opened(view, "task-2", "&view=one")
     for pressed, number in (("ArrowRight", 3), ("ArrowRight", 2), ("ArrowRight", 4), ("ArrowLeft", 2)):
@@ -242,7 +242,7 @@ def test_keys_walk_the_rollouts(view: View) -> None:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(("key", "number"), [("task-5", 0), ("task-15", 1), ("task-25", 2)])
-def test_a_failed_group_says_why(view: View, truth: Truth, key: str, number: int) -> None:
+def test_failed_group(view: View, truth: Truth, key: str, number: int) -> None:
     """A group without scores shows its kind of error, its reason and its texts, and no number."""
     group = truth.groups[truth.place(key)]
     opened(view, key)
@@ -255,7 +255,7 @@ def test_a_failed_group_says_why(view: View, truth: Truth, key: str, number: int
     assert "no score" in view.find(ROLLOUT).first.inner_text()
 
 
-def test_an_unknown_group(view: View) -> None:
+def test_unknown_group(view: View) -> None:
     """A link to an unknown key shows that it is unknown, and leads to the closest keys."""
     view.open("#group=tsk-31")
     assert "No group in this report has the key: tsk-31" in view.text

@@ -281,7 +281,7 @@ _TRIES = {
 
 
 @pytest.mark.parametrize("name", _TRIES)
-def test_the_policy_holds(browser: Browser, run: Path, name: str) -> None:
+def test_policy_holds(browser: Browser, run: Path, name: str) -> None:
     """Text or an element that gets into the page still cannot run, load or lead away."""
     with shown(browser, run) as view:
         refused: dict[str, str | None] = {}

@@ -52,7 +52,7 @@ def ground(view: View) -> str:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_text_can_be_read(show: Show, run: Path, theme: Theme) -> None:
+def test_contrast(show: Show, run: Path, theme: Theme) -> None:
     """In both themes every text has a contrast of at least 4.5 against its background."""
     view = show(run, theme=theme)
     for hash_ in PAGES:
@@ -117,7 +117,7 @@ def test_printed_table(show: Show, many: Path) -> None:
 
 
 @pytest.mark.parametrize("hash_", PAGES)
-def test_a_phone(show: Show, run: Path, hash_: str) -> None:
+def test_phone(show: Show, run: Path, hash_: str) -> None:
     """In a window of 390 pixels the page itself never scrolls sideways, and stays usable."""
     view = show(run, hash_, width=390, height=844)
     view.until("!document.querySelector('.g-turns div[style*=height]')")
@@ -145,7 +145,7 @@ def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -
     assert rows["mean score"] == f"{figures['scores']['mean']:.2f}"
 
 
-def test_a_damaged_file_says_so(browser: Browser, run: Path, tmp_path: Path) -> None:
+def test_damaged_file(browser: Browser, run: Path, tmp_path: Path) -> None:
     """A damaged file shows a sentence about the damage in place of the page."""
     before, annotation, data = run.read_text().partition('id="data">')
     (tmp_path / "cut.html").write_text(f"{before}{annotation}{data[:200]}{data[400:]}")

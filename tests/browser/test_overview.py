@@ -143,7 +143,7 @@ def expected(truth: Truth) -> dict[str, int]:
     }
 
 
-def test_numbers_below_a_chart(view: View, figures: dict[str, Any]) -> None:
+def test_table_of_a_chart(view: View, figures: dict[str, Any]) -> None:
     """The table below each chart has a row for each point's position, with the numbers of the JSON."""
     view.open()
     for chart, figure in (("scores", "scores"), ("spread", "spread"), ("reliability", "reliability")):
@@ -178,7 +178,7 @@ def test_points_by_keyboard(view: View) -> None:
     view.at(result[-1]).find(".grid").wait_for()
 
 
-def test_the_legend_leads_to_its_kind(view: View, truth: Truth) -> None:
+def test_legend(view: View, truth: Truth) -> None:
     """Each kind of failure in the legend leads to the groups that failed by it."""
     view.open()
     result = view.find(".legend a").evaluate_all("all => all.map(a => a.getAttribute('href'))")

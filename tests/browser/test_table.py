@@ -288,7 +288,7 @@ def test_reload(show: Show, many: Path) -> None:
 
 
 @pytest.mark.smoke
-def test_cells_say_the_figures(show: Show, run: Path, truth: Truth) -> None:
+def test_cells(show: Show, run: Path, truth: Truth) -> None:
     """Each row shows its group's figures, rounded."""
     view = show(run, "#groups?sort=ordinal", height=TALL)
     cells = "rows => rows.map(row => [...row.children].map(cell => cell.textContent.trim()))"

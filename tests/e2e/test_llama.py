@@ -80,7 +80,7 @@ def test_two_passes(score: Score, tmp_path: Path) -> None:
             assert annotation["spread"] >= 0
 
 
-def test_a_panel(score: Score, judge: Recorder) -> None:
+def test_panel(score: Score, judge: Recorder) -> None:
     """Two judges at one endpoint are asked about each group, under their own names."""
     source = SAMPLES / "trajectories.jsonl"
     run = score("a panel", source, "-m", "hosted_vllm/second", *COLD, *ONE)
@@ -89,7 +89,7 @@ def test_a_panel(score: Score, judge: Recorder) -> None:
     assert sorted(first) == ["second"] * 2 + ["smollm2"] * 2
 
 
-def test_a_cap_in_the_middle(score: Score, judge: Recorder, tmp_path: Path) -> None:
+def test_cap_in_the_middle(score: Score, judge: Recorder, tmp_path: Path) -> None:
     """A run that reaches its cap ends with 4; with a higher cap the same command asks only the rest."""
     source = runs.orders(tmp_path, 4)
     price = (*ONE, "--price", "1000,1000")

@@ -436,7 +436,7 @@ def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
         assert other.find(b"k") == reply("fine")
 
 
-def test_rows_without_a_place(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_stored(ledger: Ledger, path: Path, tmp_path: Path) -> None:
     """Rows that cannot be stored end the run with one sentence that names the file."""
     ledger.keep(b"k", "m", reply("fine"))
     with pytest.raises(UsageError, match="is no regular file; make it usable; the same command goes on"):

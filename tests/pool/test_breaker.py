@@ -41,7 +41,7 @@ def test_one_bad_call() -> None:
     assert not breaker.open
 
 
-def test_a_reply_between() -> None:
+def test_reply_between() -> None:
     """One reply resets the count."""
     breaker = Breaker(0.0)
     for call in range(10 * DISTINCT):

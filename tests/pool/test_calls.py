@@ -91,7 +91,7 @@ def test_bounded() -> None:
     assert "tried 3 times" in answer.reason
 
 
-def test_waits_at_a_limit_are_no_retries() -> None:
+def test_waits_are_no_retries() -> None:
     """Waits at a limit have another, generous budget, which ends as well."""
     assert asked(Script(*[replace(BUSY, retry_after=None)] * 20, OK)) == OK
     judge = Script(replace(BUSY, retry_after=None))

@@ -60,7 +60,7 @@ def test_start_and_doubling() -> None:
     assert [server.round() for _ in range(5)] == [8, 16, 32, 64, 128]
 
 
-def test_a_round_is_whole() -> None:
+def test_round_is_whole() -> None:
     """One reply fewer than the limit allows is no round."""
     concurrency = AdaptiveConcurrency(CEILING)
     concurrency.sent(4)
@@ -157,7 +157,7 @@ def test_back_to_what_was_clean() -> None:
     assert server.round() == 42
 
 
-def test_what_was_clean_is_forgotten() -> None:
+def test_failed_limit_is_not_clean() -> None:
     """A limit that was clean and then fails is clean no more: growth does not return to it."""
     server = Rounds()
     server.until(64)

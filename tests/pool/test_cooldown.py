@@ -98,7 +98,7 @@ def test_forgotten() -> None:
     assert cooldown.refused(15.0, 60, 10.0)
 
 
-def test_a_later_limit() -> None:
+def test_later_limit() -> None:
     """Answers to calls that were sent between two waits do not end the second."""
     cooldown = Cooldown()
     cooldown.refused(0.0, 0, 10.0)

@@ -279,7 +279,7 @@ def test_status() -> None:
     gated(work)
 
 
-def test_a_shorter_cooldown() -> None:
+def test_shorter_cooldown() -> None:
     """A cooldown is not shortened by a later and shorter one."""
 
     async def work(gate: Gate) -> float:

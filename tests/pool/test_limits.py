@@ -57,7 +57,7 @@ def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
 
 
 @given(st.lists(st.tuples(amounts, pauses), min_size=1, max_size=30), st.floats(0.0, 1.0))
-def test_the_wait_stands(steps: list[tuple[float, float]], share: float) -> None:
+def test_same_wait(steps: list[tuple[float, float]], share: float) -> None:
     """A call that asks again halfway gets the rest of the same wait, so no waiting call is overtaken."""
     window = Window(LIMIT)
     now = drive(window, steps)[-1][0]

@@ -113,7 +113,7 @@ def test_pairs(base: list[int], pass_index: int) -> None:
 
 
 @given(st.integers(1, 12))
-def test_a_cycle_differs(quarter: int) -> None:
+def test_cycle_differs(quarter: int) -> None:
     """Eight passes over a group whose size is a multiple of four are eight orders that favour no position."""
     size = 4 * quarter
     orders = [tuple(balanced(range(size), pass_index)) for pass_index in range(CYCLE)]

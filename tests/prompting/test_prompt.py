@@ -189,7 +189,7 @@ def of_sizes(sizes: list[int]) -> Group:
     st.none() | st.integers(1400, 6000),
     st.integers(0, 11),
 )
-def test_a_pass(sizes: list[int], most: int, context: int | None, pass_index: int) -> None:
+def test_one_pass(sizes: list[int], most: int, context: int | None, pass_index: int) -> None:
     """A pass shows each rollout once, in requests that fit the judge, and two passes connect all windows."""
     ask = replace(ASK, group_size=most, context_tokens=context)
     layout = build_layout(of_sizes(sizes), ask)
