@@ -1,4 +1,4 @@
-"""The command as a shell runs it, in this process: its start would be most of what a test costs."""
+"""The command as a shell runs it, in this process: its start would be most of a test's time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ruler_cli.cli import main
 
 _ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = 120
-"""Seconds after which a run that does not end is a failure, unless more are given."""
+"""Seconds after which a run fails that does not end, unless more are given."""
 
 Done = subprocess.CompletedProcess[str]
 
@@ -41,7 +41,7 @@ def run_apart(
 
 
 def run_here(args: list[str], stdin: str, folder: Path, env: dict[str, str], longest: int = _LONGEST) -> Done:
-    """Run the same in this process, with pipes for its descriptors as a process has them."""
+    """Do the same in this process, with pipes for its descriptors as a process has them."""
     with pytest.MonkeyPatch.context() as patch, _bounded(longest):
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["ruler", *args])
@@ -79,7 +79,7 @@ def _bounded(longest: int) -> Iterator[None]:
 
 @contextmanager
 def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
-    """The descriptors 0 to 2 are pipes; what went into 1 and 2 is there at the end."""
+    """Make the descriptors 0 to 2 pipes; the text written to 1 and 2 is there at the end."""
     output: dict[int, str] = {}
 
     def give(to: int) -> None:
@@ -93,14 +93,14 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
     sys.stdout.flush()
     sys.stderr.flush()
     before, saved = (sys.stdin, sys.stdout, sys.stderr), [os.dup(number) for number in range(3)]
-    (source, giving), (taking, out), (hearing, err) = os.pipe(), os.pipe(), os.pipe()
+    (source, giving), (taking, out), (errors, err) = os.pipe(), os.pipe(), os.pipe()
     for number, end in enumerate((source, out, err)):
         os.dup2(end, number)
         os.close(end)
     threads = [
         threading.Thread(target=give, args=(giving,)),
         threading.Thread(target=take, args=(1, taking)),
-        threading.Thread(target=take, args=(2, hearing)),
+        threading.Thread(target=take, args=(2, errors)),
     ]
     ours = (
         os.fdopen(0, encoding="utf-8", closefd=False),

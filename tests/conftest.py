@@ -19,7 +19,7 @@ from tests.judge_server import JudgeServer
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
-# A machine that runs several tests at once is slow now and then, which is no fault of an example.
+# A machine that runs several tests at once is slow now and then, and no example is to blame.
 # `--hypothesis-profile long`, of `make test-long`, takes the place of the one that is loaded here.
 hypothesis.settings.register_profile("ruler", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=100)
@@ -48,7 +48,7 @@ def server(judge_process: JudgeServer) -> JudgeServer:
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test never finds a key, so it can pay for nothing; nor an option in a variable."""
+    """No test finds a key or an option in a variable, so it can pay for nothing."""
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")) or name.startswith("RULER_"):
             monkeypatch.delenv(name)
@@ -56,7 +56,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def no_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A test never writes into anybody's cache directory, nor finds a reply that another one kept."""
+    """No test writes into a user's cache directory, or finds a reply that another test cached."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid4().hex}"))
 
 
@@ -75,7 +75,7 @@ def ruler(tmp_path: Path) -> Ruler:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Ruler:
-    """Run the command in `tmp_path`, in a process of its own: for what a start or an end decides."""
+    """Run the command in `tmp_path`, in a process of its own, for tests of a start or an end."""
 
     def run(*args: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         return run_apart([*map(str, args)], stdin, tmp_path, env)

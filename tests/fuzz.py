@@ -1,14 +1,14 @@
-"""A fuzzer for dumps: examples are damaged, scored and checked for what must never happen.
+"""A fuzzer for dumps: examples are damaged, scored and held to the laws.
 
 `python -m tests.fuzz FILE… --mutations 50000` damages records of the examples at random (bytes, JSON
-values, keys, nesting, whole lines), scores what comes out with the simulated judge, and stops at the
+values, keys, nesting, whole lines), scores the result with the simulated judge, and stops at the
 first dump after which
 
 - an exception was raised that is no RulerError,
 - an input line is neither in OUTPUT, in its place and with nothing but ruler's own fields changed, nor
   verbatim in the failed file,
 - a group that could not be read cost a call,
-- a score stands on another rollout than the one whose text states it.
+- a score stands on another rollout than the one that states it.
 
 Dumps are JSON lines, plain or compressed, lists, documents, archives of samples and directories.
 The dump that broke a law is left in the working directory. The same seed makes the same dumps.
@@ -45,7 +45,7 @@ REWARDS = {
     "reward", "rewards", "score", "scores", "overall_score", "value", "extra", "result", "reward_info",
     "evaluation_result", "trajectory_json", "explanation", "metadata", "info", "verifier_result",
 }  # fmt: skip
-"""Members that may hold a reward somewhere, and so may change."""
+"""Members that may hold a reward in some format, and so may change."""
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1.5, 2**70, -(2**63), float("nan"), float("inf"), "", "x", [], {}, [[]], [{}],
@@ -74,12 +74,12 @@ def change_value(record: bytes, rng: random.Random) -> bytes:
 
 
 def drop_value(record: bytes, rng: random.Random) -> bytes:
-    """One member or item is gone."""
+    """One member or item is missing."""
     return _at_random(record, rng, lambda holder, key: holder.__delitem__(key))
 
 
 def wrap_value(record: bytes, rng: random.Random) -> bytes:
-    """One value stands deeper than it did, or as JSON text."""
+    """One value stands deeper than before, or as JSON text."""
 
     def wrap(holder: Any, key: Any) -> None:
         inner = holder[key]
@@ -115,7 +115,7 @@ def _at_random(record: bytes, rng: random.Random, change: Callable[[Any, Any], N
 
 
 def flip_bytes(record: bytes, rng: random.Random) -> bytes:
-    """A few bytes are others; a line stays one line."""
+    """A few bytes change; a line stays one line."""
     data = bytearray(record)
     for _ in range(rng.randint(1, 4)):
         data[rng.randrange(len(data))] = rng.choice(b'\x00\x7f\x80\xff"{}[]\\,:0e- ')
@@ -136,7 +136,7 @@ def splice(record: bytes, rng: random.Random) -> bytes:
 
 
 def nest(record: bytes, rng: random.Random) -> bytes:
-    """Deep nesting somewhere."""
+    """One value is nested deeply."""
     depth = rng.choice((50, 900, 20_000))
     deep = b"[" * depth + b"]" * depth
     return b'{"deep": ' + deep + b", " + record.lstrip()[1:]
@@ -149,11 +149,11 @@ MUTATIONS = (
 
 
 class BrokenLawError(Exception):
-    """What must never happen did."""
+    """A law is broken."""
 
 
 def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, str, list[bytes], int]]:
-    """Damaged dumps without end: the example, the container's kind, the records, how many are damaged."""
+    """Endless damaged dumps: the example, the container's kind, the records, how many are damaged."""
     examples = {f: plant([r for r in f.read_bytes().split(b"\n") if r.strip()]) for f in files}
     while True:
         for file, records in examples.items():
@@ -174,7 +174,7 @@ def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, str, li
 
 
 def bare(value: Any) -> Any:
-    """A value without what ruler writes."""
+    """A value without ruler's fields."""
     if isinstance(value, dict):
         left = {k: bare(v) for k, v in value.items() if k not in OURS and k not in REWARDS}
         return {k: v for k, v in left.items() if k != "metadata" or v}  # Inspect's, which may hold `ruler`
@@ -182,7 +182,7 @@ def bare(value: Any) -> Any:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Whether a record is another one, annotated."""
+    """Tell if a record is another one, annotated."""
     try:
         return dump(bare(parse(one))) == dump(bare(parse(other)))
     except UnreadableError:
@@ -192,7 +192,7 @@ def same(one: bytes, other: bytes) -> bool:
 
 
 def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
-    """Score one dump and hold it to the laws; what became of it in a word."""
+    """Score one dump, hold it to the laws and return the result in a word."""
     out, lost = folder / f"out{kind}", folder / f"out{kind}.failed.jsonl"
     shutil.rmtree(out, ignore_errors=True)
     for stale in (out, lost):
@@ -206,8 +206,8 @@ def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
             raise BrokenLawError(f"a sentence that no terminal should see: {error!r}") from None
         return "refused"
     written = unpack(out, kind) if out.exists() else []
-    kept = Counter(map(bytes.strip, lost.read_bytes().split(b"\n")[:-1])) if lost.exists() else Counter()
-    _nothing_is_lost(records, written, kept)
+    failed = Counter(map(bytes.strip, lost.read_bytes().split(b"\n")[:-1])) if lost.exists() else Counter()
+    _nothing_is_lost(records, written, failed)
     _nothing_is_billed(written)
     for sentence in misplaced(records, written):
         raise BrokenLawError(sentence)
@@ -217,7 +217,7 @@ def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
 _POOL = PoolSettings(concurrency=4)
 
 
-def _nothing_is_lost(records: list[bytes], written: list[bytes], kept: Counter[bytes]) -> None:
+def _nothing_is_lost(records: list[bytes], written: list[bytes], failed: Counter[bytes]) -> None:
     at = 0
     for number, record in enumerate(records, 1):
         whole = record.removeprefix(b"\xef\xbb\xbf").strip()
@@ -225,8 +225,8 @@ def _nothing_is_lost(records: list[bytes], written: list[bytes], kept: Counter[b
             continue
         if at < len(written) and (whole == written[at].strip() or same(whole, written[at])):
             at += 1
-        elif kept[whole]:
-            kept[whole] -= 1
+        elif failed[whole]:
+            failed[whole] -= 1
         else:
             raise BrokenLawError(f"record {number} is neither in OUTPUT in its place nor in the failed file")
     if at < len(written):
@@ -254,7 +254,7 @@ def _nothing_is_billed(written: list[bytes]) -> None:
 
 
 def run(files: list[Path], mutations: int, seed: int) -> Counter[str]:
-    """Check dumps until so many records were damaged; how many dumps came to what."""
+    """Check dumps until so many records were damaged; count the dumps of each result."""
     rng, result, total = random.Random(seed), Counter[str](), 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""Records as the containers that INPUT may be, and back, by other means than ruler's own."""
+"""Records as the containers that INPUT may be, and back, without ruler's own code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARDS = ("a-2.jsonl", "a-10.jsonl.gz", "b/one.json")
 
 
 def fits(kind: str, record: bytes) -> bool:
-    """Whether a container can hold a record: where lines are not all that parts them, it must be JSON."""
+    """Tell if a container can hold a record: if more than line ends separate records, it must be JSON."""
     if kind in LINES:
         return True
     try:

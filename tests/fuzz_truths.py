@@ -20,7 +20,7 @@ from ruler_cli.types import Line, Rollout
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
 EXACT = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}
-"""Parameters with which the simulated judge says the truth."""
+"""Parameters with which the simulated judge gives the true scores."""
 
 
 def plant(records: Sequence[bytes]) -> list[bytes]:
@@ -65,7 +65,7 @@ def _plant(value: Any, rollout: Rollout, stated: str, taken: set[tuple[Any, ...]
 
 
 def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[str]:
-    """Each rollout of `written` with a score that is not the truth it states."""
+    """Each rollout of `written` whose score is not the truth that it states."""
     result = _reader(records)
     parts: dict[str, list[tuple[float, float]]] = {}
     stated: dict[str, set[float]] = {}
@@ -93,18 +93,18 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
 
 
 def _stated(rollout: Rollout) -> set[float]:
-    """Every truth that stands in a rollout: of several parts one that is shown last counts."""
+    """Every truth in a rollout: of several parts the last shown part counts."""
     shown = "\n".join(line for part in (rollout.messages, *rollout.histories) for line in render(part))
     return {round(float(number) * 20) / 20 for number in re.findall(r"truth=([0-9.]*[0-9])", shown)}
 
 
 def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] | None:
-    """A rollout's truth and its score; None where it states none or has none."""
+    """A rollout's truth and its score; None if it states no truth or has no score."""
     if rollout.error is not None or not rollout.messages:
         return None
     own = rollout.messages[
         first_agent_turn(rollout.messages) :
-    ]  # what stands before may be all rollouts' context
+    ]  # earlier messages may be the context of all rollouts
     shown = "\n".join(line for part in (own, *rollout.histories) for line in render(part))
     if not _TRUTH.search(shown):  # a truth that was damaged is none
         return None
@@ -120,7 +120,7 @@ def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] |
 
 
 def _reader(records: Sequence[bytes]) -> Reader | None:
-    """What reads most of these records; None where none does."""
+    """The reader of most of these records; None if none reads any."""
     lines = [Line(i, 0, raw) for i, raw in enumerate(records[:50], 1)]
     try:
         return detect("in", lines, InputSettings("in"))

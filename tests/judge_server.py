@@ -3,9 +3,9 @@
     python -m tests.judge_server [--port 0] [--lifetime SECONDS] [--conduct JSON]
 
 It binds 127.0.0.1, prints `{"port": N}` and ends when its stdin closes or its lifetime is over.
-`POST …/chat/completions` is judged, and `POST …/v1/messages` in Anthropic's form; `GET /stats`,
-`GET /requests`, `POST /reset` and `POST /configure`
-are for tests. Its conduct (judging_server/conduct.py) sets latency, hidden limits and chaos.
+`POST …/chat/completions` is answered, and `POST …/v1/messages` in Anthropic's form; `GET /stats`,
+`GET /requests`, `POST /reset` and `POST /configure` are for tests.
+Its conduct (judging_server/conduct.py) sets latency, hidden limits and chaos.
 
 The `model` field (after its last `/`) is the cue.  `KIND` misbehaves always, `once-KIND` on the
 first request for a group of rollouts, `twice-KIND` on its first two; any other name answers well.

@@ -21,29 +21,29 @@ _LONGEST = 60.0
 RAW = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe0f\ufeff\ud800-\udfff]"
 )
-"""What must not reach a terminal from a file."""
+"""Characters of a file that must not reach a terminal."""
 _OURS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "LESS", "COLORTERM")
 
 
 def on_terminal(
     folder: Path, *args: object, keys: str = "", columns: int = 80, **env: str
 ) -> tuple[int, str]:
-    """Run `ruler ARGS`, type `keys` once it is quiet; its exit code and what the terminal was sent."""
+    """Run `ruler ARGS`, type `keys` once it is quiet; return its exit code and its output."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in _OURS}
+    inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
     command = [sys.executable, "-m", "ruler_cli", *map(str, args)]
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
-        env={**kept, "TERM": "xterm-256color", "PYTHONPATH": str(_ROOT), **env},
+        env={**inherited, "TERM": "xterm-256color", "PYTHONPATH": str(_ROOT), **env},
     ) as process:  # fmt: skip
         os.close(theirs)
-        output = _said(ours, process, keys.encode())
+        output = _read_until_end(ours, process, keys.encode())
         os.close(ours)
         return process.wait(_LONGEST), output.decode().replace("\r\n", "\n")
 
 
-def _said(ours: int, process: subprocess.Popen[bytes], keys: bytes) -> bytes:
+def _read_until_end(ours: int, process: subprocess.Popen[bytes], keys: bytes) -> bytes:
     out, end = b"", time.monotonic() + _LONGEST
     while time.monotonic() < end:
         if select.select([ours], [], [], 0.5)[0]:
@@ -62,5 +62,5 @@ def _said(ours: int, process: subprocess.Popen[bytes], keys: bytes) -> bytes:
 
 
 def widest(text: str) -> int:
-    """Columns of the widest line."""
+    """The number of columns of the widest line."""
     return max(map(cell_len, text.split("\n")))

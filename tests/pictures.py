@@ -24,18 +24,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "samples" / "pictures"
 COLUMNS, LINES = 80, 48
 MADE = "1795269600"
-"""When the reports say they were made: pictures of the same figures are the same."""
+"""The time in the reports: pictures of the same figures are the same."""
 _FRAME = (
     "body{margin:0;background:#0c0c0c;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
 )
 
 
 def take(folder: Path, browser: Browser) -> None:
-    """Score two samples, look at what came of them, and keep what is seen."""
-    run, talks = folder / "scored.jsonl", folder / "tau_bench.jsonl"
+    """Score two samples, open their reports, and save the pictures."""
+    run, conversations = folder / "scored.jsonl", folder / "tau_bench.jsonl"
     _ruler("score", ROOT / "samples/simulated.jsonl", run, "-m", "simulated", "--passes", "4")
-    _ruler("score", ROOT / "samples/tau_bench.jsonl", talks, "-m", "offline")
-    for scored in (run, talks):
+    _ruler("score", ROOT / "samples/tau_bench.jsonl", conversations, "-m", "offline")
+    for scored in (run, conversations):
         _ruler("report", scored, "-o", scored.with_suffix(".html"))
     with shown(browser, run.with_suffix(".html"), height=1024) as view:
         _picture(view, "overview", "")
@@ -43,7 +43,7 @@ def take(folder: Path, browser: Browser) -> None:
         _picture(view, "groups", "#groups?where=live&sort=-disagreement")
     with shown(browser, run.with_suffix(".html"), theme="dark", height=1024) as view:
         _picture(view, "overview-dark", "")
-    with shown(browser, talks.with_suffix(".html"), height=1360) as view:
+    with shown(browser, conversations.with_suffix(".html"), height=1360) as view:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
         _picture(view, "group", f"#group={key}")
@@ -57,13 +57,13 @@ def _ruler(*args: str | Path) -> None:
 
 def _picture(view: View, name: str, hash_: str) -> None:
     view.open(hash_)
-    view.until("!document.querySelector('.g-turns div[style*=height]')")  # what is built later is built
+    view.until("!document.querySelector('.g-turns div[style*=height]')")  # later parts are built
     view.page.screenshot(path=PICTURES / f"{name}.png")
     view.clean()
 
 
 def _terminal(folder: Path, scored: Path, browser: Browser) -> None:
-    """What a terminal of 80 columns shows."""
+    """The screen of a terminal of 80 columns."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text("$ ruler report scored.jsonl", style="bold"))
     console.print(Text.from_ansi(_on_terminal(["report", scored.name], folder)))
@@ -76,7 +76,7 @@ def _terminal(folder: Path, scored: Path, browser: Browser) -> None:
 
 
 def _on_terminal(args: list[str], folder: Path) -> str:
-    """What the command writes to a terminal."""
+    """The output of the command on a terminal."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color"}
     env |= {"PYTHONPATH": str(ROOT), "PAGER": "cat"}
@@ -89,7 +89,7 @@ def _on_terminal(args: list[str], folder: Path) -> str:
     while True:
         try:
             more = os.read(ours, 1 << 16)
-        except OSError:  # how Linux says that nobody writes any more
+        except OSError:  # Linux raises it once no process writes any more
             break
         if not more:
             break

@@ -1,19 +1,19 @@
-"""Prove what README.md says by doing it.
+"""Prove README.md by running it.
 
-    python -m tests.readme_check            exit 1, with a diff, where the README or a sample is wrong
+    python -m tests.readme_check            exit 1, with a diff, if the README or a sample is wrong
     python -m tests.readme_check --write    write the shown outputs and the scored samples anew
 
 Fenced blocks are held to these rules:
 
-- `console`: each line behind `$ ` is run by bash in a fresh copy of `samples/`, the lines below it are
-  what must appear on stdout and stderr together.  A command with nothing below it must exit with 0.
+- `console`: each line behind `$ ` is run by bash in a fresh copy of `samples/`, the lines below it
+  must appear on stdout and stderr together.  A command with nothing below it must exit with 0.
 - `sh`: not run, because it costs money or installs something; each `ruler` command must be one that
   the command line takes.
-- `python`: must run; a `text` block right behind it is what must be printed.
+- `python`: must run; it must print the `text` block right behind it.
 
 Time varies from run to run, so `"judged_at":"2026-11-21T02:14:05Z"`, `"latency_s":0.012`,
 `"seconds": 0.012`, `in 0.1 s`, `2026-11-21 02:14 UTC` and what depends on it, `"most_in_flight": 3`, are
-compared as if each stood at 0.  Whatever is run keeps its ledger in a directory of its own.
+compared as if each stood at 0.  Each run has its ledger in a directory of its own.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from ruler_cli.results.conditions import NAMES, parse_condition
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
-"""What `make simulate`, which takes minutes, wrote with `--markdown`; the README shows it as it is."""
+"""The table that `make simulate --markdown`, which takes minutes, wrote; the README shows it as it is."""
 SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
 OTHERS = {"simulated.jsonl", "formats", "pictures"}
-"""What is there besides: a sample in which the embedded judge sees nothing, and folders."""
+"""Other samples: one in which the offline judge sees nothing, and folders."""
 BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
 COMMANDS = (
@@ -61,7 +61,7 @@ COMMANDS = (
     *("batch", "batch submit", "batch status", "batch collect", "batch cancel"),
 )
 RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4", "--order-by-outcome"]
-"""What makes a run write the fields that one pass of one judge does not."""
+"""Options with which a run writes the fields that one pass of one judge does not."""
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
 _INSTANT = re.compile(r'("judged_at": ?")[^"]+')
@@ -69,7 +69,7 @@ _MINUTES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to (?:\d{4}-\d\d-\d\d )?\d\
 _END = "--- exit "
 _TIMEOUT = 120
 _EVERYWHERE = {"from", "to", "n", "simulated", "2"}
-"""What stands in `report --json` in many places, and what is a name of this run's own."""
+"""Names that stand in `report --json` in many places, and names of this run's own."""
 _FEW = 4
 """Group keys of a format that fit a cell."""
 
@@ -90,7 +90,7 @@ class Block:
 
 @dataclass
 class Report:
-    """What was checked, and what was found wrong."""
+    """The numbers of checks, and the errors."""
 
     done: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Report:
 
 
 def normal(text: str) -> str:
-    """The text with everything that time decides at 0."""
+    """The text with every value that depends on time at 0."""
     return _MINUTES.sub("0 UTC", _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", text)))
 
 
@@ -139,7 +139,7 @@ def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
         python = tools / "python"  # no link: beside that an environment's packages are not found
         python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         python.chmod(0o755)
-        kept = {
+        inherited = {
             key: value
             for key, value in os.environ.items()
             if not key.startswith(("RULER_", "OPENAI_", "HOSTED_VLLM_")) and not key.endswith("_API_KEY")
@@ -154,7 +154,7 @@ def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
             "XDG_CACHE_HOME": str(Path(name, "cache")),
             "NO_COLOR": "1",
         }
-        yield place, kept | fixed
+        yield place, inherited | fixed
 
 
 def run(arguments: list[str], place: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -200,7 +200,7 @@ def replay(block: Block) -> list[tuple[str, str, int]]:
 
 
 def check_sessions(result: list[Block], report: Report) -> list[Block]:
-    """Run the console blocks; return them with their outputs as they are now."""
+    """Run the console blocks; return them with their live outputs."""
     fresh, count = [], 0
     for block in result:
         if block.language != "console":
@@ -219,9 +219,9 @@ def check_sessions(result: list[Block], report: Report) -> list[Block]:
             if shown:
                 report.same(f"README.md line {block.line}: the output of `{command}`", shown, live)
             elif code:
-                said = live.strip() or "nothing"
+                message = live.strip() or "nothing"
                 report.wrong.append(
-                    f"README.md line {block.line}: `{command}` exits with {code} and says: {said}"
+                    f"README.md line {block.line}: `{command}` exits with {code} and says: {message}"
                 )
             now = shown if normal(shown) == normal(live) else live
             first, *more = command.split("\n")
@@ -251,7 +251,7 @@ def typer_command() -> Any:
 
 
 def names_of(group: Any) -> Iterator[str]:
-    """The names of its commands and of theirs, as they are typed."""
+    """The names of its commands and of theirs, as a user types them."""
     for name, command in group.commands.items():
         yield name
         if hasattr(command, "commands"):
@@ -317,8 +317,8 @@ def check_syntax(result: list[Block], report: Report) -> None:
                     count += 1
                     done = run([*words, "--help"], place, environment)
                     if done.returncode:
-                        said = done.stdout.strip().split("\n")[-1]
-                        report.wrong.append(f"README.md line {block.line}: `{line}` cannot be run: {said}")
+                        message = done.stdout.strip().split("\n")[-1]
+                        report.wrong.append(f"README.md line {block.line}: `{line}` cannot be run: {message}")
                     for condition in conditions_of(words):
                         check_condition(f"README.md line {block.line}", condition, report)
     report.done.append(f"{count} further commands, read but not run")
@@ -335,7 +335,7 @@ def rulers(line: str) -> Iterator[list[str]]:
 
 
 def conditions_of(words: list[str]) -> list[str]:
-    """What follows each `--where`, which `--help` does not look at."""
+    """The value of each `--where`, which `--help` does not check."""
     return [after for word, after in pairwise(words) if word == "--where"]
 
 
@@ -348,7 +348,7 @@ def check_condition(where: str, reported: str, report: Report) -> None:
 
 
 def check_python(result: list[Block], report: Report) -> list[Block]:
-    """Run the Python examples; return the blocks with what they print now in the `text` blocks behind."""
+    """Run the Python examples; return the blocks with their live output in the `text` blocks behind."""
     fresh, printed = [], None
     for block in result:
         if block.language == "text" and printed is not None:
@@ -368,7 +368,7 @@ def check_python(result: list[Block], report: Report) -> list[Block]:
 
 
 def scored_samples(report: Report, *, write: bool) -> None:
-    """Each sample's scored file, and the file of what could not be read, equal a fresh run."""
+    """Each sample's scored file, and the file of its unreadable records, equal a fresh run."""
     with workplace() as (place, environment):
         for name in SAMPLES:
             made = [f"samples/{name}.scored.jsonl", f"samples/{name}.scored.jsonl.failed.jsonl"]
@@ -376,11 +376,11 @@ def scored_samples(report: Report, *, write: bool) -> None:
                 (place / path).unlink(missing_ok=True)
             run(["ruler", "score", f"samples/{name}.jsonl", made[0], "-m", "offline"], place, environment)
             for path in made:
-                kept, live = _read(ROOT / path), _read(place / path)
-                if normal(kept) == normal(live):
+                stored, live = _read(ROOT / path), _read(place / path)
+                if normal(stored) == normal(live):
                     continue
                 if not write:
-                    report.same(path, kept, live)
+                    report.same(path, stored, live)
                 elif live:
                     shutil.copyfile(place / path, ROOT / path)
                 else:
@@ -424,15 +424,15 @@ def check_summary(readme: str, report: Report) -> None:
 
 
 def check_report(readme: str, report: Report) -> None:
-    """Every name in what `ruler report --json` prints has a row, or stands in the row of what holds it."""
+    """Every name in the output of `ruler report --json` has a row, or stands in the row of its parent."""
     rows = [line.split("|") for line in below(readme, "### As JSON").split("\n") if line.startswith("| `")]
     reported: dict[str, set[str]] = {}
     for row in rows:
         for name in code(row[1]):
             reported.setdefault(name, set()).update(code(row[2]))
     with workplace() as (place, environment):
-        judged = ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", "-m", "simulated"]
-        run([*judged, "--passes", "2", "--progress", "none"], place, environment)
+        command = ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", "-m", "simulated"]
+        run([*command, "--passes", "2", "--progress", "none"], place, environment)
         page, one = (
             orjson.loads(run(["ruler", "report", "out.jsonl", "--json", *more], place, environment).stdout)
             for more in ([], ["--group", "task-1"])
@@ -479,7 +479,7 @@ def check_conditions(readme: str, report: Report) -> None:
 
 
 def below(readme: str, heading: str) -> str:
-    """What stands below a heading, up to the next one of its rank or above."""
+    """The text below a heading, up to the next one of its rank or above."""
     rank = len(heading.partition(" ")[0])
     _, _, rest = readme.partition(f"\n{heading}\n")
     return re.split(rf"^#{{1,{rank}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
@@ -521,7 +521,7 @@ def rows_of(rows: list[list[str]]) -> dict[str, list[list[str]]]:
 
 
 def places_of(form: Format) -> dict[int, list[str]]:
-    """What the rows of a format must say, by column: the keys that tell it, group key, score."""
+    """The rows of a format, by column: the keys that identify it, group key, score."""
     keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys]
     layout = form.layout
     reward = "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
@@ -540,14 +540,14 @@ def links(cell: str) -> list[str]:
 
 
 def family_of(path: Path) -> str:
-    """What `--format` would call a file."""
+    """The format of a file, as `--format` names it."""
     with ExitStack() as stack:
         reader = open_input(InputSettings(str(path)), stack, lambda problem: None).reader
         return "" if reader is None else reader.format.family
 
 
 def check_ids(readme: str, report: Report) -> None:
-    """The ids that shapes of anybody's are grouped by stand below the table, in their order."""
+    """The ids that group records of no known format stand below the table, in their order."""
     reported = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
     if reported not in readme:
         report.wrong.append(f"README.md does not say {reported}")
@@ -569,7 +569,7 @@ def check_links(readme: str, report: Report) -> None:
 
 
 def with_gains(readme: str) -> str:
-    """The README with what the simulation wrote between its two marks."""
+    """The README with the output of the simulation between its two marks."""
     start, end = "<!-- gains -->\n", "<!-- /gains -->"
     before, result, rest = readme.partition(start)
     _, closed, after = rest.partition(end)
@@ -577,7 +577,7 @@ def with_gains(readme: str) -> str:
 
 
 def check_gains(readme: str, report: Report) -> None:
-    """The table of what options buy is the one that the simulation wrote."""
+    """The table of gains by option is the one that the simulation wrote."""
     if readme != with_gains(readme):
         report.wrong.append(
             f"README.md: the table between the marks `gains` is not {GAINS.relative_to(ROOT)}"
@@ -586,7 +586,7 @@ def check_gains(readme: str, report: Report) -> None:
 
 
 def check_projection(readme: str, report: Report) -> None:
-    """What 100 million rollouts take follows, row by row, from what the table says was measured."""
+    """The cost of 100 million rollouts follows, row by row, from the table's measured rows."""
     rows = table(readme, projection.HEADING)
     if not rows:
         report.wrong.append(f"README.md: there is no table below {projection.HEADING!r}")

@@ -1,4 +1,4 @@
-"""Whole runs with judges that are functions, in a time that costs nothing."""
+"""Whole runs with judges that are functions, in virtual time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.virtual import virtually
 
 Say = Callable[[Request], Reply | CallError]
 _LONGEST = 1e6
-"""Virtual seconds after which a run that has not ended never would."""
+"""Virtual seconds after which a run that has not ended never will."""
 
 
 def answer(
@@ -52,27 +52,27 @@ def truthful(request: Request) -> Reply | CallError:
 
 def shifting(request: Request) -> Reply | CallError:
     """A true score, a little less than it with every pass, by an amount of the rollout's own."""
-    return answer(request, lambda body: given(body, request.pass_index))
+    return answer(request, lambda text: given(text, request.pass_index))
 
 
-def given(body: str, turn: int) -> float:
-    """What `shifting` gives a rollout in a pass."""
-    truth = expected_score(body)
-    return round(truth * (1 - 0.07 * turn) + 0.01 * (len(body) % 3) * (turn % 2) * (1 - truth), 6)
+def given(text: str, pass_index: int) -> float:
+    """The score of `shifting` for a rollout in a pass."""
+    truth = expected_score(text)
+    return round(truth * (1 - 0.07 * pass_index) + 0.01 * (len(text) % 3) * (pass_index % 2) * (1 - truth), 6)
 
 
 def noisy(request: Request) -> Reply | CallError:
-    """True scores that a pass turns about by up to .2, however a group is named."""
-    return answer(request, lambda body: _moved(body, request.pass_index))
+    """True scores that a pass changes by up to .2, for any name of a group."""
+    return answer(request, lambda text: _moved(text, request.pass_index))
 
 
-def _moved(body: str, turn: int) -> float:
-    by = sum(map(ord, body)) * (7 + 3 * turn) % 41 / 100 - 0.2
-    return round(min(1.0, max(0.0, expected_score(body) + by)), 6)
+def _moved(text: str, pass_index: int) -> float:
+    by = sum(map(ord, text)) * (7 + 3 * pass_index) % 41 / 100 - 0.2
+    return round(min(1.0, max(0.0, expected_score(text) + by)), 6)
 
 
 def refusing(request: Request) -> Reply | CallError:
-    """No."""
+    """Refuse."""
     return _completion(None, refusal="I will not.")
 
 
@@ -90,12 +90,12 @@ BROKEN = CallError("transport", "it is broken", "group", billed=False)
 
 
 def failing(when: Callable[[Request], bool], then: Say = truthful) -> Say:
-    """Fail for good where a test says so."""
+    """Fail for good on the requests that `when` selects."""
     return lambda request: BROKEN if when(request) else then(request)
 
 
 def group_of(request: Request) -> str:
-    """The name of the group that is asked about, as `conftest.group` wrote it."""
+    """The name of the group in a request, as `conftest.group` wrote it."""
     result = re.search(r'"(\w+)-\d+ truth', request.user)
     assert result
     return result[1]
@@ -108,7 +108,7 @@ def order_of(request: Request) -> list[str]:
 
 @dataclass
 class Stub:
-    """A judge that is a function, and remembers what it was asked, from when to when."""
+    """A judge that is a function, with its requests and their times."""
 
     name: str = "one"
     say: Say = truthful
@@ -121,7 +121,7 @@ class Stub:
     in_flight: int = 0
 
     async def ask(self, request: Request) -> Reply | CallError:
-        """Take a while, then say it."""
+        """Wait, then answer."""
         self.asked.append(request)
         number, now = len(self.times), anyio.current_time()
         self.times.append((now, now))
@@ -142,8 +142,8 @@ class Stub:
     ) -> None: ...
 
     @property
-    def turns(self) -> list[tuple[str, int]]:
-        """Group and pass of every request, sorted."""
+    def passes_asked(self) -> list[tuple[str, int]]:
+        """The group and pass of every request, sorted."""
         return sorted((group_of(request), request.pass_index) for request in self.asked)
 
 
@@ -176,13 +176,14 @@ class Stage:
         if isinstance(more.get("escalate"), str):
             more["escalate"] = JudgeSettings(more["escalate"])
         output = str(self.path / more.pop("output", "out.jsonl"))
-        kept = more.pop("kept", True)
-        ledger = self.path / ("ledger.sqlite" if kept is True else kept) if kept else None
+        ledger = more.pop("ledger", "ledger.sqlite")
         source = InputSettings(str(self.path / more.pop("source", "in.jsonl")), **more.pop("reading", {}))
-        return Settings(source, output, first, panel=tuple(others), ledger=ledger, **parts, **more)
+        return Settings(
+            source, output, first, panel=tuple(others), ledger=ledger and self.path / ledger, **parts, **more
+        )
 
     def run(self, *names: str, until: int | None = None, **more: Any) -> RunResult:
-        """Run to the end, or have it interrupted once so many requests were made."""
+        """Run to the end, or interrupt the run once so many requests were sent."""
         settings = self.settings(*names, **more)
 
         async def main() -> RunResult:
@@ -204,11 +205,11 @@ class Stage:
 
     @property
     def asked(self) -> int:
-        """How many requests all judges had."""
+        """The number of requests to all judges."""
         return sum(len(judge.asked) for judge in self.judges.values())
 
     def forget(self) -> None:
-        """Count requests from zero."""
+        """Forget all requests."""
         for judge in self.judges.values():
             judge.asked.clear()
             judge.times.clear()
@@ -218,7 +219,7 @@ class Stage:
         return read(self.path / name)
 
     def masked(self, name: str = "out.jsonl") -> bytes:
-        """The output's bytes without what says when it was asked for."""
+        """The bytes of the output without its times."""
         return re.sub(rb'"judged_at": ?"[^"]+"|"cached": ?\w+', b"", (self.path / name).read_bytes())
 
     def rewards(self, name: str = "out.jsonl") -> list[list[Any]]:
@@ -226,5 +227,5 @@ class Stage:
         return [[t["reward"] for t in record["trajectories"]] for record in self.records(name)]
 
     def parts(self, name: str = "out.jsonl") -> list[Any]:
-        """Every record's group part."""
+        """Every record's group annotation."""
         return [record["ruler"] for record in self.records(name)]

@@ -1,4 +1,4 @@
-"""The request types of the providers' own SDKs: which requests they take, to the last field."""
+"""The request types of the providers' own SDKs, which check requests to the last field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from ruler_cli.batch.request_files import Target
 
 SAMPLING = ("temperature", "top_k", "top_p")
-"""What Anthropic's API takes for its earlier models and its SDK has no types for since 1.0."""
+"""Parameters that Anthropic's API takes for its earlier models and its SDK has no types for since 1.0."""
 
 
 @cache
@@ -27,10 +27,10 @@ def _types(target: Target) -> TypeAdapter[Any]:
 
 
 def assert_typed(target: Target, row: Mapping[str, Any]) -> None:
-    """AssertionError, or pydantic's ValidationError, unless an SDK would send the row with these fields.
+    """Raise AssertionError or pydantic's ValidationError unless an SDK would send the row with these fields.
 
-    pydantic leaves out what a TypedDict does not name, and reads an Iterable when it is gone through:
-    so all of it is, and must be what it was.
+    pydantic drops keys that a TypedDict does not name, and reads an Iterable only when it is iterated:
+    so all of it is iterated, and must be unchanged.
     """
     if target == "anthropic":
         params = {name: each for name, each in row["params"].items() if name not in SAMPLING}

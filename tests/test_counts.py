@@ -1,4 +1,4 @@
-"""Counting: what is kept is not what is paid, and a share is of all groups."""
+"""Run stats: cached replies are not paid for, and a share is of all groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEN = Usage(1000, 200, 0, 1)
 
 
 def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunStats:
-    """Counts of a run that has paid for one reply of SEEN."""
+    """The stats of a run that has paid for one reply of SEEN."""
 
     async def main() -> RunStats:
         stop_signal = StopSignal()
@@ -37,16 +37,16 @@ def failed(counts: RunStats, kind: Kind) -> None:
     counts.add(GROUP, GroupResult((), (), (), used=nothing, paid=nothing), GroupError(kind, "why"))
 
 
-def scored(counts: RunStats, *, kept: bool) -> None:
+def scored(counts: RunStats, *, cached: bool) -> None:
     """A group is scored by one reply."""
-    paid = Usage() if kept else SEEN
-    counts.add(GROUP, GroupResult((), (), (), cached=kept, used=(SEEN,), paid=(paid,)), GroupScores(()))
+    paid = Usage() if cached else SEEN
+    counts.add(GROUP, GroupResult((), (), (), cached=cached, used=(SEEN,), paid=(paid,)), GroupScores(()))
 
 
 def test_unknown_price() -> None:
     """Without a price no sum of money is known, which is not 0."""
     counts = counted()
-    scored(counts, kept=False)
+    scored(counts, cached=False)
     summary = counts.finish(ValueError("told to stop"))
     assert summary.cost_usd is summary.kept_usd is summary.unsure_usd is None
     assert summary.usage == SEEN
@@ -55,7 +55,7 @@ def test_unknown_price() -> None:
 
 @pytest.mark.parametrize(("total", "fits"), [(1000, 50), (None, 1)])
 def test_share(total: int | None, fits: int) -> None:
-    """A share is of all groups, in a stream of those so far but of twenty at least."""
+    """A share is of all groups; in a stream of those so far, but of at least twenty."""
     counts = counted(MaxFailures(5.0, percent=True))
     counts.summary.total = total
     for _ in range(fits):
@@ -67,7 +67,7 @@ def test_share(total: int | None, fits: int) -> None:
 
 
 def test_number() -> None:
-    """Lines that cannot be read count as failures; what the cap left out does not."""
+    """Unreadable lines count as failures; groups that the cap left out do not."""
     counts = counted(MaxFailures(2))
     counts.summary.unreadable = 1
     for kind in ("budget", "budget", "reply"):

@@ -13,7 +13,7 @@ FILES = sorted(p for p in SAMPLES.rglob("*.jsonl") if ".scored" not in p.name)
 
 
 def test_each_damaged() -> None:
-    """However a dump is damaged, nothing crashes, no line is lost, and nothing unreadable costs a call."""
+    """For any damage of a dump, nothing crashes, no line is lost, and no unreadable group costs a call."""
     result = run(FILES, 2 * len(FILES), seed=0)
     assert sum(result[file.name] for file in FILES) >= 2 * len(FILES)
 
@@ -21,6 +21,6 @@ def test_each_damaged() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("file", FILES, ids=lambda p: p.stem)
 def test_damaged(file: Path) -> None:
-    """The same of each of them, damaged in many ways."""
+    """Each of them, damaged in many ways, obeys the same laws."""
     result = run([file], 40, seed=1)
     assert result[file.name] >= 40

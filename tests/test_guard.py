@@ -1,4 +1,4 @@
-"""Nothing is scored that the judge was not shown."""
+"""No rollout has a score that the judge was not shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASKED = {"role": "user", "content": "What is 6 times 7?"}
 
 
 def scored(path: Path, records: list[Any]) -> tuple[RunResult, list[Any]]:
-    """A run of the simulated judge over records, and what it wrote."""
+    """Score records with the simulated judge; return its summary and its output."""
     source, out = write(path / "in.jsonl", records), path / "out.jsonl"
     done = anyio.run(score, ScoreSettings(InputSettings(str(source)), str(out), JudgeSettings("simulated")))
     return done, read(out)
@@ -39,7 +39,7 @@ def scored(path: Path, records: list[Any]) -> tuple[RunResult, list[Any]]:
     ],
 )  # fmt: skip
 def test_silent(own: list[Any], reason: str, tmp_path: Path) -> None:
-    """A rollout without a turn of its agent fails with the reason, and the rest of its group is scored."""
+    """A rollout without a message of its agent fails with the reason, and the others are scored."""
     records: list[Any] = [{"group_id": "a", "messages": talk(text)} for text in ("41", "42")]
     records.insert(1, {"group_id": "a", "messages": [ASKED, *own], "reward": 1.0})
     done, out = scored(tmp_path, records)
@@ -51,7 +51,7 @@ def test_silent(own: list[Any], reason: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [
         {"content": "", "tool_calls": [{"function": {"name": "look", "arguments": "{}"}}]},
         {"content": "", "toolCalls": [{"name": "look", "arguments": "{}"}]},
@@ -64,9 +64,9 @@ def test_silent(own: list[Any], reason: str, tmp_path: Path) -> None:
         {"content": 42},
     ],
 )
-def test_something(said: dict[str, Any], tmp_path: Path) -> None:
-    """A turn that holds anything, under whatever key, is judged, and its line is not empty."""
-    message = {"role": "assistant", **said}
+def test_something(fields: dict[str, Any], tmp_path: Path) -> None:
+    """A message with any content, under any key, is scored, and its line is not empty."""
+    message = {"role": "assistant", **fields}
     assert not any(line.endswith(': ""') for line in render([message]))
     _, out = scored(tmp_path, [{"group_id": "a", "messages": m} for m in (talk("41"), [ASKED, message])])
     assert [r["ruler"]["status"] for r in out] == ["scored", "scored"]
@@ -127,8 +127,8 @@ def test_no_messages(part: list[Any]) -> None:
     assert validated(Rollout(whole)).error is None
 
 
-def test_a_whole_group(tmp_path: Path) -> None:
-    """A group in which nobody says anything fails, costs no call, and the next one is scored."""
+def test_whole_group(tmp_path: Path) -> None:
+    """A group without any message of an agent fails, costs no call, and the next group is scored."""
     silent = {"trajectories": [{"messages": [ASKED]}, {"messages": [ASKED]}]}
     good = {"trajectories": [{"messages": talk("1")}, {"messages": talk("2")}]}
     _, out = scored(tmp_path, [silent, good])

@@ -1,4 +1,4 @@
-"""Runs with what nobody would give on purpose: each ends, says what is wrong, and makes no score of it."""
+"""Runs over absurd input: each ends, reports it, and makes no score of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def groups(number: int, **each: list[Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("option", ["--blend", "--rpm", "--tpm", "--max-cost", "--timeout"])
 def test_nan_is_no_number(tmp_path: Path, option: str) -> None:
-    """An option of `nan` is refused before anything is sent: it would pass every bound."""
+    """An option of `nan` is refused before any request: it would pass every bound."""
     write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
     done = score(tmp_path, option, "nan")
     assert done.returncode == 2
@@ -50,16 +50,16 @@ def test_nan_is_no_number(tmp_path: Path, option: str) -> None:
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_an_order_by_outcomes_that_are_not_there_is_told(tmp_path: Path) -> None:
-    """Where --order-by-outcome finds no outcome at all, the run says of how many rollouts; else nothing."""
+def test_no_outcome_to_order_by(tmp_path: Path) -> None:
+    """If --order-by-outcome finds no outcome, the run reports the number of rollouts; else nothing."""
     write(tmp_path / "in.jsonl", groups(2, reward=[None, None]))
     assert "4 rollouts without an outcome" in score(tmp_path, "--order-by-outcome").stderr
     assert "outcome" not in score(tmp_path).stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--passes", "2"), ("--debias", "--outcome", "reward")])
-def test_a_reward_of_any_depth_is_kept(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """A reward nested more deeply than Python's stack is kept as it stands, also where groups wait."""
+def test_deep_reward(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A reward nested more deeply than Python's stack stays unchanged, also while groups wait."""
     deep = "[" * 800 + "1" + "]" * 800
     write(tmp_path / "in.jsonl", groups(2, reward=[0.25, 0.75]))
     text = (tmp_path / "in.jsonl").read_text().replace("0.25", deep)
@@ -70,14 +70,12 @@ def test_a_reward_of_any_depth_is_kept(tmp_path: Path, options: tuple[str, ...])
     assert out.count(f'"independent_reward": {deep}') + out.count(f'"independent_reward":{deep}') == 2 * 2
 
 
-def test_a_panel_that_scores_places_agrees_on_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two judges that see only at which place a rollout stands leave every group tied, also with one pass."""
+def test_panel_that_scores_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two judges that score by position alone leave every group tied, also with one pass."""
 
     def by_place(request: Request) -> Reply:
-        places = {body: place for place, body in enumerate(blocks(request.user).values())}
-        return answer(request, lambda body: 1 - places[body] / 3)
+        positions = {text: position for position, text in enumerate(blocks(request.user).values())}
+        return answer(request, lambda text: 1 - positions[text] / 3)
 
     stage = Stage(
         tmp_path,
@@ -92,20 +90,20 @@ def test_a_panel_that_scores_places_agrees_on_nothing(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "warns"),
     [(("--passes", "2"), True), (("-m", "simulated"), True), ((), False), (("--passes", "1"), False)],
 )
-def test_passes_in_one_order_are_warned_about(tmp_path: Path, options: tuple[str, ...], told: bool) -> None:
-    """Where all passes show the order of the file a run says what its reliability is worth."""
+def test_passes_in_one_order(tmp_path: Path, options: tuple[str, ...], warns: bool) -> None:
+    """If all passes show the order of the file, a run warns about its reliability."""
     write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
     done = score(tmp_path, "--order", "input", *options)
     assert done.returncode == 0
-    assert ("counts as reliability" in done.stderr) is told
+    assert ("counts as reliability" in done.stderr) is warns
     assert "counts as reliability" not in score(tmp_path, *options).stderr
 
 
-def test_a_refused_window_is_a_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a judge refuses every window that holds one rollout, the next takes over the whole group."""
+def test_refused_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a judge refuses every window with a certain rollout, the next judge takes the whole group."""
 
     def picky(request: Request) -> Reply | CallError:
         return refusing(request) if '"g-0 truth' in request.user else truthful(request)

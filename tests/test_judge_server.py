@@ -1,6 +1,6 @@
-"""The meters and the books of the judge server, which limits and bills are measured with.
+"""The meters and the bills of the judge server, which tests of limits and costs rely on.
 
-What else it does is shown by the tests that use it.
+The tests that use it show its other behaviour.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tests.judging_server.meters import Load, Window
 
 
 def test_load() -> None:
-    """The share of a capacity that is used is slot-seconds over slot-seconds, after the warm-up."""
+    """The used share of a capacity is busy seconds over all seconds of its places, after the warm-up."""
     load = Load()
-    rooms = [load.arrive(now, 2) for now in (0.0, 0.0, 1.0)]
-    assert rooms == [True, True, False]
+    allowed = [load.arrive(now, 2) for now in (0.0, 0.0, 1.0)]
+    assert allowed == [True, True, False]
     load.leave(1.0)  # the refused one
     load.leave(2.0)
     load.leave(4.0)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def large(name: str, size: int, words: int = 0) -> dict[str, Any]:
-    """A group of so many rollouts, the later the better."""
+    """A group of so many rollouts, each better than the one before."""
     return {
         "group_id": name,
         "trajectories": [
@@ -45,7 +45,7 @@ async def score(path: Path, server: JudgeServer, cue: str = "good", **ask: Any) 
 
 
 def asked(server: JudgeServer) -> list[list[str]]:
-    """The rollouts of each request, by what the server keeps."""
+    """The rollouts of each request, from the server's record."""
     return [sorted(read_ask(request).rollouts.values()) for request in server.requests()]
 
 
@@ -59,23 +59,23 @@ def rewards(path: Path) -> list[list[Any]]:
 async def test_more_than_a_window(
     size: int, most: int, windows: int, passes: int, tmp_path: Path, server: JudgeServer
 ) -> None:
-    """Above --group-size each pass is windows that hold every rollout once; scores keep the true order."""
+    """Above --group-size each pass is windows with every rollout once; scores keep the true order."""
     write(tmp_path / "in.jsonl", [large("big", size), large("small", 5)])
     done = await score(tmp_path, server, passes=passes, group_size=most)
-    turns = max(2, passes)
+    passes_run = max(2, passes)
     assert (done.complete, done.windowed, done.degraded) == (True, 1, 0)
     shown = [texts for texts in asked(server) if "big-" in texts[0]]
-    assert len(shown) == windows * turns
+    assert len(shown) == windows * passes_run
     assert max(map(len, shown)) <= most
-    every = [body for texts in shown for body in texts]
-    assert len(every) == size * turns
-    assert all(every.count(body) == turns for body in set(every))
+    every = [text for texts in shown for text in texts]
+    assert len(every) == size * passes_run
+    assert all(every.count(text) == passes_run for text in set(every))
     big, small = rewards(tmp_path)
     assert big == sorted(big)
     assert big == pytest.approx([i / 1000 for i in range(size)], abs=1e-6)
     assert small == [i / 1000 for i in range(5)]
     part = read(tmp_path / "out.jsonl")[0]["ruler"]
-    assert (part["windows"], part["passes"], part["size"]) == (windows, turns, size)
+    assert (part["windows"], part["passes"], part["size"]) == (windows, passes_run, size)
     requests = server.stats()["requests"]
     before = rewards(tmp_path)
     await score(tmp_path, server, passes=passes, group_size=most)
@@ -84,7 +84,7 @@ async def test_more_than_a_window(
 
 @pytest.mark.parametrize("cue", ["crowded", "400-context"])
 async def test_context_too_small(cue: str, tmp_path: Path, server: JudgeServer) -> None:
-    """A group that leaves no room for its answer, or that the judge turns out not to take, is windowed."""
+    """A group that leaves too little context for its answer, or that the judge refuses, is windowed."""
     write(tmp_path / "in.jsonl", [large("big", 24, 200), large("small", 4, 20)])
     done = await score(tmp_path, server, cue, passes=2)
     assert (done.complete, done.windowed, done.shortened, done.degraded) == (True, 1, 0, 0)
@@ -97,7 +97,7 @@ async def test_context_too_small(cue: str, tmp_path: Path, server: JudgeServer) 
 
 
 async def test_window_that_is_lost(tmp_path: Path, server: JudgeServer) -> None:
-    """A window without an answer leaves its rollouts what their other windows say, and is told."""
+    """If a window has no answer, its rollouts keep the scores of other windows, and that is reported."""
     write(tmp_path / "in.jsonl", [large("big", 40)])
     server.configure(chaos={"400": 0.3}, seed=2)
     done = await score(tmp_path, server, passes=4, group_size=8)
@@ -110,7 +110,7 @@ async def test_window_that_is_lost(tmp_path: Path, server: JudgeServer) -> None:
 
 @pytest.mark.parametrize("passes", [1, 3])
 async def test_window_that_does_not_fit(passes: int, tmp_path: Path, server: JudgeServer) -> None:
-    """Where a later window does not fit although the first did, the group is laid out anew, once."""
+    """If a later window does not fit although the first did, the group gets a new layout, once."""
     made = large("big", 40)
     for rollout_ in made["trajectories"][::9]:
         rollout_["messages"][1]["content"] += " truth" + " word" * 1500
@@ -129,7 +129,7 @@ async def test_window_that_does_not_fit(passes: int, tmp_path: Path, server: Jud
 
 
 async def test_nothing_fits(tmp_path: Path, server: JudgeServer) -> None:
-    """Where not even two rollouts fit the group fails with the numbers, and the others do not."""
+    """If not even two rollouts fit, the group fails with the numbers, and the others do not."""
     write(tmp_path / "in.jsonl", [large("big", 6, 9000), large("small", 4)])
     done = await score(tmp_path, server, "400-context", passes=2)
     assert done.failed == {"too_long": 1}

@@ -1,4 +1,4 @@
-"""Groups that no judge reads at once, before a judge that says so and counts tokens in its own way."""
+"""Groups that no judge reads at once, with a judge that reports its context and counts its own tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN, DENSE = "plain text ", "稠密的文字"
 
 
 class Strict:
-    """A judge of `context` tokens: one for four bytes of plain text, and for one of the dense."""
+    """A judge of `context` tokens: one for four bytes of plain text, and for one byte of dense text."""
 
     def __init__(self, context: int) -> None:
         self.context = context
@@ -28,13 +28,13 @@ class Strict:
         self.refused = 0
 
     def tokens(self, request: Request) -> int:
-        """As it counts."""
+        """The tokens of a text by its own count."""
         text = request.system + request.user
         dense = text.count(DENSE) * len(DENSE.encode())
         return dense + (len(text.encode()) - dense) // 4
 
     async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
-        """Score all alike, or refuse with the numbers."""
+        """Give all the same score, or refuse with the numbers."""
         tokens = self.tokens(request)
         if tokens > self.context:
             self.refused += 1
@@ -44,8 +44,8 @@ class Strict:
         return Reply(json.dumps({"scores": output}), Usage(tokens, 10, 0, 1))
 
 
-def judged(judge: Strict, texts: list[str], known: int | None = None) -> GroupResult:
-    """What becomes of a group of these answers."""
+def result_of(judge: Strict, texts: list[str], known: int | None = None) -> GroupResult:
+    """The result of a group of these answers."""
     runner = JudgeRunner(ScoreSettings(InputSettings("-"), "-"), [StubJudge(judge.call, known)])
     return anyio.run(runner.start(group(*map(talk, texts))).judge)
 
@@ -56,26 +56,28 @@ def judged(judge: Strict, texts: list[str], known: int | None = None) -> GroupRe
     st.sampled_from([None, 20_000, 40_000]),
 )
 def test_dense_text(dense: list[bool], known: int | None) -> None:
-    """However unevenly text takes tokens, each rollout is scored in two passes, and whole."""
+    """For any token density of the texts, each rollout is scored whole in two passes."""
     judge = Strict(20_000)
     texts = [f"{n} {DENSE * 130 if each else PLAIN * 180}" for n, each in enumerate(dense)]
-    outcome = judged(judge, texts, known)
-    assert outcome.failed_calls == ()
-    assert outcome.shortened == 0
+    result = result_of(judge, texts, known)
+    assert result.failed_calls == ()
+    assert result.shortened == 0
     seen = Counter(
-        (body, pass_scores.pass_index) for pass_scores in outcome.pass_scores for body in pass_scores.distinct
+        (rollout, pass_scores.pass_index)
+        for pass_scores in result.pass_scores
+        for rollout in pass_scores.distinct
     )
-    passes = {turn for _, turn in seen}
-    assert seen == Counter((body, turn) for body in range(len(texts)) for turn in passes)
+    passes = {pass_index for _, pass_index in seen}
+    assert seen == Counter((rollout, pass_index) for rollout in range(len(texts)) for pass_index in passes)
     assert len(passes) == 2 or len(judge.answered) == 1
-    windows = [(pass_scores.pass_index, pass_scores.window) for pass_scores in outcome.pass_scores]
+    windows = [(scores.pass_index, scores.window) for scores in result.pass_scores]
     assert len(set(windows)) == len(windows)
 
 
-def test_context_is_kept() -> None:
-    """What one request tells of the judge's context holds for all that follow."""
+def test_context_is_remembered() -> None:
+    """The context that one refusal names holds for all later requests."""
     judge = Strict(20_000)
-    judged(judge, [f"{PLAIN * 500} {n}" for n in range(40)])
+    result_of(judge, [f"{PLAIN * 500} {n}" for n in range(40)])
     assert judge.refused == 1
     assert len(judge.answered) > 4
 
@@ -84,18 +86,18 @@ def test_one_that_never_fits() -> None:
     """A final answer that fits no request beside another fails the group, with the judge's numbers."""
     judge = Strict(8_000)
     texts = [f"0 {DENSE * 600}", *(PLAIN * 100 + str(n) for n in range(12))]
-    misses = judged(judge, texts, 10_000).failed_calls
-    assert {miss.error.kind for miss in misses} == {"too_long"}
+    failed_calls = result_of(judge, texts, 10_000).failed_calls
+    assert {call.error.kind for call in failed_calls} == {"too_long"}
     assert judge.refused < 10
 
 
 def test_order_does_not_matter() -> None:
-    """However the group is sorted, the same questions are asked, also in halves."""
+    """Any order of the group gives the same requests, also in halves."""
     texts = [f"{DENSE * 130 if n % 3 else PLAIN * 180}{n}" for n in range(40)]
     asked = []
     for some in (texts, texts[::-1]):
         judge = Strict(20_000)
-        judged(judge, some, 20_000)
+        result_of(judge, some, 20_000)
         asked.append(sorted(request.user for request in judge.answered))
         assert judge.refused
         assert build_layout(group(*map(talk, some)), AskSettings()).shortening == 0

@@ -1,4 +1,4 @@
-"""A run that nobody watches: files that vanish, and a judge that fails at night."""
+"""Unattended runs: files that vanish, and a judge that fails at night."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def test_index_closed_while_read() -> None:
 
 
 def test_some_never_answered() -> None:
-    """Requests that the judge can never answer do not keep it from being asked the others."""
+    """Requests that the judge can never answer do not keep others from it."""
     broken = CallError("transport", "the judge answered 500", "call", billed=False)
-    judge = World(fault=lambda request, *_: broken if int(request.user) % 10 == 0 else None)
+    judge = World(error=lambda request, *_: broken if int(request.user) % 10 == 0 else None)
 
     async def main() -> int:
         caller, replies = (
@@ -104,7 +104,7 @@ def test_cap_without_usage() -> None:
     assert virtually(main) == 8
 
 
-def test_nobody_reads_stderr(server: JudgeServer, tmp_path: Path) -> None:
+def test_closed_stderr(server: JudgeServer, tmp_path: Path) -> None:
     """A run goes on if stderr is closed, at once or later."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(10)])
     score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/400"]
@@ -134,7 +134,7 @@ def test_share_of_a_file(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A parameter that cannot be sent is bad usage, reported before a call."""
+    """A parameter that cannot be sent is bad usage, reported before any call."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     usual = ("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base)
     assert ruler(*usual, "-p", "seed=99999999999999999999").returncode == 2

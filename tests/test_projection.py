@@ -1,4 +1,4 @@
-"""What 100 million rollouts take, as far as it is worked out."""
+"""The projected cost of 100 million rollouts."""
 
 from __future__ import annotations
 

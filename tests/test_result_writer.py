@@ -1,4 +1,4 @@
-"""What is judged comes out once, whole and in order: at once to a pipe, with the whole batch to a file."""
+"""Each result is written once, whole and in order: at once to a pipe, with the whole batch to a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVERY = sorted(
 OF_THE_BATCH = re.compile(
     rb'"(?:tied|reliability|weight|passes_for_0.9)": ?[^,}]+,? ?|"judged_at": ?"[^"]+"|"latency_s": ?[0-9.]+'
 )
-"""What the whole batch tells of a group, and its neighbour the comma; and what no two runs share."""
+"""The batch's fields of a group with a comma beside them, and fields that differ between any two runs."""
 
 
 def simulated(
@@ -57,12 +57,12 @@ def simulated(
 def test_file_and_pipe_are_the_same(
     sample: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """A file, written when the batch is whole, has the bytes of the pipe but for what the batch tells."""
+    """A file, written once the batch is complete, equals the pipe's bytes except for the batch's fields."""
     source = tmp_path / "in.jsonl"
     source.write_bytes(sample.read_bytes())
     done = simulated(source, tmp_path / "out.jsonl")
-    said = capfdbinary.readouterr().out
-    assert said == b""
+    output = capfdbinary.readouterr().out
+    assert output == b""
     simulated(source, "-")
     piped = capfdbinary.readouterr().out
     filed = (tmp_path / "out.jsonl").read_bytes()
@@ -72,8 +72,8 @@ def test_file_and_pipe_are_the_same(
     assert OF_THE_BATCH.sub(b"", source.read_bytes()) == OF_THE_BATCH.sub(b"", filed)
 
 
-def test_one_pass_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no score needs the batch nothing is held back on disk; where one does, everything is."""
+def test_one_pass_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no score needs the batch no result waits on disk; if one does, all do."""
     held = []
     monkeypatch.setattr(Scratch, "put", lambda _, waiting: held.append(waiting[0].key))
     stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(5)], Stub())
@@ -102,7 +102,7 @@ def test_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_deep_reward_waits(tmp_path: Path) -> None:
-    """A reward that is nested deeper than Python's stack waits as any other, and stays where it stood."""
+    """A reward that is nested deeper than Python's stack waits as any other, and stays in its place."""
     deep = b"[" * 900 + b"]" * 900
     lines = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(2)]).read_bytes()
     (tmp_path / "in.jsonl").write_bytes(lines.replace(b'"reward": 0.0', b'"reward": ' + deep))
@@ -110,8 +110,8 @@ def test_deep_reward_waits(tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_bytes().count(deep) >= 2
 
 
-def test_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full where groups wait ends the run with a sentence, and nothing is paid twice."""
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fills up while groups wait ends the run with a sentence, and nothing is paid twice."""
     text = "x" * 20_000
     groups = [{**group(f"g{i}", 0.1, 0.9), "note": text} for i in range(30)]
     stage = Stage(tmp_path, monkeypatch, groups, Stub(say=noisy))
@@ -131,7 +131,7 @@ def test_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_directory_to_wait_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no directory for temporary files that is a sentence too, and one pass needs none."""
+    """A missing directory for temporary files is a sentence too, and one pass needs none."""
     stage = Stage(tmp_path, monkeypatch, [group("g0", 0.1, 0.9)], Stub())
 
     def nowhere(**_: Any) -> None:
@@ -148,7 +148,7 @@ def test_no_directory_to_wait_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.long
 def test_memory_is_flat(tmp_path: Path) -> None:
-    """What waits for the batch waits on disk: six times the groups take no more memory."""
+    """Results that wait for the batch wait on disk: six times the groups take no more memory."""
     peaks = []
     for number in (80, 480):
         write(
@@ -162,8 +162,8 @@ def test_memory_is_flat(tmp_path: Path) -> None:
     assert peaks[1] - peaks[0] < 400 * 20_000 / 3
 
 
-def test_line_of_many_groups_waits_once(tmp_path: Path) -> None:
-    """A line that holds many groups takes its own size on disk while it waits, not that once a group."""
+def test_line_of_many_groups(tmp_path: Path) -> None:
+    """A line that holds many groups takes its own size on disk while it waits, not that for each group."""
     sizes, close = list[int](), Scratch.close
 
     def closed(self: Scratch) -> None:
@@ -192,8 +192,8 @@ def columns(path: Path, groups: int) -> Path:
 
 
 @pytest.mark.long
-def test_reader_that_takes_nothing(tmp_path: Path) -> None:
-    """A run that is stopped ends although nobody takes what is left to write of a batch that has waited."""
+def test_reader_that_stops(tmp_path: Path) -> None:
+    """A stopped run ends even if nobody reads the rest of a batch that has waited."""
     write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000} for i in range(100)])
     command = [sys.executable, "-m", "ruler_cli", "score", "-", "-", "-m", "simulated", "--debias"]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A run that ends early goes on where it was, pays for nothing twice and says what it did."""
+"""A run that ends early can be continued, pays for nothing twice and reports its state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GROUPS = [group(f"g{i}", 0.1, i / 100, 0.9) for i in range(60)]
 
 
 def masked(path: Path) -> list[Any]:
-    """The output without what says when it was asked for."""
+    """The output without its times."""
     out = read(path)
     for record in out:
         record["ruler"].pop("judged_at")
@@ -40,7 +40,7 @@ def masked(path: Path) -> list[Any]:
 
 
 def begun(tmp_path: Path, server: JudgeServer, asked: int, *more: str) -> subprocess.Popen[str]:
-    """A run over GROUPS that the judge has been asked so many times by."""
+    """A run over GROUPS after so many requests to the judge."""
     write(tmp_path / "in.jsonl", GROUPS)
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", *line(server, *more)],
@@ -61,7 +61,7 @@ def line(server: JudgeServer, *more: str) -> list[str]:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for something, not for ever."""
+    """Wait for a condition, not for ever."""
     for _ in range(400):
         if holds():
             return
@@ -70,8 +70,8 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_goes_on(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """However a run ends, the same command makes the same output; only what was in flight is paid twice."""
+def test_continues(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """After any end of a run the same command makes the same output; only calls in flight are paid twice."""
     server.configure(latency=0.05)
     process = begun(tmp_path, server, 21)
     process.send_signal(how)
@@ -90,7 +90,7 @@ def test_goes_on(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_pat
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_drains(signum: signal.Signals, code: int, server: JudgeServer, tmp_path: Path) -> None:
-    """After a signal what is in flight finishes and is kept, nothing else goes, and the way on is told."""
+    """After a signal calls in flight finish and are cached, none follows, and a message names the way on."""
     server.configure(latency=1.0)
     process = begun(tmp_path, server, 4)
     process.send_signal(signum)
@@ -103,7 +103,7 @@ def test_drains(signum: signal.Signals, code: int, server: JudgeServer, tmp_path
 
 
 def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
-    """A run that is stopped while nobody reads its stdout ends there with a whole record."""
+    """A run that is stopped while nobody reads its stdout ends it with a whole record."""
     write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 300_000} for i in range(9)])
     command = [sys.executable, "-m", "ruler_cli", *line(server)]
     command[command.index("out.jsonl")] = "-"
@@ -121,7 +121,7 @@ def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
-    """The second signal does not wait for what is in flight."""
+    """The second signal does not wait for calls in flight."""
     server.configure(latency=15.0)
     process = begun(tmp_path, server, 4)
     process.send_signal(signal.SIGINT)
@@ -132,8 +132,8 @@ def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
     until(lambda: server.stats()["in_flight"] == 0)
 
 
-def test_marks(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """What failed for good is not asked again, but for --retry-failed, and what then is answered stays."""
+def test_permanent_errors(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """A permanent error is asked again with --retry-failed only, and its reply then stays."""
     write(tmp_path / "in.jsonl", GROUPS[:5])
     bad = line(server, "-m", "openai/400")
     assert ruler(*bad).returncode == 1
@@ -159,8 +159,8 @@ def test_retry_failed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     ]
 
 
-def test_unusable_replies_are_read_again(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """A conversation of several requests is kept whole: a rerun asks none of them."""
+def test_cached_exchange(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """An exchange of several requests is cached whole: a rerun sends none of them."""
     write(tmp_path / "in.jsonl", GROUPS[:5])
     run = line(server, "-m", "openai/once-not-json")
     assert ruler(*run).returncode == 0
@@ -172,7 +172,7 @@ def test_unusable_replies_are_read_again(server: JudgeServer, ruler: Ruler, tmp_
 
 
 def test_cap(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """Under a cap what fits is done, the rest is marked, the code is 4, and a higher one goes on."""
+    """A capped run scores as much as fits, annotates the rest, ends with 4, and a higher cap goes on."""
     write(tmp_path / "in.jsonl", GROUPS)
     options = ("--price", "2,8", "--summary", "sum.json")
     done = ruler(*line(server, *options, "--max-cost", "0.05"))
@@ -201,8 +201,8 @@ def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     assert server.stats()["books"]["paid_again"] == 0
 
 
-def test_summary_that_cannot_be_written(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """A summary that cannot be written is told, and does not hide why the run stopped."""
+def test_unwritable_summary(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """A summary that cannot be written is reported, and does not hide the reason why the run stopped."""
     write(tmp_path / "in.jsonl", GROUPS)
     (tmp_path / "sum").symlink_to("/dev/full")
     done = ruler(*line(server, "--price", "2,8", "--max-cost", "0.05", "--summary", "sum"))
@@ -211,7 +211,7 @@ def test_summary_that_cannot_be_written(server: JudgeServer, ruler: Ruler, tmp_p
 
 
 def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """A cap without a known price is bad usage, told before anything is sent."""
+    """A cap without a known price is bad usage, reported before any request."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler(*line(server, "--max-cost", "1"))
     assert done.returncode == 2
@@ -223,7 +223,7 @@ def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) ->
 def test_max_failures(
     most: str, code: int, asked: int, server: JudgeServer, ruler: Ruler, tmp_path: Path
 ) -> None:
-    """When more fail than allowed the run stops, with what is whole kept and the code 1."""
+    """If more groups fail than allowed the run stops with code 1 and keeps its whole records."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler(*line(server, "-m", "openai/400", "--max-failures", most))
     assert done.returncode == code
@@ -233,13 +233,13 @@ def test_max_failures(
 
 @pytest.mark.parametrize("text", ["-1", "101%", "many", "0.5"])
 def test_max_failures_is_a_number(text: str, ruler: Ruler, tmp_path: Path) -> None:
-    """What is no number and no share is bad usage."""
+    """A value that is neither a number nor a share is bad usage."""
     write(tmp_path / "in.jsonl", GROUPS)
     assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", text).returncode == 2
 
 
 def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """An account that runs out in mid-run ends it with 3; what was answered is not asked again."""
+    """An account that runs out during a run ends it with 3; no answered request is sent again."""
     write(tmp_path / "in.jsonl", GROUPS)
     server.configure(latency=0.05, chaos={"quota": 0.05}, seed=1)
     done = ruler(*line(server))
@@ -253,8 +253,8 @@ def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     assert 0 < answered < len(GROUPS)
 
 
-def test_identical_groups_are_asked_once(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """The same question is one call, also when both askers wait for it at once."""
+def test_equal_requests(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """Equal requests are one call, even if both wait for it at once."""
     write(tmp_path / "in.jsonl", [group("same", 0.2, 0.7)] * 10)
     assert ruler(*line(server)).returncode == 0
     assert server.stats()["requests"] == 1
@@ -263,7 +263,7 @@ def test_identical_groups_are_asked_once(server: JudgeServer, ruler: Ruler, tmp_
 
 
 def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
-    """Two runs at once on one ledger both end well, and a third asks nothing."""
+    """Two runs at once on one ledger both succeed, and a third sends no request."""
     server.configure(latency=0.05)
     first = begun(tmp_path, server, 1)
     other = dict(os.environ, PYTHONPATH=str(ROOT))
@@ -278,8 +278,8 @@ def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
     assert server.stats()["requests"] == asked
 
 
-def test_ledger_that_cannot_be_written() -> None:
-    """Where replies cannot be kept any more the run stops, and what was paid for is still used."""
+def test_unwritable_ledger() -> None:
+    """If the ledger cannot store replies any more the run stops, and still uses the paid ones."""
 
     class Full(ReplyCache):
         async def keep(self, key: bytes, answer: Reply | CallError) -> None:

@@ -1,4 +1,4 @@
-"""The whole run against a judge that misbehaves: a right score or a reason, never anything else."""
+"""The whole run against a judge that misbehaves: each rollout gets a right score or a reason."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ duplicate missing integer position mixed negative nan null-score bool-score cuto
 null-content refusal filter not-json huge no-choices html 429 500 502 529 drop half
 """
 LIMITS = ["429", "429-date", "529"]
-"""Waited for, up to an hour: tests/pool shows how that ends."""
+"""Limits that a run waits for, up to an hour: tests/pool shows how that ends."""
 FATAL = ["401", "403", "404", "quota"]
 
 
 async def score(run: ScoreSettings, observer: Observer | None = None) -> Summary:
-    """Run to the end; what stops a run is raised."""
+    """Run to the end, and raise the error that stops the run."""
     done = await run_score(run, observer)
     if done.stopped is not None:
         raise done.stopped
@@ -62,7 +62,7 @@ TRUE = [[0.1, 0.9, 0.4], [0.8, 0.2], [0.5, 0.75, 0.25, 1.0]]
 
 
 async def test_usable(tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """A reply that says everything, if need be when it is asked for again, gives each rollout its score."""
+    """A reply with all scores, at once or after a correction, gives each rollout its score."""
     for cue in [*HARMLESS.split(), *(f"once-{cue}" for cue in MENDED.split())]:
         with subtests.test(cue=cue):
             server.reset()
@@ -74,7 +74,7 @@ async def test_usable(tmp_path: Path, server: JudgeServer, subtests: pytest.Subt
 
 
 async def test_failed(tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """A judge that never answers well makes failures with a reason: null, never a number."""
+    """A judge that never answers well leads to errors with a reason: null, never a number."""
     for cue in [c for c in (*MENDED.split(), "400") if c not in LIMITS]:
         with subtests.test(cue=cue):
             server.reset()
@@ -91,7 +91,7 @@ async def test_failed(tmp_path: Path, server: JudgeServer, subtests: pytest.Subt
 
 
 async def test_deadline(tmp_path: Path, server: JudgeServer) -> None:
-    """The deadline holds by the wall clock, also while bytes drip in."""
+    """The deadline holds by the wall clock, even while bytes drip in."""
     for cue in ("drip", "hang", "slow"):
         with anyio.fail_after(60):  # a drip would last for ever
             done = await score(settings(tmp_path, server, cue, timeout=0.3, retries=0))
@@ -109,7 +109,7 @@ async def test_fatal(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
-    """A judge that no call ever reaches ends the run and is named."""
+    """A judge that no call ever reaches ends the run with its name."""
     write(tmp_path / "in.jsonl", GROUPS)
     where = JudgeSettings("openai/x", "http://127.0.0.1:9/v1")
     out = str(tmp_path / "out.jsonl")
@@ -125,7 +125,7 @@ async def test_format_remembered(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
-    """Every group is scored where an endpoint refuses the answer's limit, its name, or its size."""
+    """Every group is scored if an endpoint refuses the limit of the answer, its name, or its size."""
     limits: dict[str, list[set[str]]] = {
         "limit-refused": [{"max_tokens"}, *[{"max_completion_tokens"}] * 3],
         "limits-refused": [{"max_tokens"}, *[set[str]()] * 3],
@@ -140,7 +140,7 @@ async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_cut_off_asks_for_the_rest(tmp_path: Path, server: JudgeServer) -> None:
-    """A reply that is cut off twice keeps what is whole and asks for the missing ids only."""
+    """After two cut-off replies the complete entries count, and only the missing ids are asked for."""
     done = await score(settings(tmp_path, server, "twice-cutoff"))
     assert done.complete
     assert rewards(tmp_path) == TRUE
@@ -172,7 +172,7 @@ async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_scattered(tmp_path: Path, server: JudgeServer) -> None:
-    """Rollouts that lie apart are judged together and written where they stood."""
+    """Scattered rollouts of a group are scored together and written in their own places."""
     members = [
         rollout(t / 10, f"{g}", group_id=g, reward=0.0) for t in range(6) for g in ("x", "y", "z", "w")
     ]
@@ -191,7 +191,7 @@ async def test_scattered(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_identical_and_single(tmp_path: Path, server: JudgeServer) -> None:
-    """Identical rollouts share one judgment; a group without relative signal is flagged tied."""
+    """Identical rollouts share one score; a group without relative signal is flagged tied."""
     same = rollout(0.3, "same")
     groups = [
         {"trajectories": [same, same, rollout(0.9, "other")]},
@@ -231,7 +231,7 @@ async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
-    """With `--order input` the judge sees the rollouts as they stand in the dump."""
+    """With `--order input` the judge gets the rollouts in the order of the dump."""
     run = settings(tmp_path, server, "good")
     await score(ScoreSettings(run.input, run.output, run.judge, AskSettings(order="input")))
     asked = [body["messages"][1]["content"] for body in server.requests()]
@@ -240,7 +240,7 @@ async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_empty_input(tmp_path: Path, server: JudgeServer) -> None:
-    """An empty file is nothing to do: an empty output and no call."""
+    """An empty file has an empty output and costs no call."""
     run = settings(tmp_path, server, "good")
     (tmp_path / "in.jsonl").write_bytes(b"\n\n")
     assert (await score(run)).complete
@@ -249,13 +249,13 @@ async def test_empty_input(tmp_path: Path, server: JudgeServer) -> None:
 
 @pytest.mark.parametrize("change", ["cut", "spoil"])
 async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServer) -> None:
-    """A file that changes after its survey ends the run: no line is lost without a word."""
+    """A file that changes after its survey ends the run: no line is lost silently."""
     long = {"note": "x" * 4000}  # so that most of the file is not yet read when judging begins
     path = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) | long for i in range(500)])
     whole = path.read_bytes()
 
     class Meddler(Observer):
-        """Changes the file when judging begins."""
+        """A judge that changes the file at its start."""
 
         def started(self, groups: int | None) -> None:
             """Cut the file, or spoil its second half."""

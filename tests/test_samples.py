@@ -1,4 +1,4 @@
-"""The samples, through the command itself: what goes in comes out, in order, with its documented code."""
+"""Runs of the command over the samples: every record comes out, in order, with the documented exit code."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def scored(name: str, to: Path) -> list[dict[str, Any]]:
 
 
 def bare(record: dict[str, Any]) -> str:
-    """A record without what ruler writes, as text: NaN equals itself there."""
-    kept = {key: value for key, value in record.items() if key not in OURS}
-    if isinstance(kept.get("trajectories"), list):
-        kept["trajectories"] = [bare(trajectory) for trajectory in kept["trajectories"]]
-    return repr(kept)
+    """A record without ruler's fields, as text: NaN equals itself there."""
+    own = {key: value for key, value in record.items() if key not in OURS}
+    if isinstance(own.get("trajectories"), list):
+        own["trajectories"] = [bare(trajectory) for trajectory in own["trajectories"]]
+    return repr(own)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_readable_record_comes_out_in_input_order(name: str, tmp_path: Path) -> None:
+def test_records_come_out_in_order(name: str, tmp_path: Path) -> None:
     """Records come out as many as went in, in input order, with nothing changed but ruler's fields."""
     out = scored(name, tmp_path / "out.jsonl")
     failed = tmp_path / "out.jsonl.failed.jsonl"
@@ -58,7 +58,7 @@ def test_every_readable_record_comes_out_in_input_order(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_trajectory_has_a_score_or_a_reason(name: str, tmp_path: Path) -> None:
+def test_score_or_reason(name: str, tmp_path: Path) -> None:
     """A trajectory has a score in [0, 1] as its reward, or null and a reason."""
     for record in scored(name, tmp_path / "out.jsonl"):
         for trajectory in record.get("trajectories", [record]):
@@ -72,20 +72,20 @@ def test_every_trajectory_has_a_score_or_a_reason(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_check_sees_the_same_input_as_score(name: str) -> None:
+def test_check(name: str) -> None:
     """`check` exits with the code of `score`, and sends nothing."""
     assert ruler("check", SAMPLES / f"{name}.jsonl", "-m", "offline").returncode == CASES[name][0]
 
 
-def test_identical_rollouts_share_their_score(tmp_path: Path) -> None:
+def test_identical_rollouts(tmp_path: Path) -> None:
     """The first and the last rollout of the first sample group are the same, and so are their scores."""
     first, _, _, last = scored("groups", tmp_path / "out.jsonl")[0]["trajectories"]
     assert first["messages"] == last["messages"]
     assert first["ruler"]["score"] == last["ruler"]["score"]
 
 
-def test_a_groups_own_rubric_is_what_the_judge_reads() -> None:
-    """A group's `rubric` stands in its request, and the one given on the command line does not."""
+def test_rubric_of_a_group() -> None:
+    """A group's `rubric` stands in its request, and the one from the command line does not."""
     shown = ruler(
         "prompt", SAMPLES / "groups.jsonl", "--group", "flaky-date-test", "--rubric", "Shortest wins."
     ).stdout
@@ -105,7 +105,7 @@ def test_only_the_injection_is_flagged(tmp_path: Path) -> None:
     assert flagged == [("injection", 2)]
 
 
-def test_scoring_a_scored_file_keeps_the_first_rewards(tmp_path: Path) -> None:
+def test_scored_file_again(tmp_path: Path) -> None:
     """The original rewards are those of the dump, however often a file is scored."""
     once, twice = tmp_path / "once.jsonl", tmp_path / "twice.jsonl"
     first = scored("groups", once)
@@ -117,8 +117,8 @@ def test_scoring_a_scored_file_keeps_the_first_rewards(tmp_path: Path) -> None:
             assert one.get("logs") == other.get("logs")
 
 
-def test_the_simulated_sample_is_what_its_judge_reads(tmp_path: Path) -> None:
-    """Without errors the simulated judge gives each rollout of its sample the truth that stands there."""
+def test_simulated_sample(tmp_path: Path) -> None:
+    """Without errors the simulated judge gives each rollout of its sample the truth in its text."""
     to = tmp_path / "out.jsonl"
     exact = [text for name in ("persistent", "slot", "noise", "level") for text in ("-p", f"{name}=0")]
     assert ruler("score", SAMPLES / "simulated.jsonl", to, "-m", "simulated", *exact).returncode == 0

@@ -1,4 +1,4 @@
-"""Processes that share an input by shards: together they do what one would, and none does it twice."""
+"""Processes that share an input by shards: together they do the work of one, each part once."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def staged(records: list[bytes], kind: str = ".jsonl", **judge: Any) -> Iterator
         yield stage
 
 
-def told(stage: Stage, kind: str, number: int, of: int, **more: Any) -> RunResult:
+def run_shard(stage: Stage, kind: str, number: int, of: int, **more: Any) -> RunResult:
     """Run one shard with a ledger and a failed file of its own."""
-    given = {"source": f"in{kind}", "output": f"out-{number}{kind}", "kept": f"ledger-{number}", **more}
+    given = {"source": f"in{kind}", "output": f"out-{number}{kind}", "ledger": f"ledger-{number}", **more}
     reading = {"shard": shard_of(f"{number}/{of}"), **given.pop("reading", {})}
     return stage.run(reading=reading, failed=stage.path / f"failed-{number}", **given)
 
 
-def whole(stage: Stage, kind: str, kept: str, *others: str, **more: Any) -> RunResult:
+def whole(stage: Stage, kind: str, ledger: str, *others: str, **more: Any) -> RunResult:
     """Run over the whole, with more ledgers to look things up in."""
     ledgers = tuple(stage.path / name for name in others)
     given = {"source": f"in{kind}", "output": f"whole{kind}", **more}
-    return stage.run(kept=kept, ledgers=ledgers, failed=stage.path / "failed-whole", **given)
+    return stage.run(ledger=ledger, ledgers=ledgers, failed=stage.path / "failed-whole", **given)
 
 
 def refused(stage: Stage, **more: Any) -> None:
-    """A run that cannot begin, without what a task group wraps around its error."""
+    """The error of a run that cannot begin, without the task group around it."""
     virtually(lambda: score(stage.settings(**more)))
 
 
@@ -67,7 +67,7 @@ def failed(stage: Stage, name: object) -> Counter[bytes]:
 
 
 def bare(records: list[bytes]) -> list[str]:
-    """Records without what says when they were asked for, and whether now."""
+    """Records without their times and their cached flags."""
 
     def timeless(value: Any) -> Any:
         if isinstance(value, dict):
@@ -88,7 +88,7 @@ def laid(sizes: list[int], lie: str) -> list[dict[str, Any]]:
 
 @st.composite
 def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
-    """A container and its records, in groups that lie anyhow, with damaged ones between."""
+    """A container and its records, in scattered groups, with damaged ones between."""
     kind, sizes = draw(st.sampled_from(KINDS)), draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     records = [json.dumps(record).encode() for record in laid(sizes, draw(st.sampled_from(LIES)))]
     bad = DAMAGED if kind in (".jsonl", ".jsonl.gz", ".jsonl.zst") else DAMAGED[2:]
@@ -100,9 +100,9 @@ def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(dumps(), st.integers(2, 4), st.sampled_from([1, 2]))
 def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
-    """All shards together hold, ask, count and refuse exactly what one process does, each thing once.
+    """All shards together read, ask, count and refuse exactly as one process does, each thing once.
 
-    The run that is given all ledgers asks nothing and writes what one process writes from its own.
+    The run with all ledgers sends no request and writes the output of one process with its own.
     """
     kind, records = dump
     with staged(records, kind, say=noisy) as stage:
@@ -115,10 +115,10 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
         whole(stage, kind, "ledger-whole", passes=passes)
         again = bare(unpack(stage.path / f"whole{kind}", kind))
         stage.forget()
-        shards = [told(stage, kind, number, of, passes=passes).summary for number in range(1, of + 1)]
+        shards = [run_shard(stage, kind, number, of, passes=passes).summary for number in range(1, of + 1)]
         assert stage.asked == asked
         result = [bare(unpack(stage.path / f"out-{number}{kind}", kind)) for number in range(1, of + 1)]
-        if passes == 1:  # else a part of what stands in a record is of the whole batch
+        if passes == 1:  # else some fields of a record are of the whole batch
             for part in result:  # in the order of the input
                 rest = iter(alone)
                 assert all(record in rest for record in part)
@@ -138,7 +138,7 @@ LINES = [json.dumps(record).encode() for record in GROUPS]
 
 
 def test_each_group_in_one_shard() -> None:
-    """Of N shards exactly one holds a group and one tells of a line, and each has about its share."""
+    """Exactly one of N shards has a group and one reports a line, and each has about its share."""
     for of in (2, 7, 16):
         shards = [Shard(number, of) for number in range(1, of + 1)]
         for key in ("", "a", "\ud800", "task-17"):
@@ -149,27 +149,27 @@ def test_each_group_in_one_shard() -> None:
         assert min(counts) > 3200 / of * 0.7
 
 
-def test_the_same_everywhere() -> None:
-    """Which shard holds a group is the same in every process, on every machine and in every version."""
+def test_same_everywhere() -> None:
+    """A group is in the same shard in every process, on every machine and in every version."""
     result = [next(n for n in range(1, 17) if Shard(n, 16).holds(digest(f"task-{i}"))) for i in range(8)]
     assert result == [2, 6, 2, 8, 2, 3, 3, 10]
 
 
 def test_resumed() -> None:
-    """Shards that are stopped in the middle go on where they were, and no group is asked for twice."""
+    """Shards that are stopped go on where they were, and no group is asked about twice."""
     with staged(LINES) as stage:
         for number in (1, 2, 3):
-            assert told(stage, ".jsonl", number, 3, until=2, concurrency=1).stopped is not None
+            assert run_shard(stage, ".jsonl", number, 3, until=2, concurrency=1).stopped is not None
         for number in (1, 2, 3):
-            assert told(stage, ".jsonl", number, 3).stopped is None
+            assert run_shard(stage, ".jsonl", number, 3).stopped is None
         assert stage.asked == len(GROUPS)
         assert Counter(map(group_of, stage.judges["one"].asked)) == Counter(f"g{i}" for i in range(24))
 
 
 def test_what_is_missing_is_asked() -> None:
-    """The last run asks for the groups of a shard that never ran, and keeps them in the first ledger."""
+    """The last run asks about the groups of a shard that never ran, and stores them in the first ledger."""
     with staged(LINES) as stage:
-        done = told(stage, ".jsonl", 1, 2)
+        done = run_shard(stage, ".jsonl", 1, 2)
         stage.forget()
         whole(stage, ".jsonl", "main", "ledger-1")
         assert stage.asked == len(GROUPS) - done.summary.groups
@@ -180,7 +180,7 @@ def test_what_is_missing_is_asked() -> None:
 
 @pytest.mark.parametrize("how", ["adaptive", "escalate"])
 def test_asked_further(how: str) -> None:
-    """What is decided among all groups is asked by the last run alone: nothing that a shard asked."""
+    """Requests that all groups decide together are sent by the last run alone, and no cached one again."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         unsure = groups(48)
         stage = Stage(Path(folder), patch, unsure, Stub(say=drawing(0.12)), Stub("strong", say=drawing(0.02)))
@@ -191,7 +191,7 @@ def test_asked_further(how: str) -> None:
         needed, alone = stage.asked, stage.masked("whole.jsonl")
         stage.forget()
         for number in (1, 2):
-            told(stage, ".jsonl", number, 2, passes=2)
+            run_shard(stage, ".jsonl", number, 2, passes=2)
         first = stage.asked
         assert first == 2 * len(unsure) < needed
         stage.forget()
@@ -204,7 +204,7 @@ def test_share_of_failures() -> None:
     """A percentage of --max-failures is one of the shard's own groups."""
     with staged(LINES, say=failing(lambda request: True)) as stage:
         most = MaxFailures(50, percent=True)
-        done = told(stage, ".jsonl", 1, 4, max_failures=most, concurrency=1)
+        done = run_shard(stage, ".jsonl", 1, 4, max_failures=most, concurrency=1)
         assert done.stopped is not None
         own = done.summary.total
         assert own is not None
@@ -213,20 +213,20 @@ def test_share_of_failures() -> None:
 
 
 def test_dropped() -> None:
-    """A shard drops its own failed groups, and leaves those of others out without a word."""
+    """A shard drops its own failed groups, and leaves out those of others silently."""
 
     def broken(request: Request) -> bool:
         return group_of(request) in ("g3", "g4", "g5", "g6")
 
     with staged(LINES, say=failing(broken)) as stage:
-        written = [told(stage, ".jsonl", n, 3, on_failure="drop").summary.written for n in (1, 2, 3)]
+        written = [run_shard(stage, ".jsonl", n, 3, on_failure="drop").summary.written for n in (1, 2, 3)]
         assert sum(written) == len(GROUPS) - 4
         together = failed(stage, 1) + failed(stage, 2) + failed(stage, 3)
         assert together == Counter(LINES[3:7])
 
 
 def test_columns() -> None:
-    """A record that holds several groups can be of several shards: it is refused with a way out."""
+    """A record whose groups belong to several shards is refused with a way out."""
     records = (ROOT / "samples" / "formats" / "ms_swift.jsonl").read_bytes().splitlines()
     with staged(records) as stage, pytest.raises(UsageError, match="split -n"):
         refused(stage, reading={"shard": Shard(1, 2)})
@@ -234,7 +234,7 @@ def test_columns() -> None:
 
 @pytest.mark.parametrize("output", ["in.jsonl", "./in.jsonl", "in/", "."])
 def test_in_place(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OUTPUT of a shard is never INPUT, of which the rest would be gone."""
+    """OUTPUT of a shard is never INPUT, whose other records would be lost."""
     monkeypatch.chdir(tmp_path)
     many = not output.endswith(".jsonl")
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub())

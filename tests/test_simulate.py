@@ -1,4 +1,4 @@
-"""`make simulate`: its measures are what they are called, and a quick run reproduces the tables."""
+"""`make simulate`: its measures are right, and a quick run reproduces the tables."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.long
-def test_a_quick_run_reproduces_the_tables(tmp_path: Path) -> None:
-    """It ends with 0, every row of the product within its error, and writes the table that it prints."""
+def test_quick_run(tmp_path: Path) -> None:
+    """It ends with 0, every row of the product is within its error, and it writes the printed table."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     written = tmp_path / "gain.md"
     done = subprocess.run(
@@ -53,7 +53,7 @@ def test_ranks_keep_their_sum(values: list[int]) -> None:
             assert (a < b) == (x < y)
 
 
-def test_the_truth_itself_has_no_error() -> None:
+def test_error_of_the_truth() -> None:
     """True scores measure 0, reversed ones get every sign wrong, and tied groups count apart."""
     truths = [0.1, 0.3, 0.5, 0.7, 0.9]
     exact = measured([(truths, truths), ([0.5] * 5, [0.5] * 5)])
@@ -67,8 +67,8 @@ def test_the_truth_itself_has_no_error() -> None:
     assert spearman(truths, [0.5] * 5) == 0
 
 
-def test_a_seed_is_one_world() -> None:
-    """The same seed has the same groups and answers, whichever passes are asked for first."""
+def test_seed() -> None:
+    """One seed gives the same groups and answers, in any order of the passes."""
     (one,), (other,) = cases(3, "graded", 1), cases(3, "graded", 1)
     assert one.truths == other.truths
     asked = Asked(one)
@@ -77,15 +77,15 @@ def test_a_seed_is_one_world() -> None:
     assert cases(4, "graded", 1)[0].truths != one.truths
 
 
-def test_outcome_like_groups_of_one_outcome_are_tied() -> None:
+def test_groups_of_one_outcome_are_tied() -> None:
     """Groups whose rollouts all passed or all failed have one truth, the others about two."""
     spread = [max(case.truths) - min(case.truths) for case in cases(0, "outcome", 200)]
     assert 0.2 < sum(value == 0 for value in spread) / 200 < 0.6
     assert all(value > 0.3 for value in spread if value)
 
 
-def test_a_row_holds_within_three_errors() -> None:
-    """Both standard errors count; what is not ruler's is shown and not held against it."""
+def test_rows_within_three_errors() -> None:
+    """Both standard errors count; rows that are not ruler's are shown and not checked."""
     assert Beside("4 balanced", "rmse", Mean(0.584, 0.004), 0.570, 0.003).holds
     assert not Beside("4 balanced", "rmse", Mean(0.586, 0.004), 0.570, 0.003).holds
     assert Beside("4 balanced", "rmse", Mean(0.586, 0.004), 0.570, 0.003).checked
@@ -94,8 +94,8 @@ def test_a_row_holds_within_three_errors() -> None:
     assert Mean.of([1.0, 2.0, 3.0]).error == pytest.approx(1 / 3**0.5)
 
 
-def test_equal_error_lies_between_two_averages() -> None:
-    """Where adaptive spending has uniform's error halfway, in logarithms, so has the cost."""
+def test_equal_error() -> None:
+    """If adaptive spending has the error of uniform spending halfway, in logarithms, so is its cost."""
 
     def spent(passes: float, rmse: float) -> list[Spent]:
         return [Spent(passes, 2 * passes, 1, 4, Measured(rmse, 0, 0, 0, 0))]
@@ -107,8 +107,8 @@ def test_equal_error_lies_between_two_averages() -> None:
     )
 
 
-def test_a_case_asks_what_it_is_told() -> None:
-    """A ballot holds the bodies in the order shown, and its scores are on the judge's grid."""
+def test_pass_scores_of_a_case() -> None:
+    """Pass scores hold the rollouts in the order shown, and stand on the judge's grid."""
     case: Case = cases(0, "graded", 1)[0]
     pass_scores = case.ask([3, 1, 2], 5, window=2)
     assert (pass_scores.distinct, pass_scores.pass_index, pass_scores.window, pass_scores.judge) == (

@@ -1,4 +1,4 @@
-"""What dumps hold, as hypothesis strategies and small builders."""
+"""Values of dumps as hypothesis strategies and small builders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ruler_cli.types import Group, Judge, Line, Record, Rollout
 
 
 def few(number: int, cases: Iterable[Any]) -> list[Any]:
-    """Cases of a test of which the first few are always tried and the others among the long tests."""
+    """Cases of a test: the first few always run, the others among the long tests."""
     every = list(cases)
     rest = [case if isinstance(case, tuple) else (case,) for case in every[number:]]
     return every[:number] + [pytest.param(*case, marks=pytest.mark.long) for case in rest]
@@ -53,7 +53,7 @@ values = st.recursive(
 
 @st.composite
 def layouts(draw: st.DrawFn) -> dict[str, Any]:
-    """Arguments of `json.dumps` that change how a value looks, not what it is."""
+    """Arguments of `json.dumps` that change the text of a value, and not the value."""
     return {
         "indent": draw(st.none() | st.just(2) | st.just("\t")),
         "ensure_ascii": draw(st.booleans()),
@@ -67,7 +67,7 @@ def text_of(value: Any, layout: dict[str, Any]) -> bytes:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal, NaN to NaN and 1 not to 1.0."""
+    """Tell if two JSON values are equal, NaN to NaN and 1 not to 1.0."""
     return json.dumps(one) == json.dumps(other)
 
 
@@ -78,7 +78,7 @@ def line(value: Any, number: int = 1) -> Line:
 
 
 def reader(*records: Any, **reported: Any) -> Reader:
-    """What reads these records; `told` are fields of InputSettings."""
+    """The reader of these records; `more` are fields of InputSettings."""
     first = [line(r, i) for i, r in enumerate(records, 1)]
     return detect("in.jsonl", first, InputSettings("in.jsonl", **reported))
 

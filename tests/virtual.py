@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class _Jumping(selectors.SelectSelector):
-    """Waits for nothing: the time that it was to wait has passed."""
+    """A selector that waits for nothing: the time has passed."""
 
     now = 0.0
 
@@ -60,7 +60,7 @@ _USAGE = Usage(1000, 200, 0, 1)
 
 @dataclass
 class World:
-    """A judge behind an API: so long a call takes, so many at once it takes, so much it can fail.
+    """A judge behind an API with its latency, its capacity and its errors.
 
     `capacity` is a number or a function of the time; `spread` the log-deviation of latency and tokens.
     """
@@ -70,7 +70,7 @@ class World:
     spread: float = 0.0
     usage: Usage = _USAGE
     retry_after: float | None = None
-    fault: Callable[[Request, float, random.Random], CallError | None] = lambda *_: None
+    error: Callable[[Request, float, random.Random], CallError | None] = lambda *_: None
     seed: int = 0
     name: str = "virtual"
     sent: list[tuple[float, int]] = field(default_factory=list)
@@ -84,7 +84,7 @@ class World:
         self.dice = random.Random(self.seed)
 
     async def ask(self, request: Request) -> Reply | CallError:
-        """Take a while, then answer; above the capacity refuse at once."""
+        """Wait, then answer; above the capacity refuse at once."""
         now = anyio.current_time()
         self.asked += 1
         most = self.capacity(now) if callable(self.capacity) else self.capacity
@@ -104,10 +104,10 @@ class World:
         finally:
             self.in_flight -= 1
             self.busy.append((now, anyio.current_time()))
-        return self.fault(request, now, self.dice) or Reply("ok", usage)
+        return self.error(request, now, self.dice) or Reply("ok", usage)
 
     def fullest_minute(self, tokens: bool = False) -> float:
-        """The most requests, or tokens, that any 60 seconds hold."""
+        """The most requests, or tokens, within any 60 seconds."""
         times = [at for at, _ in self.sent]
         total = [0.0, *accumulate(n if tokens else 1 for _, n in self.sent)]
         return max(
@@ -115,7 +115,7 @@ class World:
         )
 
     def used(self, start: float, end: float) -> float:
-        """Calls that it worked on between two times, on average."""
+        """The mean number of calls in work between two times."""
         return sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy) / (end - start)
 
     async def __aenter__(self) -> Self:
@@ -128,18 +128,18 @@ class World:
 
 @dataclass
 class Gateway(World):
-    """A judge that refuses `share` of all calls at random, and from `since` on what is above `minute`."""
+    """A judge that refuses `share` of all calls at random, and from `since` on those above `minute`."""
 
     share: float = 0.1
     seconds: float = 1.0
     late: bool = False
-    """Whether a refusal takes as long as an answer."""
+    """Set to let a refusal take as long as an answer."""
     minute: float = math.inf
     since: float = 0.0
     asks: dict[str, list[float]] = field(default_factory=dict)
     taken: dict[int, int] = field(default_factory=dict)
     over: dict[int, int] = field(default_factory=dict)
-    """Calls that were taken, and refused, by minute."""
+    """Calls that were accepted, and refused, by minute."""
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Refuse, or answer."""
@@ -162,11 +162,11 @@ class Gateway(World):
 
 
 ASKED = Request("s" * 3000, "u" * 800, ("a",))
-"""A thousand tokens of prompt, as far as anybody can tell before the first reply."""
+"""A thousand tokens of prompt, by the estimate before the first reply."""
 
 
 async def flood(caller: Caller, until: float, request: Request = ASKED, calls: int | None = None) -> None:
-    """Have the engine ask as fast as the pool lets it, until that time or for so many calls."""
+    """Have the engine send requests as fast as the pool allows, until that time or for so many calls."""
     left = itertools.count() if calls is None else iter(range(calls))
 
     async def pull() -> int | None:

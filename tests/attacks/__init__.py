@@ -1,6 +1,6 @@
 """Attacks of rollouts on their judge, by family, and innocent text that looks like them.
 
-`python -m tests.attacks` prints what is held against each family.
+`python -m tests.attacks` prints the results for each family.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Innocent text that uses the words of attacks: none may raise the flag."""
+"""Innocent text that uses the words of attacks: none of it may raise the flag."""
 
 from __future__ import annotations
 

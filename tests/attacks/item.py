@@ -10,9 +10,9 @@ class Attack:
     """A text that stands somewhere in a rollout.
 
     The structure holds against each: no line, delimiter or label is forged, no score is taken from it, and
-    nothing of it reaches a terminal raw. Where only a judge can resist what it says, `flagged` tells that
-    its rollout must be `suspect`. What is not flagged either asks for nothing, or no pattern can tell it
-    from innocent text: then `missed` says why. A `whole` one is an attack as the whole of an answer only.
+    nothing of it reaches a terminal raw. If only a judge can resist it, `flagged` is set, and its
+    rollout must be `suspect`. An attack that is not flagged asks for nothing, or no pattern can tell it from
+    innocent text: then `missed` has the reason. A `whole` one is an attack as the whole of an answer only.
     """
 
     text: str = field(repr=False)
@@ -32,5 +32,5 @@ def held(*texts: str) -> tuple[Attack, ...]:
 
 
 def missed(why: str, *texts: str) -> tuple[Attack, ...]:
-    """Attacks that nobody but the judge can tell, and why."""
+    """Attacks that only the judge can detect, and why."""
     return tuple(Attack(text, flagged=False, missed=why) for text in texts)

@@ -18,8 +18,8 @@ OTHERS = ("I booked the flight.", "There is no such flight.")
 class Place:
     """A place by its name: the rollout that holds a text there.
 
-    `own` tells that the judge is shown it as a part of that rollout; elsewhere it is shown to nobody, or as
-    what all rollouts of the group were given.
+    `own` is set if the judge sees it as a part of that rollout; else no judge sees it, or as context of all
+    rollouts of the group.
     """
 
     name: str

@@ -22,7 +22,7 @@ def real_dumps() -> list[Path]:
 
 
 def rollouts_of(dump: Path) -> Iterator[str]:
-    """Every distinct rollout of a dump as the judge sees it; nothing of one that is no dump."""
+    """Every distinct rollout of a dump as the judge sees it; none if the file is no dump."""
     with ExitStack() as stack:
         try:
             groups = open_input(InputSettings(str(dump)), stack, lambda _problem: None).groups

@@ -32,7 +32,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request: `step` is its name, `id` what its path names."""
+    """One request: `step` is its name, `id` the one in its path."""
 
     api: Api
     step: str
@@ -92,7 +92,7 @@ def _ok(value: Any) -> Answer:
 
 
 def _page(store: Store, ask: Ask, shown: Callable[[Batch], Any]) -> Answer:
-    """One page of a listing, newest first; what is too new for this listing is not in it."""
+    """One page of a listing, newest first, without batches that are too new for it."""
     batches = [batch for batch in store.batches.values() if batch.api == ask.api]
     after = ask.query.get("after" if ask.api == "openai" else "after_id")
     if after is None:  # the first page of a listing: the hidden come nearer
@@ -108,7 +108,7 @@ def _page(store: Store, ask: Ask, shown: Callable[[Batch], Any]) -> Answer:
 
 
 def _upload(store: Store, ask: Ask) -> Answer:
-    """Keep the file of a multipart form."""
+    """Store the file of a multipart form."""
     boundary, parts = ask.headers["content-type"].partition("boundary=")[2], dict[str, tuple[str, bytes]]()
     for part in ask.body.split(b"--" + boundary.encode())[1:-1]:
         head, _, data = part.partition(b"\r\n\r\n")

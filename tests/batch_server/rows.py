@@ -1,8 +1,8 @@
-"""One request of a batch → its row of results, in either API's form, or what goes wrong with it.
+"""One request of a batch → its row of results, in either API's form, or its misbehaviour.
 
 The model's name (after its last `/`) is the cue, as with the judging server: `row-KIND` for every row,
 `once-row-KIND` for a request's first time, `some-row-KIND` for every third row, at its first time.
-Any other name is the judging server's business: what it answers live it answers here.
+Any other name is answered as the judging server answers it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.judging_server.messages_api import chat_of, message_of
 Api = Literal["openai", "anthropic"]
 KINDS = ("error", "429", "refused", "expired", "canceled", "malformed", "missing", "duplicate", "foreign")
 """Rows that: failed at the server, by a limit, for good; were not processed; are no JSON, are not there,
-are there twice, are there with one that nobody asked for."""
+are there twice, are there with one of an unknown request."""
 _CUE = re.compile(r"(?:(once|some)-)?row-([a-z0-9]+)")
 _ERRORS = {
     "error": (500, "api_error", "Internal server error"),
@@ -39,12 +39,12 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Tell if it was judged."""
+        """Tell if it has scores."""
         return self.kind == "succeeded"
 
 
 def cue_of(model: str, at: int, seen: int) -> str:
-    """The kind of misbehaviour of the row at a place, whose request came `seen` times before, if any."""
+    """The cue of the row at a position, whose request came `seen` times before, if it has one."""
     actual = _CUE.fullmatch(model.rpartition("/")[2])
     if actual is None or (actual[1] and seen) or (actual[1] == "some" and at % 3):
         return ""
@@ -61,8 +61,8 @@ def undone(api: Api, custom_id: str, kind: str) -> Row:
     return Row((_openai(custom_id, None, error),), kind)
 
 
-def judged(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row:
-    """A request's result: judged, or misbehaving in a way of `kind`."""
+def result_of(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row:
+    """The result of a request: a reply, or a misbehaviour of this kind."""
     custom_id = str(line["custom_id"])
     if kind in _UNDONE:
         return undone(api, custom_id, kind)

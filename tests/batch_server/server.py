@@ -1,4 +1,4 @@
-"""The server: routes, keys, hooks between steps, faults on cue."""
+"""The server: routes, keys, hooks between steps, errors on cue."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ Hook = Callable[[str], Any]
 
 
 @dataclass(slots=True)
-class _Fault:
-    """How the next requests of one step go wrong.
+class _StepError:
+    """An error of the next requests of one step.
 
     `drop` hangs up, the request unhandled; `half` in the middle of the answer; `hang` never answers; `html`
     and `huge` answer with a page and without end; all else is in _REFUSALS. With `-after` the request has
@@ -67,7 +67,7 @@ class BatchServer:
     """Both batch APIs on a loopback port: `with BatchServer() as server: … server.openai …`.
 
     `openai` and `anthropic` are what `--api-base` takes. The names of the steps are upload, create, list,
-     retrieve, results and cancel. `before(step)` is called when a request came in whole; where it
+     retrieve, results and cancel. `before(step)` is called when a request came in whole; if it
     returns False, the request is lost. `after(step)` is called when it was done and nothing is answered
     yet. Both may take their time, or kill the client. `judge` are fields of the judging server's Conduct,
     `conduct` those of the batch server's.
@@ -78,7 +78,7 @@ class BatchServer:
         self.store = Store(self.conduct, judge or {})
         self.before: Hook = lambda step: None
         self.after: Hook = lambda step: None
-        self.faults: list[_Fault] = []
+        self.step_errors: list[_StepError] = []
         self.steps: list[str] = []
         self.keys: set[str] = set()
         self.mistakes: list[Exception] = []
@@ -97,20 +97,20 @@ class BatchServer:
 
     @property
     def billed_again(self) -> int:
-        """Requests billed although the same was billed before."""
+        """Requests billed more than once."""
         return sum(count - 1 for count in self.store.billed.values() if count)
 
     def advance(self, steps: int = 1) -> None:
-        """Let every batch make so many steps; three end it."""
+        """Advance every batch by so many steps; three end it."""
         with self.lock:
             for _ in range(steps):
                 for batch in list(self.store.batches.values()):
                     self.store.advance(batch)
 
     def fault(self, step: str, kind: str, times: int = 1) -> None:
-        """Have the next requests of one step go wrong."""
+        """Make the next requests of one step fail."""
         assert kind.removesuffix("-after") in {*_REFUSALS, "drop", "half", "hang", "html", "huge"}
-        self.faults.append(_Fault(step, kind, times))
+        self.step_errors.append(_StepError(step, kind, times))
 
     def __enter__(self) -> BatchServer:
         self._loop, self._over, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
@@ -159,18 +159,18 @@ class BatchServer:
                     return await self._step(request, ask)
                 except ConnectionError:  # the client is gone
                     raise
-                except Exception as error:  # told at the end: the client sees a 500 only
+                except Exception as error:  # raised at the end: the client sees a 500 only
                     self.mistakes.append(error)
                     raise
         return web.Response(status=404, text="no such route")
 
     async def _step(self, request: web.BaseRequest, ask: Ask) -> web.StreamResponse:
-        fault = next((each.kind for each in self.faults if each.strikes(ask.step)), "")
-        handled = not fault or fault.endswith("-after") or fault in ("half", "html", "huge")
+        failure = next((each.kind for each in self.step_errors if each.strikes(ask.step)), "")
+        handled = not failure or failure.endswith("-after") or failure in ("half", "html", "huge")
         output, created = Answer(b""), None
         with self.lock:
             if self.before(ask.step) is False:
-                fault, handled = "drop", False
+                failure, handled = "drop", False
             if handled:
                 self.steps.append(ask.step)
                 self.keys.add(ask.headers.get("x-api-key") or ask.headers.get("authorization", "")[7:])
@@ -181,12 +181,12 @@ class BatchServer:
             if created and self.conduct.pace == "at once":
                 while not created.ended:
                     self.store.advance(created)
-        return await self._deliver(request, ask, output, fault)
+        return await self._deliver(request, ask, output, failure)
 
     async def _deliver(
-        self, request: web.BaseRequest, ask: Ask, output: Answer, fault: str
+        self, request: web.BaseRequest, ask: Ask, output: Answer, failure: str
     ) -> web.StreamResponse:
-        kind = fault.removesuffix("-after")
+        kind = failure.removesuffix("-after")
         if kind in _REFUSALS:
             output = refuse(ask.api, *_REFUSALS[kind])
             output.headers |= _HEADERS.get(kind, {})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tests.batch_server.rows import Api, Row, cue_of, judged, undone
+from tests.batch_server.rows import Api, Row, cue_of, result_of, undone
 from tests.judging_server.conduct import Conduct as JudgeConduct
 from tests.judging_server.judge import Judge
 
@@ -21,7 +21,7 @@ class Conduct:
     """Settings that a test may change at any time."""
 
     pace: Literal["at once", "retrieve", "advance"] = "at once"
-    """A batch goes on by itself, by a step at each retrieval, or when the test says `advance()`."""
+    """A batch goes on by itself, by a step at each retrieval, or when the test calls `advance()`."""
     page: int = 3
     """The most entries of one page of a listing."""
     lag: int = 0
@@ -68,11 +68,11 @@ class Store:
 
     @property
     def now(self) -> float:
-        """Unix time by the server's clock."""
+        """The Unix time of the server."""
         return time.time() if self.conduct.clock is None else self.conduct.clock
 
     def keep(self, data: bytes, name: str) -> str:
-        """The id of a new file."""
+        """Store a file under a new id."""
         id = f"file-{len(self.names) + 1:04}"
         self.files[id], self.names[id] = data, name
         return id
@@ -82,12 +82,12 @@ class Store:
     ) -> Batch:
         """A new batch."""
         id = f"{'batch' if api == 'openai' else 'msgbatch'}_{len(self.batches) + 1:04}"
-        kept = metadata if self.conduct.tags else None
-        self.batches[id] = Batch(id, api, lines, self.now, kept, file, self.conduct.lag)
+        stored = metadata if self.conduct.tags else None
+        self.batches[id] = Batch(id, api, lines, self.now, stored, file, self.conduct.lag)
         return self.batches[id]
 
     def advance(self, batch: Batch) -> None:
-        """Let a batch make one step."""
+        """Advance a batch by one step."""
         if batch.ended:
             return
         if batch.invalid:
@@ -111,7 +111,7 @@ class Store:
                 batch.done.append(undone(batch.api, custom_id, "canceled"))
                 continue
             model = str((line["body"] if batch.api == "openai" else line["params"])["model"])
-            row = judged(batch.api, line, cue_of(model, at, self.seen[custom_id]), self.judge)
+            row = result_of(batch.api, line, cue_of(model, at, self.seen[custom_id]), self.judge)
             self.seen[custom_id] += 1
             self.billed[custom_id] += row.good
             batch.done.append(row)

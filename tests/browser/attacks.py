@@ -1,4 +1,4 @@
-"""What a rollout may try on the page that shows it: HTML, scripts, styles, templates."""
+"""Attacks of a rollout on the page that shows it: HTML, scripts, styles, templates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 HIT = "window.__hit=1"
-"""What each attack runs where it gets through."""
+"""The script that each attack runs if it succeeds."""
 RUNNING = (
     f"<script>{HIT}</script>",
     f"<img src=x onerror={HIT}>",
@@ -28,7 +28,7 @@ RUNNING = (
     f"<math><mtext><img src=x onerror={HIT}></mtext></math>",
     f"<style>@keyframes x{{}}</style><b style='animation-name:x' onanimationstart={HIT}>b</b>",
 )
-"""Attacks that run at once where a page takes them as HTML."""
+"""Attacks that run at once if a page takes them as HTML."""
 RESTING = (
     f"<a href=javascript:{HIT}>here</a>",
     f"javascript:{HIT}",
@@ -71,17 +71,17 @@ RESTING = (
     "\r\n\r\nHTTP/1.1 200 OK",
     "x" * 5_000 + f"<img src=x onerror={HIT}>",
 )
-"""Attacks that load, navigate, hide or confuse, or run where they are pressed."""
+"""Attacks that load, navigate, hide or confuse, or run once they are pressed."""
 HUGE = (f"<img src=x onerror={HIT}>" * 70_000)[: 2 << 20]
-"""Two megabytes of it."""
+"""Two megabytes of an attack."""
 _LONG = 100_000
-"""Characters of the longest but for the huge one, so that all groups can be looked at in a minute."""
+"""Characters of the longest attack but the huge one, so that all groups can be looked at in a minute."""
 NAME = f"<img src=x onerror={HIT}>\u202e{{{{7*7}}}}&amp;\x1b[31m.jsonl"
-"""A file's name."""
+"""The name of a file."""
 
 
 def records(attacks: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Scored groups that hold these in every place which a page could show, four of them a group."""
+    """Scored groups that hold these texts in every place that a page could show, four of them a group."""
     for first in range(0, len(attacks), 4):
         yield _group([text[:_LONG] for text in attacks[first : first + 4]], first // 4)
     yield _group((HUGE, "short"), -1)
@@ -125,7 +125,7 @@ def _scored(text: str, score: float, attacks: Sequence[str]) -> dict[str, Any]:
 
 
 def _rollout(text: str, annotation: dict[str, Any], reward: float | None = None) -> dict[str, Any]:
-    """A rollout that holds a text wherever there may be one; a huge one in its answer alone."""
+    """A rollout with a text in every place for one; a huge one in its answer alone."""
     small = text if len(text) < 10_000 else "small"
     called = {"id": small, "function": {"name": small, "arguments": {small: [small]}}}
     turns: list[dict[str, Any]] = [
@@ -140,7 +140,7 @@ def _rollout(text: str, annotation: dict[str, Any], reward: float | None = None)
 
 
 def control(folder: Path, attack: str) -> Path:
-    """A page that takes an attack as HTML, and has no policy."""
+    """A page without a policy that takes an attack as HTML."""
     page = folder / "control.html"
     page.write_text(f"<!doctype html><meta charset=utf-8><title>x</title><p>{attack}", "utf-8", "replace")
     return page

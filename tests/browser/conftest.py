@@ -1,4 +1,4 @@
-"""A browser and reports for it; where no browser is installed these tests skip, and say so."""
+"""A browser and reports for it; without an installed browser these tests skip with that reason."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Show = Callable[..., View]
 """Opens a report, at a hash, in a window of its own."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out long tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the tests in this folder `make test` runs those marked `smoke`."""
+    """Select the tests marked `smoke` of this folder for `make test`."""
     for item in items:
         if HERE in item.path.parents and not item.get_closest_marker("smoke"):
             item.add_marker(pytest.mark.long)
@@ -56,19 +56,19 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def run(scored: Path) -> Path:
-    """Its report."""
+    """The report of that file."""
     return report_of(scored, scored.parent)
 
 
 @pytest.fixture(scope="session")
 def truth(scored: Path) -> Truth:
-    """What the scored file says, found without the report."""
+    """The truth of the scored file, read without the report."""
     return Truth.of(scored)
 
 
 @pytest.fixture(scope="session")
 def figures(scored: Path) -> dict[str, Any]:
-    """What `ruler report --json` says of it."""
+    """The figures of `ruler report --json`."""
     reported: dict[str, Any] = orjson.loads(ruler("report", scored, "--json", folder=scored.parent).stdout)
     return dict(reported["figures"])
 
@@ -84,7 +84,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of few groups: keys that links must encode, one key twice; nothing labelled, one pass."""
+    """A report of few groups: keys that links must encode, one key twice; no labels, one pass."""
     folder = tmp_path_factory.mktemp("odd")
     records = [plain(key, 0.1 + i / 20, 0.5 + i / 20) for i, key in enumerate(KEYS)]
     return report_of(write(folder / "odd.jsonl", records), folder)
@@ -92,7 +92,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def view(browser: Browser, run: Path) -> Iterator[View]:
-    """The report of the run in a window of its own, not opened yet; it must not complain."""
+    """The report of the run in a window of its own, not opened yet; it must log no error."""
     with shown(browser, run) as opened:
         yield opened
         opened.clean()
@@ -100,7 +100,7 @@ def view(browser: Browser, run: Path) -> Iterator[View]:
 
 @pytest.fixture
 def show(browser: Browser) -> Iterator[Show]:
-    """Any report in a window of its own, opened; none may complain. Names are those of `shown`."""
+    """Any report, opened in a window of its own; none may log an error. Names are those of `shown`."""
     with ExitStack() as stack:
         opened: list[View] = []
 

@@ -23,7 +23,7 @@ KEYS = (
     *("a&b=c#d%e?f/g", "é 😀", "\u202ereversed", "__proto__", "constructor", "100%", "%41", " two  spaces "),
     *("twice", "once", "twice", "new\nline", "'single' \"double\"", "-dash"),
 )
-"""Keys that an address, a shell or a script may take for something else."""
+"""Keys with characters that mean something to an address, a shell or a script."""
 
 
 def ruler(*args: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -52,7 +52,7 @@ def _plain(answer: str, score: float, output: str) -> dict[str, Any]:
 
 
 def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
-    """Groups of rollouts that share a prompt and part ways later, with a known truth and a reward."""
+    """Groups of rollouts that share a prompt and diverge later, with a known truth and a reward."""
     dice = random.Random(seed)
 
     def words(many: int) -> str:
@@ -78,8 +78,8 @@ def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
 def run_of(folder: Path, number: int, size: int = 4) -> Path:
     """A scored file of that many groups, two passes each.
 
-    Every tenth failed, one has one rollout, in one two rollouts are alike, one is suspect; some do not tell
-    what they cost or when they were judged to the second.
+    Every tenth failed, one has one rollout, in one two rollouts are alike, one is suspect; some have no
+    cost, or no exact time.
     """
     records = groups(number, size)
     del records[10]["trajectories"][1:]
@@ -100,7 +100,7 @@ def run_of(folder: Path, number: int, size: int = 4) -> Path:
 
 
 def _spend(annotation: dict[str, Any], i: int, dice: random.Random) -> None:
-    """What a group took, as if a judge had been paid."""
+    """Tokens, cost and time of a group, as if a judge had been paid."""
     prompt, completion = dice.randrange(500, 5_000), dice.randrange(50, 500)
     annotation["judged_at"] = f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
     annotation["latency_s"] = dice.randrange(100, 90_000) / 1_000
@@ -112,7 +112,7 @@ def _spend(annotation: dict[str, Any], i: int, dice: random.Random) -> None:
 
 
 def fail(record: dict[str, Any], kind: str, reason: str) -> None:
-    """Make of a scored record what `score` writes where the judge gave nothing."""
+    """Turn a scored record into one that `score` writes for a failed group."""
     record["ruler"] |= {"status": "failed", "kind": kind, "reason": reason}
     for name in ("passes", "tied", "reliability", "weight", "passes_for_0.9"):
         record["ruler"].pop(name, None)

@@ -23,7 +23,7 @@ each_page = pytest.mark.parametrize("hash_", PAGES)
 
 
 def ready(view: View, hash_: str) -> View:
-    """The page with all its turns."""
+    """The page with all its messages in the document."""
     view.open(hash_)
     view.until("!document.body.innerText.includes('Reading the text')")
     view.until("!document.querySelector('.g-turns div[style*=height]')")
@@ -31,7 +31,7 @@ def ready(view: View, hash_: str) -> View:
 
 
 @each_page
-def test_everything_to_use_has_a_name(view: View, hash_: str) -> None:
+def test_names(view: View, hash_: str) -> None:
     """Every button, link, field, chart and region that a screen reader stops at has a name."""
     tree = ready(view, hash_).find("body").aria_snapshot()
     roles = "button|link|textbox|searchbox|combobox|checkbox|grid|region|figure|group|dialog|navigation"
@@ -58,7 +58,7 @@ def test_headings_are_in_order(view: View, hash_: str) -> None:
 
 @each_page
 def test_landmarks(view: View, hash_: str) -> None:
-    """A page has one head, one main part, one foot, and named navigation that says where it is."""
+    """A page has one head, one main part, one foot, and named navigation that marks the current page."""
     ready(view, hash_)
     assert [view.page.get_by_role(role).count() for role in ("banner", "main", "contentinfo")] == [1, 1, 1]
     report = view.page.get_by_role("navigation", name="Report")
@@ -69,8 +69,8 @@ def test_landmarks(view: View, hash_: str) -> None:
 
 
 @pytest.mark.smoke
-def test_the_overview_as_it_is_read(view: View) -> None:
-    """The overview is told in order: figures, why groups failed, each chart with its marks."""
+def test_overview_by_screen_reader(view: View) -> None:
+    """The overview is read in order: figures, reasons of failures, each chart with its points."""
     tree = ready(view, "#overview").find("main").aria_snapshot()
     order = ['heading "Overview" [level=2]', 'heading "Why groups failed" [level=3]']
     order += [f'heading "{view.find(f"#chart-{chart} h3").inner_text()}" [level=3]' for chart in CHARTS]
@@ -82,8 +82,8 @@ def test_the_overview_as_it_is_read(view: View) -> None:
     assert len(notes) == view.find(".plot svg a").count() > 50
 
 
-def test_the_table_as_it_is_read(show: Show, many: Path) -> None:
-    """The table is a grid that says how many rows and columns it has, and where each row stands."""
+def test_table_by_screen_reader(show: Show, many: Path) -> None:
+    """The table is a grid that states its numbers of rows and columns, and the position of each row."""
     view = show(many, "#groups?sort=-ordinal")
     grid = view.page.get_by_role("grid", name="Groups")
     columns = grid.get_by_role("columnheader")
@@ -99,7 +99,7 @@ def test_the_table_as_it_is_read(show: Show, many: Path) -> None:
 
 
 def test_focus_moves_with_the_page(view: View) -> None:
-    """Following a link moves the focus to what it opens, so that reading goes on there."""
+    """A link moves the focus to the page that it opens, so that reading goes on there."""
     view.open()
     view.find("nav a[href='#groups']").focus()
     view.page.keyboard.press("Enter")
@@ -110,7 +110,7 @@ def test_focus_moves_with_the_page(view: View) -> None:
     view.until("document.activeElement.matches('.grid')")
 
 
-def test_the_list_of_keys(view: View) -> None:
+def test_list_of_keys(view: View) -> None:
     """A question mark opens the list of keys as a dialog, Escape closes it."""
     view.open("#groups")
     view.page.keyboard.press("?")
@@ -128,8 +128,8 @@ def test_the_list_of_keys(view: View) -> None:
 
 
 @each_page
-def test_no_id_is_given_twice(view: View, hash_: str) -> None:
-    """Each id stands once, and what an attribute refers to is there."""
+def test_ids_are_unique(view: View, hash_: str) -> None:
+    """Each id stands once, and every reference leads to an element."""
     ready(view, hash_)
     ids = view.find("[id]").evaluate_all("all => all.map(element => element.id)")
     assert len(ids) == len(set(ids))
@@ -140,8 +140,8 @@ def test_no_id_is_given_twice(view: View, hash_: str) -> None:
     assert set(referred) <= set(ids)
 
 
-def test_colour_is_never_alone(view: View) -> None:
-    """Each kind of failure is told by its name too: in the legend, in each mark, in the table."""
+def test_names_beside_colours(view: View) -> None:
+    """Each kind of failure has its name beside its colour: in the legend, in each bar, in the table."""
     ready(view, "#overview")
     kinds = view.find("#chart-failures .legend li").all_inner_texts()
     assert kinds == ["unusable reply", "no answer", "judge refused"]

@@ -1,4 +1,4 @@
-"""A group's page: what the judge saw, what it gave, and where rollouts part ways."""
+"""A group's page: the judge's view, its scores, and the places where rollouts diverge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINES = """all => all.map(pre => {
 
 
 def ranks(scores: list[float | None]) -> list[str]:
-    """Ranks in words: equal scores share the best of theirs."""
+    """Ranks in words: equal scores share the best of their ranks."""
     some = sorted((s for s in scores if s is not None), reverse=True)
     result = [None if s is None else some.index(s) + 1 for s in scores]
     return [
@@ -35,24 +35,24 @@ def ranks(scores: list[float | None]) -> list[str]:
 
 
 def opened(view: View, key: str, rest: str = "") -> View:
-    """The group's page, with its text, each turn of it built."""
+    """The group's page with all its messages in the document."""
     return built(view.open(f"#group={key}{rest}"))
 
 
 def built(view: View) -> View:
-    """Wait until each turn of the rollouts that are shown is in the document."""
+    """Wait until each message of the shown rollouts is in the document."""
     view.find(".g-turns").last.wait_for(state="attached")
     view.until("!document.querySelector('.g-turns div[style*=height]')")
     return view
 
 
 def as_read(view: View, place: str) -> list[str]:
-    """The lines of the turns in a part of the page, as the judge read them."""
+    """The lines of the messages in a part of the page, as the judge read them."""
     return list(view.find(f"{place} .g-turn pre").evaluate_all(_LINES))
 
 
 @pytest.mark.smoke
-def test_each_rollout_says_its_score(view: View, truth: Truth) -> None:
+def test_scores(view: View, truth: Truth) -> None:
     """Score, rank, label, spread, explanation and flag of every rollout are those of the file."""
     place = truth.place("task-2")
     group = truth.groups[place]
@@ -79,8 +79,8 @@ def test_each_rollout_says_its_score(view: View, truth: Truth) -> None:
     assert [float(row[2]) for row in rows] == [group.rollouts[i].score for i in best]
 
 
-def test_facts_of_the_group(view: View, truth: Truth) -> None:
-    """The head of the page says the group's figures, its flags and a command that shows it on a terminal."""
+def test_head_of_the_group(view: View, truth: Truth) -> None:
+    """The head of the page has the group's figures, its flags and a command that shows it on a terminal."""
     group = truth.groups[truth.place("task-2")]
     opened(view, "task-2")
     facts = dict(
@@ -105,7 +105,7 @@ def test_facts_of_the_group(view: View, truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("key", ["task-2", "task-12", "task-31"])
-def test_as_the_judge_read_it(view: View, truth: Truth, scored: Path, key: str) -> None:
+def test_view_of_the_judge(view: View, truth: Truth, scored: Path, key: str) -> None:
     """The lines of the page are, one for one, those of the request that `ruler prompt` prints."""
     prompt = ruler("prompt", scored, "--group", key, folder=scored.parent).stdout
     texts = re.findall(r"^<trajectory id=.*>\n([\s\S]*?)\n</trajectory>", prompt, re.MULTILINE)
@@ -116,9 +116,9 @@ def test_as_the_judge_read_it(view: View, truth: Truth, scored: Path, key: str) 
     built(view)
     shown = view.find(ROLLOUT).evaluate_all("all => all.map(section => section.dataset.rollout)")
     lines = [as_read(view, f"{ROLLOUT}[data-rollout='{number}']") for number in shown]
-    assert sorted("\n".join(body) for body in lines) == sorted(texts)
+    assert sorted("\n".join(rollout) for rollout in lines) == sorted(texts)
     assert "\n".join(as_read(view, ".g-shared")) == context[1]
-    assert {tuple(body) for body in lines} == set(truth.texts[truth.place(key)].rollouts)
+    assert {tuple(rollout) for rollout in lines} == set(truth.texts[truth.place(key)].rollouts)
 
 
 def test_side_by_side_and_one_by_one(view: View) -> None:
@@ -143,8 +143,8 @@ def test_side_by_side_and_one_by_one(view: View) -> None:
 
 
 @pytest.mark.parametrize("against", [1, 2, 3, 4])
-def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: int) -> None:
-    """Each rollout is marked at the first line at which it leaves the one it is compared with."""
+def test_rollouts_diverge(view: View, truth: Truth, against: int) -> None:
+    """Each rollout is marked at its first line that differs from the rollout it is compared with."""
     texts = truth.texts[truth.place("task-2")].rollouts
     opened(view, "task-2", f"&against={against}")
     assert view.find(f"{ROLLOUT}[data-rollout='{against}'] .g-parting").count() == 0
@@ -155,14 +155,14 @@ def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: i
         common = common_lines(texts[i], texts[against - 1])
         assert one.locator(".g-common .g-turn").count() == common
         assert one.locator(".g-turn").count() == len(texts[i])
-        said = one.locator(".g-parting").inner_text()
-        assert f"#{against}" in said
-        assert (f"after {common} turn" if common else "at the first turn") in said
+        text = one.locator(".g-parting").inner_text()
+        assert f"#{against}" in text
+        assert (f"after {common} turn" if common else "at the first turn") in text
         assert one.locator(".g-to-parting").count() == 1
 
 
-def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
-    """Within the line at which two rollouts part, the first character that differs is marked."""
+def test_first_unlike_character(view: View, truth: Truth) -> None:
+    """In the line at which two rollouts diverge, the first character that differs is marked."""
     texts = truth.texts[truth.place("task-2")].rollouts
     opened(view, "task-2", "&against=1")
     view.by("checkbox", "as the judge read it").check()
@@ -178,7 +178,7 @@ def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
 
 
 def test_identical_rollouts_once(view: View, truth: Truth) -> None:
-    """Rollouts of the same text stand side by side once, and each says which it is the same as."""
+    """Identical rollouts stand side by side once, and each names the one it is identical to."""
     place = truth.place("task-12")
     assert truth.texts[place].identical == (0, 1, 0, 3)
     opened(view, "task-12")
@@ -189,15 +189,15 @@ def test_identical_rollouts_once(view: View, truth: Truth) -> None:
 
 
 def test_order(view: View, truth: Truth) -> None:
-    """Rollouts can be told in the order of the input, best first, and as the judge saw them."""
-    slots = [r.positions for r in truth.groups[2].rollouts]
+    """Rollouts can stand in input order, best first, and in the order of a pass."""
+    positions = [r.positions for r in truth.groups[2].rollouts]
     opened(view, "task-2", "&view=one")
     options = "select => [...select.options].map(option => option.textContent.split(':')[0])"
     order = view.by("combobox", "Order")
     for name, expected in (
         ("as in the input", [0, 1, 2, 3]),
-        ("as the judge saw them, pass 1", sorted(range(4), key=lambda i: slots[i][0])),
-        ("as the judge saw them, pass 2", sorted(range(4), key=lambda i: slots[i][1])),
+        ("as the judge saw them, pass 1", sorted(range(4), key=lambda i: positions[i][0])),
+        ("as the judge saw them, pass 2", sorted(range(4), key=lambda i: positions[i][1])),
         ("best first", sorted(range(4), key=lambda i: -(truth.groups[2].rollouts[i].score or 0))),
     ):
         order.select_option(label=name)
@@ -205,7 +205,7 @@ def test_order(view: View, truth: Truth) -> None:
 
 
 def test_previous_and_next(view: View, truth: Truth) -> None:
-    """Links and keys walk the groups in the order of how telling they are."""
+    """Links and keys lead through the groups, the most telling first."""
     order = truth.ordered()
     opened(view, order[0])
     assert view.find(".g-steps a").count() == 1
@@ -221,7 +221,7 @@ def test_previous_and_next(view: View, truth: Truth) -> None:
 
 
 def test_neighbours_of_a_table(view: View, truth: Truth) -> None:
-    """Who comes from a table walks the groups that it showed, in its order."""
+    """From a table, the links lead through the groups of that table, in its order."""
     failed = [group.key for group in truth.groups if group.failed]
     view.open("#groups?where=failed&sort=ordinal").find(".body [role=row]").first.wait_for()
     built(view.go(f"#group={failed[0]}"))
@@ -230,7 +230,7 @@ def test_neighbours_of_a_table(view: View, truth: Truth) -> None:
     built(view.at(f"#group={failed[1]}"))
 
 
-def test_keys_walk_the_rollouts(view: View) -> None:
+def test_rollouts_by_key(view: View) -> None:
     """The arrows go from one rollout to the next, and the link with them."""
     opened(view, "task-2", "&view=one")
     for pressed, number in (("ArrowRight", 3), ("ArrowRight", 2), ("ArrowRight", 4), ("ArrowLeft", 2)):
@@ -242,8 +242,8 @@ def test_keys_walk_the_rollouts(view: View) -> None:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(("key", "number"), [("task-5", 0), ("task-15", 1), ("task-25", 2)])
-def test_a_failed_group_says_why(view: View, truth: Truth, key: str, number: int) -> None:
-    """A group without scores says its kind and its reason, no number, and shows its texts all the same."""
+def test_failed_group(view: View, truth: Truth, key: str, number: int) -> None:
+    """A group without scores shows its kind of error, its reason and its texts, and no number."""
     group = truth.groups[truth.place(key)]
     opened(view, key)
     notice = view.find(".g-notice.g-failed")
@@ -255,8 +255,8 @@ def test_a_failed_group_says_why(view: View, truth: Truth, key: str, number: int
     assert "no score" in view.find(ROLLOUT).first.inner_text()
 
 
-def test_an_unknown_group(view: View) -> None:
-    """A link to a key that is not there says so, and leads to the nearest ones."""
+def test_unknown_group(view: View) -> None:
+    """A link to an unknown key shows that it is unknown, and leads to the closest keys."""
     view.open("#group=tsk-31")
     assert "No group in this report has the key: tsk-31" in view.text
     near = view.find(".unknown li a").all_text_contents()
@@ -267,8 +267,8 @@ def test_an_unknown_group(view: View) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(set(KEYS)))
-def test_keys_that_an_address_must_encode(show: Show, odd: Path, key: str) -> None:
-    """Any key can be linked: the row's link opens its group, and the address says the key encoded."""
+def test_encoded_keys(show: Show, odd: Path, key: str) -> None:
+    """Any key can be linked: the row's link opens its group, and the address holds the key encoded."""
     view = show(odd, "#groups?sort=ordinal")
     row = view.find(f"[data-position='{KEYS.index(key)}']")
     link = str(row.locator("a").get_attribute("href"))
@@ -283,7 +283,7 @@ def test_keys_that_an_address_must_encode(show: Show, odd: Path, key: str) -> No
 
 
 def test_two_groups_with_one_key(show: Show, odd: Path) -> None:
-    """Two groups of one key are told apart: each has a link of its own that opens it."""
+    """Two groups of one key are distinct: each has a link of its own that opens it."""
     view = show(odd, "#groups?search=twice&sort=ordinal")
     links = view.find(".body .cell.key a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert len(set(links)) == 2
@@ -294,8 +294,8 @@ def test_two_groups_with_one_key(show: Show, odd: Path) -> None:
     assert places == [f"group {KEYS.index('twice') + 1}", f"group {len(KEYS) - KEYS[::-1].index('twice')}"]
 
 
-def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group without text in the file says so, names the command that shows it, and tells what was said."""
+def test_group_without_text(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group without text in the file shows that, the command for its text, and its explanations."""
     monkeypatch.setattr(embedded, "MOST_TEXTS", 1_000)
     scored = write(tmp_path / "run.jsonl", [plain(f"g-{i}", 0.2, 0.8, output="said of it") for i in range(9)])
     report(scored, tmp_path / "run.html")
@@ -307,12 +307,12 @@ def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch
     notice = view.find(".g-notice")
     notice.first.wait_for()
     assert notice.locator("code").inner_text() == f"ruler report run.jsonl --group {left[0]}"
-    said = view.find("section[aria-label=Explanations] p.g-foreign").all_inner_texts()
-    assert [words.split(": ")[1] for words in said] == ["said of it"] * 2
+    text = view.find("section[aria-label=Explanations] p.g-foreign").all_inner_texts()
+    assert [words.split(": ")[1] for words in text] == ["said of it"] * 2
 
 
 def test_long_turns_are_folded(show: Show, tmp_path: Path) -> None:
-    """A turn of 100,000 characters is folded, and opens to the last of them."""
+    """A message of 100,000 characters is folded, and opens to its last character."""
     record = plain("long", 0.2, 0.8)
     record["trajectories"][0]["messages"][1]["content"] = "word " * 20_000 + "END"
     view = built(show(report_of(write(tmp_path / "long.jsonl", [record]), tmp_path), "#group=long"))
@@ -327,7 +327,7 @@ def test_long_turns_are_folded(show: Show, tmp_path: Path) -> None:
 
 
 def test_tools_and_calls(show: Show, tmp_path: Path) -> None:
-    """Tools are told once by name; a call is shown as its name and its arguments, indented."""
+    """Tools are listed once by name; a call is shown as its name and its arguments, indented."""
     records = groups(1)
     scored = plain("g", 0.2, 0.8)
     calling = next(t for t in records[0]["trajectories"] if len(t["messages"]) > 3)

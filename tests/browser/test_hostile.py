@@ -1,4 +1,4 @@
-"""Rollouts are hostile: in their report nothing of theirs runs, loads, navigates or becomes an element."""
+"""Rollouts are hostile: in a report no text of theirs runs, loads, navigates or becomes an element."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ TAGS = frozenset(
     }
 )
 """The elements that the page itself makes; of these none loads, frames or embeds."""
-_FOUND = """() => {
+_UNEXPECTED = """() => {
   const all = [...document.querySelectorAll("*")];
   const bad = [];
   const inside = all.filter(e => document.getElementById("app").contains(e));
@@ -116,7 +116,7 @@ _FOUND = """() => {
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of a file that holds all attacks in all places, under a name that is one too."""
+    """A report of a file with all attacks in all places, under a name that is an attack."""
     folder = tmp_path_factory.mktemp("hostile")
     scored = folder / NAME
     scored.write_text("".join(json.dumps(record) + "\n" for record in records(ATTACKS)))
@@ -124,8 +124,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def harmless(view: View) -> dict[str, Any]:
-    """Nothing of theirs has become an element, an attribute or a value."""
-    result: dict[str, Any] = view.page.evaluate(_FOUND)
+    """No text of a rollout has become an element, an attribute or a value."""
+    result: dict[str, Any] = view.page.evaluate(_UNEXPECTED)
     assert result["hit"] is None
     assert result["polluted"] is None
     assert result["bad"] == []
@@ -137,7 +137,7 @@ def harmless(view: View) -> dict[str, Any]:
 
 @pytest.mark.parametrize("attack", RUNNING, ids=range(len(RUNNING)))
 def test_each_attack_would_run(browser: Browser, tmp_path: Path, attack: str) -> None:
-    """On a page that takes it as HTML, under no policy, each attack fires."""
+    """On a page without a policy that takes attacks as HTML, each attack fires."""
     with shown(browser, control(tmp_path, attack)) as view:
         view.page.goto(view.address)
         view.until("window.__hit === 1")
@@ -145,7 +145,7 @@ def test_each_attack_would_run(browser: Browser, tmp_path: Path, attack: str) ->
 
 @pytest.mark.smoke
 def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
-    """On such a page what loads is seen as a request: that the others see none is no luck."""
+    """On such a page each load appears as a request, so the other tests would see one."""
     for attack in RESTING:
         place = (
             attack.partition("127.0.0.1:9/")[2].partition("/")[0].partition(">")[0].strip("'; ").split("'")[0]
@@ -161,7 +161,7 @@ def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.smoke
 def test_overview(show: Show, hostile: Path) -> None:
-    """The overview of a hostile file is an overview: nothing of theirs runs or becomes an element."""
+    """The overview of a hostile file is an overview: no text of it runs or becomes an element."""
     view = show(hostile)
     harmless(view)
     assert view.find("figure.chart").count() >= 3
@@ -174,7 +174,7 @@ def test_overview(show: Show, hostile: Path) -> None:
 
 
 def test_table(show: Show, hostile: Path) -> None:
-    """All rows of the table show what they hold as text, whichever way they are sorted and filtered."""
+    """All rows of the table show their values as text, in any order and with any filter."""
     view = show(hostile, "#groups?sort=ordinal", height=4_000)
     harmless(view)
     assert any(key.startswith("<") for key in view.keys)
@@ -185,7 +185,7 @@ def test_table(show: Show, hostile: Path) -> None:
 
 
 def test_search(show: Show, hostile: Path) -> None:
-    """Attacks can be searched for and filtered by, and are shown as text wherever they are told."""
+    """Attacks can be searched for and filtered by, and are shown as text everywhere."""
     view = show(hostile, "#groups")
     for attack in (*RUNNING, *RESTING[:-1]):
         view.page.evaluate("text => { location.hash = link({ search: text.slice(0, 400) }) }", _plain(attack))
@@ -200,7 +200,7 @@ def test_search(show: Show, hostile: Path) -> None:
 
 
 def test_links(show: Show, hostile: Path) -> None:
-    """An address made of an attack opens nothing but a page that says there is no such group."""
+    """An address made of an attack opens only the page for an unknown group."""
     view = show(hostile)
     for attack in (
         "#group=" + RUNNING[0],
@@ -220,7 +220,7 @@ def test_links(show: Show, hostile: Path) -> None:
 @pytest.mark.parametrize("way", ["side", "one"])
 @pytest.mark.parametrize("half", [0, 1])
 def test_every_group(show: Show, hostile: Path, way: str, half: int) -> None:
-    """Every group of a hostile file, in both views, read and as the judge read it: nothing of theirs runs."""
+    """No text of any group of a hostile file runs, in both views and as the judge reads it."""
     view = show(hostile)
     count = view.page.evaluate("opened.rows.key.length")
     assert count > 70
@@ -241,8 +241,8 @@ _SHOWN = """row => document.querySelector(".g-facts div:last-child dd")?.textCon
   && document.querySelector(".g-turns") && !document.querySelector(".g-turns div[style*=height]")"""
 
 
-def test_a_huge_turn_opens(show: Show, hostile: Path) -> None:
-    """Two megabytes of attacks in one turn unfold as text."""
+def test_huge_message(show: Show, hostile: Path) -> None:
+    """Two megabytes of attacks in one message unfold as text."""
     view = show(hostile, "#group=short&view=one&rollout=1")
     view.find(".g-turn button[aria-expanded=false]").first.click()
     view.until(
@@ -277,12 +277,12 @@ _TRIES = {
     "an eval": f"(0, eval)('{HIT}')",
     "a function of text": f"new Function('{HIT}')()",
 }
-"""What who had got into the page would try."""
+"""Attempts of an attacker inside the page."""
 
 
 @pytest.mark.parametrize("name", _TRIES)
-def test_the_policy_holds(browser: Browser, run: Path, name: str) -> None:
-    """What got into the page as an element or as text would still not run, load or lead away."""
+def test_policy_holds(browser: Browser, run: Path, name: str) -> None:
+    """Text or an element that gets into the page still cannot run, load or lead away."""
     with shown(browser, run) as view:
         refused: dict[str, str | None] = {}
         view.page.on("requestfailed", lambda request: refused.update({request.url: request.failure}))
@@ -292,8 +292,8 @@ def test_the_policy_holds(browser: Browser, run: Path, name: str) -> None:
         assert view.page.evaluate("window.__hit ?? null") is None
         assert {refused[address] for address in view.asked if "127.0.0.1" in address} <= {"csp"}
         assert view.page.url.startswith(view.address)
-        assert any("Security Policy" in output or "Trusted" in output for output in [*view.said, stopped]), (
-            view.said
+        assert any("Security Policy" in text or "Trusted" in text for text in [*view.messages, stopped]), (
+            view.messages
         )
 
 
@@ -313,5 +313,5 @@ _TRY = """() => new Promise(stopped => {
 
 
 def _plain(attack: str) -> str:
-    """What can be handed to a browser."""
+    """Return a value that can be handed to a browser."""
     return attack.encode("utf-8", "replace").decode()

@@ -47,13 +47,13 @@ _COLOURS = """() => {
 
 
 def ground(view: View) -> str:
-    """The colour of the page."""
+    """The background colour of the page."""
     return str(view.page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_text_can_be_read(show: Show, run: Path, theme: Theme) -> None:
-    """In both themes every text has a contrast of at least 4.5 against its ground."""
+def test_contrast(show: Show, run: Path, theme: Theme) -> None:
+    """In both themes every text has a contrast of at least 4.5 against its background."""
     view = show(run, theme=theme)
     for hash_ in PAGES:
         view.go(hash_)
@@ -63,8 +63,8 @@ def test_every_text_can_be_read(show: Show, run: Path, theme: Theme) -> None:
         assert [pair for pair in result if pair[1] < 4.5] == [], hash_
 
 
-def test_the_system_and_the_button_choose_the_theme(show: Show, run: Path) -> None:
-    """The system's choice holds until the button says otherwise, and the button's lasts for the window."""
+def test_theme(show: Show, run: Path) -> None:
+    """The system's theme holds until the button is pressed, and the button's lasts for the window."""
     light, dark = show(run), show(run, theme="dark")
     white, black = ground(light), ground(dark)
     assert white != black
@@ -85,8 +85,8 @@ def test_the_system_and_the_button_choose_the_theme(show: Show, run: Path) -> No
 
 
 @pytest.mark.parametrize("view_", ["side", "one"])
-def test_a_group_is_printed_whole(show: Show, run: Path, view_: str) -> None:
-    """On paper stand all rollouts of a group with all their turns, no button, and dark text on white."""
+def test_printed_group(show: Show, run: Path, view_: str) -> None:
+    """Paper shows all rollouts of a group with all their messages, no button, and dark text on white."""
     view = show(run, f"#group=task-2&view={view_}", theme="dark")
     view.find(".g-rollout").first.wait_for()
     view.page.emulate_media(media="print")
@@ -105,8 +105,8 @@ def test_a_group_is_printed_whole(show: Show, run: Path, view_: str) -> None:
     view.until(f"document.querySelectorAll('.g-rollout').length === {1 if view_ == 'one' else 4}")
 
 
-def test_a_table_is_printed_as_far_as_it_says(show: Show, many: Path) -> None:
-    """On paper stand the first rows of the table, and a sentence says how many of how many."""
+def test_printed_table(show: Show, many: Path) -> None:
+    """Paper shows the first rows of the table, and a sentence states how many of how many."""
     view = show(many, "#groups?sort=ordinal")
     view.page.emulate_media(media="print")
     view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -117,8 +117,8 @@ def test_a_table_is_printed_as_far_as_it_says(show: Show, many: Path) -> None:
 
 
 @pytest.mark.parametrize("hash_", PAGES)
-def test_a_phone(show: Show, run: Path, hash_: str) -> None:
-    """In a window of 390 pixels the page itself never scrolls sideways, and can be used."""
+def test_phone(show: Show, run: Path, hash_: str) -> None:
+    """In a window of 390 pixels the page itself never scrolls sideways, and stays usable."""
     view = show(run, hash_, width=390, height=844)
     view.until("!document.querySelector('.g-turns div[style*=height]')")
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -130,7 +130,7 @@ def test_a_phone(show: Show, run: Path, hash_: str) -> None:
 
 @pytest.mark.smoke
 def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -> None:
-    """A browser that runs no scripts shows the main figures, and says that the rest needs them."""
+    """A browser that runs no scripts shows the main figures, and a sentence that the rest needs them."""
     with shown(browser, run, scripts=False) as view:
         view.page.goto(view.address)
         text = view.text
@@ -145,8 +145,8 @@ def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -
     assert rows["mean score"] == f"{figures['scores']['mean']:.2f}"
 
 
-def test_a_damaged_file_says_so(browser: Browser, run: Path, tmp_path: Path) -> None:
-    """A file whose data was damaged on the way says so in a sentence, where the page would be."""
+def test_damaged_file(browser: Browser, run: Path, tmp_path: Path) -> None:
+    """A damaged file shows a sentence about the damage in place of the page."""
     before, annotation, data = run.read_text().partition('id="data">')
     (tmp_path / "cut.html").write_text(f"{before}{annotation}{data[:200]}{data[400:]}")
     with shown(browser, tmp_path / "cut.html") as view:

@@ -1,4 +1,4 @@
-"""The overview: figures as the command tells them, and charts whose every mark leads to its groups."""
+"""The overview: the figures of the command, and charts whose points lead to their groups."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _WALK = """async links => {
 }"""
 
 
-def marks(view: View, chart: str = "") -> list[tuple[str, str]]:
-    """The hash and the name of each mark."""
+def points(view: View, chart: str = "") -> list[tuple[str, str]]:
+    """The hash and the name of each point."""
     result = view.find(f"{chart and f'#chart-{chart} '}.plot svg a")
     linked = "all => all.map(a => a.getAttribute('href') ?? a.getAttribute('xlink:href'))"
     named = "all => all.map(a => a.querySelector('[aria-label]').getAttribute('aria-label'))"
@@ -47,7 +47,7 @@ def whole(text: str) -> int:
 
 @pytest.mark.smoke
 def test_tiles(view: View, figures: dict[str, Any]) -> None:
-    """Every tile says the figure that `ruler report --json` says."""
+    """Every tile shows the figure of `ruler report --json`."""
     view.open()
     tiles = view.find(".tile")
     values = tiles.locator(".value").all_text_contents()
@@ -79,8 +79,8 @@ def test_tiles_lead_to_their_groups(view: View, truth: Truth) -> None:
         assert "disagreement" in link or view.count == whole(value)
 
 
-def test_reasons_are_told(view: View, figures: dict[str, Any]) -> None:
-    """Each reason for which groups failed is told with its number, and leads to groups of its kind."""
+def test_reasons(view: View, figures: dict[str, Any]) -> None:
+    """Each reason of failed groups is listed with its number, and leads to groups of its kind."""
     view.open()
     items = view.find(".reasons li")
     assert items.count() == len(figures["reasons"]) == 3
@@ -91,8 +91,8 @@ def test_reasons_are_told(view: View, figures: dict[str, Any]) -> None:
     view.at(f"#groups?where=failed&kind={figures['reasons'][0]['kind']}")
 
 
-def test_charts_are_there_where_there_is_something_to_see(view: View, show: Show, odd: Path) -> None:
-    """A run of two passes with rewards and failures has every chart, one of neither only what it can show."""
+def test_charts(view: View, show: Show, odd: Path) -> None:
+    """A run of two passes with rewards and failures has every chart, one without them only a few."""
     view.open()
     ids = "all => all.map(figure => figure.id.replace('chart-', ''))"
     assert view.find("figure.chart").evaluate_all(ids) == CHARTS
@@ -100,10 +100,10 @@ def test_charts_are_there_where_there_is_something_to_see(view: View, show: Show
 
 
 @pytest.mark.parametrize("chart", CHARTS)
-def test_every_mark_leads_to_its_groups(view: View, truth: Truth, chart: str) -> None:
-    """Each mark of a chart opens a table of the groups that its conditions ask for, and counts them."""
+def test_points_lead_to_their_groups(view: View, truth: Truth, chart: str) -> None:
+    """Each point of a chart opens a table of the groups that its conditions ask for, and counts them."""
     view.open()
-    result = marks(view, chart)
+    result = points(view, chart)
     assert result
     output = view.page.evaluate(_WALK, [link for link, _ in result])
     counted = 0
@@ -127,7 +127,7 @@ def test_every_mark_leads_to_its_groups(view: View, truth: Truth, chart: str) ->
 
 
 def expected(truth: Truth) -> dict[str, int]:
-    """What the marks of each chart add up to."""
+    """The sum of the points of each chart."""
     all_rollouts = [r for group in truth.groups for r in group.rollouts]
     scored = [r for r in all_rollouts if r.score is not None]
     return {
@@ -143,33 +143,33 @@ def expected(truth: Truth) -> dict[str, int]:
     }
 
 
-def test_numbers_below_a_chart(view: View, figures: dict[str, Any]) -> None:
-    """The table below each chart has a row for each mark's place, with the numbers of the JSON."""
+def test_table_of_a_chart(view: View, figures: dict[str, Any]) -> None:
+    """The table below each chart has a row for each point's position, with the numbers of the JSON."""
     view.open()
-    for chart, kept in (("scores", "scores"), ("spread", "spread"), ("reliability", "reliability")):
+    for chart, figure in (("scores", "scores"), ("spread", "spread"), ("reliability", "reliability")):
         rows = numbers(view, chart)
-        assert [whole(row[-1]) for row in rows] == [bin_["n"] for bin_ in figures[kept]["bins"]]
+        assert [whole(row[-1]) for row in rows] == [bin_["n"] for bin_ in figures[figure]["bins"]]
         assert [float(row[0].split(" to ")[0]) for row in rows] == [
-            pytest.approx(bin_["from"], abs=0.0051) for bin_ in figures[kept]["bins"]
+            pytest.approx(bin_["from"], abs=0.0051) for bin_ in figures[figure]["bins"]
         ]
-    for chart, kept in (("labels", "against_label"), ("lengths", "lengths")):
-        assert [whole(row[-1]) for row in numbers(view, chart)] == [c["n"] for c in figures[kept]["cells"]]
-    slots = figures["slots"]["bins"]
-    assert [whole(row[3]) for row in numbers(view, "slots")] == [bin_["n"] for bin_ in slots]
+    for chart, figure in (("labels", "against_label"), ("lengths", "lengths")):
+        assert [whole(row[-1]) for row in numbers(view, chart)] == [c["n"] for c in figures[figure]["cells"]]
+    bins = figures["slots"]["bins"]
+    assert [whole(row[3]) for row in numbers(view, "slots")] == [bin_["n"] for bin_ in bins]
     means = [float(row[1]) for row in numbers(view, "slots")]
-    assert means == [pytest.approx(bin_["mean"], abs=0.00051) for bin_ in slots]
+    assert means == [pytest.approx(bin_["mean"], abs=0.00051) for bin_ in bins]
     errors = [None if row[2] == "–" else float(row[2]) for row in numbers(view, "slots")]
-    assert errors == [bin_["error"] and pytest.approx(bin_["error"], abs=0.00051) for bin_ in slots]
+    assert errors == [bin_["error"] and pytest.approx(bin_["error"], abs=0.00051) for bin_ in bins]
     times = [bin_ for bin_ in figures["over_time"]["bins"] if bin_["groups"]]
     rows = numbers(view, "failures")
     assert [whole(row[1]) for row in rows] == [bin_["groups"] for bin_ in times]
     assert [sum(map(whole, row[2:])) for row in rows] == [sum(bin_["failed"].values()) for bin_ in times]
 
 
-def test_a_mark_follows_the_keyboard(view: View) -> None:
-    """The tab key comes to every mark of the first chart in turn, and Enter opens what it counts."""
+def test_points_by_keyboard(view: View) -> None:
+    """The tab key reaches every point of the first chart in turn, and Enter opens its groups."""
     view.open()
-    result = [link for link, _ in marks(view, "scores")]
+    result = [link for link, _ in points(view, "scores")]
     view.find(".reasons a").last.focus()
     for link in result:
         view.page.keyboard.press("Tab")
@@ -178,7 +178,7 @@ def test_a_mark_follows_the_keyboard(view: View) -> None:
     view.at(result[-1]).find(".grid").wait_for()
 
 
-def test_the_legend_leads_to_its_kind(view: View, truth: Truth) -> None:
+def test_legend(view: View, truth: Truth) -> None:
     """Each kind of failure in the legend leads to the groups that failed by it."""
     view.open()
     result = view.find(".legend a").evaluate_all("all => all.map(a => a.getAttribute('href'))")

@@ -1,4 +1,4 @@
-"""Addresses: what one window shows, its address shows in another."""
+"""Addresses: the view of one window opens from its address in another."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SEEN = """main => {
 
 
 def seen(view: View) -> str:
-    """All that the page's main part says, and what is chosen and pressed in it.
+    """The text of the page's main part, with the pressed and chosen controls.
 
-    But for a group's neighbours, which are those of the table that one came from.
+    The neighbours of a group are left out: they depend on the table before it.
     """
     view.until("!document.querySelector('.g-turns div[style*=height]')")
     view.until("!document.body.innerText.includes('Reading the text')")
@@ -45,15 +45,15 @@ def seen(view: View) -> str:
         "#group=nobody",
     ],
 )
-def test_a_shared_link_opens_the_same_view(show: Show, run: Path, hash_: str) -> None:
-    """A view that was come to within one window is the same when its address is opened in a new one."""
+def test_shared_link(show: Show, run: Path, hash_: str) -> None:
+    """A view that was reached within one window is the same if its address is opened in a new one."""
     first = show(run, "#groups").go(hash_)
     assert seen(show(run, first.hash)) == seen(first)
 
 
 @pytest.mark.smoke
-def test_what_is_pressed_stands_in_the_address(show: Show, run: Path) -> None:
-    """Filters, order and search that were pressed and typed are in the address, and open again from it."""
+def test_controls_are_in_the_address(show: Show, run: Path) -> None:
+    """Filters, order and search stand in the address, and open again from it."""
     first = show(run, "#groups")
     first.find(".chip").filter(has_text="live").click()
     first.find(".head").get_by_role("button", name="mean", exact=True).click()
@@ -71,17 +71,17 @@ def test_what_is_pressed_stands_in_the_address(show: Show, run: Path) -> None:
 
 
 def test_copy_link(view: View) -> None:
-    """The button gives the address of the group as it is looked at."""
+    """The button copies the address of the current view of the group."""
     view.open("#group=task-2&view=one&rollout=3")
     view.by("button", "Copy link").click()
     view.find(".g-ways [role=status]").filter(has_text="cop").wait_for()
     marked = view.find(".g-address")
-    if marked.count():  # where the browser has no clipboard for a page of a file
+    if marked.count():  # if the browser has no clipboard for a page of a file
         assert marked.inner_text() == view.address + "#group=task-2&view=one&rollout=3"
 
 
 def test_back_and_forward(view: View) -> None:
-    """The browser's own buttons go through overview, table and group, and the title tells which it is."""
+    """The browser's own buttons lead through overview, table and group, and the title names each."""
     view.open()
     titles = [view.page.title()]
     view.find("nav a[href='#groups']").click()
@@ -100,8 +100,8 @@ def test_back_and_forward(view: View) -> None:
     assert view.hash == "#groups"
 
 
-def test_the_place_of_the_overview_comes_back(view: View) -> None:
-    """Back from a mark far below comes to the place where it was pressed."""
+def test_scroll_position_comes_back(view: View) -> None:
+    """The way back from a point far below leads to the place where it was pressed."""
     view.open()
     annotation = view.find("#chart-failures .plot svg a [aria-label]").first
     annotation.scroll_into_view_if_needed()

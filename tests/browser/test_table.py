@@ -1,4 +1,4 @@
-"""The table of groups: order, filters, search, rows made only where they are seen, keys, and the way back."""
+"""The table of groups: order, filters, search, virtual rows, keys, and the way back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TALL = 3_000
 
 
 def sorts(truth: Truth) -> dict[str, Callable[[int], Any]]:
-    """What each column sorts by."""
+    """The sort key of each column."""
     groups = truth.groups
 
     def figure(name: str) -> Callable[[int], Any]:
@@ -48,7 +48,7 @@ def head(view: View, title: str) -> Any:
 
 @pytest.mark.smoke
 def test_sort(show: Show, run: Path, truth: Truth) -> None:
-    """A click on a column's head sorts as Python does, a second click the other way; no value comes last."""
+    """A click on a column's head sorts as Python does, a second click reverses; empty values come last."""
     view = show(run, "#groups", height=TALL)
     assert view.keys == truth.ordered()
     for column, key in sorts(truth).items():
@@ -68,7 +68,7 @@ def chip(view: View, name: str) -> Any:
 
 
 def test_chips_filter(view: View, truth: Truth) -> None:
-    """Each chip says how many groups it leaves, leaves those, and takes itself away at a second press."""
+    """Each chip states how many groups it leaves, leaves those, and is removed by a second press."""
     view.open("#groups")
     chips = view.find(".chip")
     assert chips.count() == 4 + 3 + 2
@@ -88,7 +88,7 @@ def test_chips_filter(view: View, truth: Truth) -> None:
 
 
 def test_filters_combine(view: View, truth: Truth) -> None:
-    """Words of one name widen, names and ranges narrow, and each can be taken out again."""
+    """Words of one name widen, names and ranges narrow, and each can be removed again."""
     view.open("#groups?where=failed&where=tied")
     assert view.count == len(truth.matching(view.hash)) > 6
     view.find(".chip").filter(has_text="reply").click()
@@ -110,7 +110,7 @@ def test_filters_combine(view: View, truth: Truth) -> None:
 
 @pytest.mark.parametrize("name", ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency"])
 def test_ranges_over_groups(view: View, truth: Truth, name: str) -> None:
-    """A range over groups holds its low end and not its high one, and nothing without a value."""
+    """A range over groups includes its low end, not its high one, and no group without a value."""
     values = sorted({v for i in range(60) if (v := truth.value(i, name)) is not None})
     low, high = values[len(values) // 3], values[2 * len(values) // 3]
     view.open(f"#groups?{name}={low!r}..{high!r}")
@@ -121,7 +121,7 @@ def test_ranges_over_groups(view: View, truth: Truth, name: str) -> None:
 
 
 def test_add_a_range(view: View, truth: Truth) -> None:
-    """A range can be typed; what is no number is refused in words."""
+    """A range can be typed; text that is no number is refused in words."""
     view.open("#groups")
     view.find(".add summary").click()
     view.find(".add select").select_option("score")
@@ -134,8 +134,8 @@ def test_add_a_range(view: View, truth: Truth) -> None:
     assert view.count == len(truth.matching(view.hash)) > 0
 
 
-def test_what_cannot_be_read_in_an_address_is_said(view: View) -> None:
-    """A condition that the table does not know is left out and told, and the rest holds."""
+def test_unknown_conditions(view: View) -> None:
+    """A condition that the table does not know is left out and reported, and the others hold."""
     view.open("#groups?where=live&mean=much&colour=red")
     view.find(".warn").filter(has_text="mean=much, colour=red").wait_for()
     assert view.count == 50
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_in_an_address_is_said(view: View) -> None:
     ids=["key", "explanation", "reason", "task", "nothing"],
 )
 def test_search(view: View, words: str, keys: set[str]) -> None:
-    """A search looks in keys, tasks, reasons and explanations, and says how many groups it found."""
+    """A search looks in keys, tasks, reasons and explanations, and states the number of groups."""
     view.open("#groups")
     view.page.keyboard.press("/")
     view.page.keyboard.type(words)
@@ -169,7 +169,7 @@ def test_search(view: View, words: str, keys: set[str]) -> None:
     assert 'role="grid"' in view.focus
 
 
-def test_rows_are_made_where_they_are_seen(show: Show, many: Path) -> None:
+def test_virtual_rows(show: Show, many: Path) -> None:
     """Of 2,000 groups few rows are in the document, and scrolling to the end shows the last."""
     view = show(many, "#groups?sort=ordinal")
     rows = view.find(".body [role=row]")
@@ -186,8 +186,8 @@ def test_rows_are_made_where_they_are_seen(show: Show, many: Path) -> None:
     assert last["y"] + last["height"] <= box["y"] + box["height"] + 1
 
 
-def test_scrolling_shows_every_row_in_its_place(show: Show, many: Path) -> None:
-    """Wherever the grid is scrolled, the rows in sight are those of that place, without a gap."""
+def test_scrolling(show: Show, many: Path) -> None:
+    """At any scroll position of the grid the visible rows are those of that position, without a gap."""
     view = show(many, "#groups?sort=ordinal")
     for top in (34 * 100, 34 * 1_000 + 17, 34 * 500, 0):
         view.page.evaluate("top => { document.querySelector('.grid').scrollTop = top }", top)
@@ -204,7 +204,7 @@ def test_scrolling_shows_every_row_in_its_place(show: Show, many: Path) -> None:
 
 
 def test_keyboard_walk(show: Show, many: Path) -> None:
-    """Arrows, pages, Home and End go through the rows, the active one is told, Enter opens it."""
+    """Arrows, pages, Home and End lead through the rows, the active one is announced, Enter opens it."""
     view = show(many, "#groups?sort=ordinal")
     grid, keys = view.find(".grid"), view.page.keyboard
     grid.focus()
@@ -239,7 +239,7 @@ def test_keyboard_walk(show: Show, many: Path) -> None:
 
 
 def test_head_by_keyboard(view: View) -> None:
-    """The heads are one stop of the tab key; arrows go along them, Enter sorts, down goes to the rows."""
+    """The heads are one stop of the tab key; arrows lead along them, Enter sorts, down leads to the rows."""
     view.open("#groups")
     keys = view.page.keyboard
     view.find(".grid").focus()
@@ -254,8 +254,8 @@ def test_head_by_keyboard(view: View) -> None:
     assert 'role="grid"' in view.focus
 
 
-def test_back_returns_to_the_same_place(show: Show, many: Path) -> None:
-    """From a group, the browser's back, Escape and the link come back to filters, order and place."""
+def test_back(show: Show, many: Path) -> None:
+    """From a group, the browser's back, Escape and the link restore filters, order and scroll position."""
     view = show(many, "#groups?where=live&sort=-ordinal")
     top = "document.querySelector('.grid')?.scrollTop"
     for how in ("back", "Escape", "link"):
@@ -277,8 +277,8 @@ def test_back_returns_to_the_same_place(show: Show, many: Path) -> None:
         assert 'role="grid"' in view.focus
 
 
-def test_a_reload_keeps_filters_and_place(show: Show, many: Path) -> None:
-    """A reload shows the same filters at the same place."""
+def test_reload(show: Show, many: Path) -> None:
+    """A reload restores the filters and the scroll position."""
     view = show(many, "#groups?sort=ordinal")
     view.page.evaluate(f"document.querySelector('.grid').scrollTop = {34 * 300}")
     view.until(f"history.state?.top === {34 * 300}")
@@ -288,8 +288,8 @@ def test_a_reload_keeps_filters_and_place(show: Show, many: Path) -> None:
 
 
 @pytest.mark.smoke
-def test_cells_say_the_figures(show: Show, run: Path, truth: Truth) -> None:
-    """Each row says its group's figures, rounded."""
+def test_cells(show: Show, run: Path, truth: Truth) -> None:
+    """Each row shows its group's figures, rounded."""
     view = show(run, "#groups?sort=ordinal", height=TALL)
     cells = "rows => rows.map(row => [...row.children].map(cell => cell.textContent.trim()))"
     rows = view.find(".body [role=row]").evaluate_all(cells)

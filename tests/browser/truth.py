@@ -1,4 +1,4 @@
-"""What a scored file says, read and matched without the page: figures of groups, conditions, order."""
+"""The truth of a scored file, read and matched without the page: figures, conditions, order."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Truth:
         return result
 
     def place(self, key: str) -> int:
-        """Where in the file the first group with this key stands, from 0."""
+        """The position in the file of the first group with this key, from 0."""
         return next(i for i, group in enumerate(self.groups) if group.key == key)
 
     def ordered(self, key: Callable[[int], Any] | None = None, *, down: bool = False) -> list[str]:
-        """The keys by the value of each group (its place is given), None last, else by telling."""
+        """The keys by the value of each group (from its position), None last, else the most telling first."""
         order = sorted(range(len(self.groups)), key=lambda i: self.telling[i])
         if key is not None:
             some = sorted((i for i in order if key(i) is not None), key=key, reverse=down)
@@ -57,7 +57,7 @@ class Truth:
         return [self.groups[i].key for i in order]
 
     def matching(self, hash_: str) -> list[int]:
-        """The places of the groups that a link to the table asks for."""
+        """The positions of the groups that a link to the table asks for."""
         asked = list(conditions(hash_))
         return [i for i, group in enumerate(self.groups) if self._fulfils(i, group, asked)]
 
@@ -74,7 +74,7 @@ class Truth:
         )
 
     def value(self, i: int, name: str) -> float | None:
-        """A figure of the group at a place, by the name that the table has for it."""
+        """A figure of the group at a position, by its name in the table."""
         group = self.groups[i]
         own = {
             "disagreement": group.disagreement,
@@ -100,7 +100,7 @@ def conditions(hash_: str) -> Iterator[tuple[str, str]]:
 
 
 def rollouts(group: ScoredGroup, ranges: dict[str, Range]) -> int:
-    """How many of a group's rollouts are in all of the ranges over rollouts."""
+    """The number of a group's rollouts in all of the ranges over rollouts."""
     asked = {name: ends for name, ends in ranges.items() if name in _ROLLOUT}
     return sum(
         all(any(_within(v, asked[name]) for v in _values(r, name, group)) for name in asked)
@@ -109,7 +109,7 @@ def rollouts(group: ScoredGroup, ranges: dict[str, Range]) -> int:
 
 
 def shown_in(group: ScoredGroup, ends: Range) -> int:
-    """How often the group's rollouts were shown in a stretch of the slot curve, over all passes."""
+    """The number of times that the group's rollouts stood in this range of positions, over all passes."""
     return sum(_within(place, ends) for r in group.rollouts for place in _values(r, "slot", group))
 
 

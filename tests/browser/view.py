@@ -1,4 +1,4 @@
-"""A page of the report as a browser shows it, and everything that the browser complains of or asks for."""
+"""A page of the report in a browser, with its console messages and its requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET = (
     "--disable-sync",
 )
 PATIENCE = 20_000
-"""Milliseconds after which what does not come is a failure."""
+"""Milliseconds after which a wait fails."""
 Theme = Literal["light", "dark"]
 _GO = """hash => new Promise(drawn => {
   if (location.hash === hash) return drawn();
@@ -38,23 +38,23 @@ _GO = """hash => new Promise(drawn => {
 
 
 def program() -> str | None:
-    """The browser of this machine; None where there is none."""
+    """The browser of this machine; None if there is none."""
     return next((result for name in PROGRAMS if (result := shutil.which(name))), None)
 
 
 class View:
-    """One open page. `said` is what its console said, `asked` every address it asked for."""
+    """One open page. `messages` are those of its console, `asked` every address that it requested."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.asked: list[str] = []
         page.set_default_timeout(PATIENCE)
-        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
         page.on("request", lambda request: self.asked.append(request.url))
         page.on("dialog", self._dismiss)
-        page.on("popup", lambda other: self.said.append(f"popup: {other.url}"))
+        page.on("popup", lambda other: self.messages.append(f"popup: {other.url}"))
 
     def open(self, hash_: str = "") -> View:
         """Load the report at a hash, as from a shared link, and wait until it is shown."""
@@ -74,15 +74,15 @@ class View:
         return self
 
     def _dismiss(self, dialog: Dialog) -> None:
-        self.said.append(f"dialog: {dialog.message}")
+        self.messages.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
     def find(self, selector: str) -> Locator:
-        """What a selector of CSS matches."""
+        """The elements that match a CSS selector."""
         return self.page.locator(selector)
 
     def by(self, role: AriaRole, name: str) -> Locator:
-        """What has this role and exactly this name for a screen reader."""
+        """The elements with this role and exactly this name for a screen reader."""
         return self.page.get_by_role(role, name=name, exact=True)
 
     def until(self, condition: str, of: Any = None) -> None:
@@ -103,33 +103,33 @@ class View:
 
     @property
     def count(self) -> int:
-        """How many groups match, as the table announces it."""
+        """The number of matching groups, as the table announces it."""
         announced = self.find("p[role=status]").inner_text()
         return int(announced.split(" of ")[0].replace(",", ""))
 
     @property
     def keys(self) -> list[str]:
-        """The keys in the table's rows, from the top: as many as are in the document."""
+        """The keys in the table's rows, from the top: those in the document."""
         return self.find(".body .cell.key a").all_text_contents()
 
     @property
     def focus(self) -> str:
-        """The element that has the focus, as it is written, without what is in it."""
+        """The focused element in HTML, without its content."""
         return str(self.page.evaluate("document.activeElement.outerHTML.split('>')[0]"))
 
     @property
     def hash(self) -> str:
-        """What stands behind the `#` of the address."""
+        """The address after its `#`."""
         return str(self.page.evaluate("location.hash"))
 
     @property
     def text(self) -> str:
-        """All that is to be read."""
+        """All visible text."""
         return self.page.inner_text("body")
 
     def clean(self) -> None:
-        """The browser complained of nothing, asked for nothing but the file, and went nowhere else."""
-        assert self.said == []
+        """Assert that the browser logged no error, requested only the file, and went nowhere else."""
+        assert self.messages == []
         assert {re.sub("#.*", "", address) for address in self.asked} == {self.address}
         assert re.sub("#.*", "", self.page.url) == self.address
 

@@ -1,4 +1,4 @@
-"""A real model for the tests of this folder, which run with `make e2e` only, and the table at their end."""
+"""A real model for the tests of this folder, which run with `make e2e` only, and their table of figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.e2e.recorder import Recorder
 from tests.e2e.runs import CONTEXT, NARROW, Run
 
 _LONGEST = 1800
-"""Seconds of a command on a machine that has other things to do."""
+"""Seconds of a command on a machine that runs other programs too."""
 _PROPERTY = "figures of a real model"
 
 
@@ -44,14 +44,14 @@ def ruler(tmp_path: Path) -> Ruler:
 
 @pytest.fixture
 def judge(llama: Llama) -> Iterator[Recorder]:
-    """The model, behind what keeps each request and answer."""
+    """The model behind a recorder of each request and answer."""
     with Recorder(llama.root) as recorder:
         yield recorder
 
 
 @pytest.fixture
 def narrow(tmp_path: Path) -> Iterator[Recorder]:
-    """The model in a server of its own, whose slots hold few tokens."""
+    """The model in a server of its own, with slots of few tokens."""
     if reason := missing():
         pytest.skip(reason)
     with Llama(tmp_path, context=NARROW, slots=2) as server, Recorder(server.root) as recorder:
@@ -63,7 +63,7 @@ Keep = Callable[[str, object], None]
 
 @pytest.fixture
 def score(judge: Recorder, ruler: Ruler, tmp_path: Path, record_property: Keep) -> Callable[..., Run]:
-    """Run `ruler score` with the model, keep its figures for the table, and return what came of it."""
+    """Run `ruler score` with the model, collect its figures for the table, and return the run."""
     return partial(_score, judge, ruler, tmp_path, record_property)
 
 
@@ -98,7 +98,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print what depends on the model, and so is asserted nowhere."""
+    """Print the figures that depend on the model, which no test asserts."""
     if _ROWS:
         terminalreporter.section("what depends on the model: SmolLM2-135M-Instruct, llama.cpp")
         terminalreporter.write_line(table(sorted(_ROWS, key=lambda row: row.run)))

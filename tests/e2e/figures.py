@@ -1,4 +1,4 @@
-"""Of a run what depends on the model: one row of the table that `make e2e` prints at its end.
+"""The figures of a run that depend on the model: one row of the table that `make e2e` prints at its end.
 
     python -m tests.e2e.figures INPUT [--groups N --rollouts N --messages N] [--slots N] [-- OPTIONS]
 
@@ -43,7 +43,7 @@ class Figures:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """What stands in the table, under HEAD; tokens are for each group."""
+        """The row of the table, under HEAD; tokens are per group."""
         n = self.groups or 1
         return (
             self.run,
@@ -56,14 +56,14 @@ class Figures:
 
 
 def figures(run: str, seen: Sequence[Seen], summary: Mapping[str, Any]) -> Figures:
-    """Count what went over the wire in a run, with what its summary says."""
+    """Count the requests and answers of a run, with the figures of its summary."""
     answered = [each for each in seen if each.status == 200]
     first = [each for each in answered if not each.corrective]
     again = [_shown(each) for each in answered if each.corrective]
     used = 0
     for asked in {_shown(each) for each in first}:
         here = sum(_shown(each) == asked for each in first)
-        # a request for what an answer lacks shows only these rollouts
+        # a request for missing scores shows only these rollouts
         used += max(0, here - sum(other[0] == asked[0] and other[1] <= asked[1] for other in again))
     tokens = [each.tokens for each in answered]
     return Figures(
@@ -80,7 +80,7 @@ def figures(run: str, seen: Sequence[Seen], summary: Mapping[str, Any]) -> Figur
 
 
 def _shown(seen: Seen) -> tuple[str, frozenset[str]]:
-    """The judge and the rollouts of a request: the same for all that ask about one group."""
+    """The judge and the rollouts of a request: the same for all requests about one group."""
     body = seen.body
     return body["model"], frozenset(blocks(body["messages"][-1]["content"]).values())
 
@@ -100,10 +100,10 @@ def cut(
 ) -> Path:
     """Write the first rollouts of the first groups of a tau-bench file, and of each the first messages.
 
-    `characters` bounds each text: the rules for the agent are longer than all that it says.
+    `characters` bounds each text: the rules for the agent are longer than all of its messages.
     """
     taken: dict[int, int] = {}
-    kept: list[str] = []
+    lines: list[str] = []
     for line in source.read_text().splitlines():
         record = json.loads(line)
         task = record["task_id"]
@@ -113,8 +113,8 @@ def cut(
                 {**each, "content": (each["content"] or "")[: characters or None] or None}
                 for each in record["traj"][: messages or None]
             ]
-            kept.append(json.dumps(record) + "\n")
-    to.write_text("".join(kept))
+            lines.append(json.dumps(record) + "\n")
+    to.write_text("".join(lines))
     return to
 
 

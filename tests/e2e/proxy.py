@@ -24,7 +24,7 @@ from typing import Any, Self
 _ROOT = Path(__file__).resolve().parents[2]
 _NEEDED = ("litellm", "fastapi", "uvicorn", "apscheduler", "backoff")
 _LONGEST = 120.0
-"""Seconds that a start may take on a machine that has other things to do; it takes about eight by itself."""
+"""Seconds that a start may take on a machine that runs other programs; alone it takes about eight."""
 MASTER_KEY = "sk-loopback-master-key-0123456789"
 
 # It ends with its stdin, so that it never outlives its tests, however these end.
@@ -59,7 +59,7 @@ def _has_proxy(python: str) -> bool:
 
 
 def deployment(name: str, model: str, base: str, **params: Any) -> dict[str, Any]:
-    """An entry of `model_list`: what the proxy calls a model, and where it asks for it."""
+    """An entry of `model_list`: the proxy's name of a model, and its address."""
     return {
         "model_name": name,
         "litellm_params": {

@@ -1,4 +1,4 @@
-"""A reverse proxy on loopback that keeps what went to a judge and what came back, and changes nothing."""
+"""A reverse proxy on loopback that records requests and answers of a judge, and changes neither."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN = (
     templates.shorter(),
     templates.missing({}).partition(":")[0],
 )
-"""How the notes begin with which an answer is asked for once more."""
+"""The beginnings of the notes in corrective requests."""
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
@@ -40,12 +40,12 @@ class Seen:
 
     @property
     def corrective(self) -> bool:
-        """Whether it asks once more because an earlier answer could not be used."""
+        """Tell if the request follows an answer that could not be used."""
         return any(note in self.body["messages"][-1]["content"] for note in _AGAIN)
 
     @property
     def cut_off(self) -> bool:
-        """Whether the answer ended at a limit."""
+        """Tell if the answer ended at a limit."""
         return self.status == 200 and json.loads(self.answer)["choices"][0]["finish_reason"] == "length"
 
     @property
@@ -117,6 +117,6 @@ def _handler(behind: str, keep: Callable[[Seen], None]) -> type[BaseHTTPRequestH
                 connection.close()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: stderr is often under test."""
+            """Write nothing: stderr is often under test."""
 
     return Handler

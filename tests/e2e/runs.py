@@ -1,4 +1,4 @@
-"""Rollouts that a small model reads in seconds, and the laws that hold for whatever a judge says of them."""
+"""Rollouts that a small model reads in seconds, and the laws that hold for any answer of a judge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.e2e.recorder import Seen
 CONTEXT = 4096
 """Tokens of a slot: more than a request of these tests and its answer take."""
 NARROW = 1280
-"""Tokens of a slot that a group of four short rollouts passes, and two of them do not."""
+"""Tokens of a slot, too few for a group of four short rollouts and enough for two of them."""
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 TAU_BENCH = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 KINDS = {"reply", "transport", "refused", "too_long", "input", "budget", "interrupted"}
@@ -24,7 +24,7 @@ KINDS = {"reply", "transport", "refused", "too_long", "input", "budget", "interr
 
 @dataclass(frozen=True)
 class Run:
-    """What came of `ruler score`: its end, its output, its summary, and what went over the wire."""
+    """A run of `ruler score`: its exit code, output and summary, and its requests and answers."""
 
     done: Done
     out: Path
@@ -38,7 +38,7 @@ class Run:
 
 
 def real(folder: Path) -> Path:
-    """The beginnings of a real agent's rollouts; a sample where these are not there."""
+    """The beginnings of a real agent's rollouts; a sample if there are none."""
     if not TAU_BENCH.exists():
         return SAMPLES / "groups.jsonl"
     return cut(TAU_BENCH, folder / "airline.jsonl", groups=2, rollouts=2, messages=6, characters=800)
@@ -53,7 +53,7 @@ def orders(folder: Path, groups: int) -> Path:
 
 
 def rollouts(path: Path) -> list[dict[str, Any]]:
-    """Every rollout of an output that has a mark, in order."""
+    """Every annotated rollout of an output, in order."""
     return [each for record in read(path) for each in record.get("trajectories", [record])]
 
 
@@ -68,7 +68,7 @@ def groups(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def holds(run: Run, source: Path) -> None:
-    """Hold a finished run to what any judge's run is held to."""
+    """Hold a finished run to the laws of every run."""
     assert run.code in {0, 1}, run.done.stderr
     assert "Traceback" not in run.done.stderr
     marked(run.out, source)
@@ -80,7 +80,7 @@ def holds(run: Run, source: Path) -> None:
 
 
 def marked(out: Path, source: Path) -> None:
-    """Each rollout has a score from 0 to 1 or a failure with its reason, and all else is as it was."""
+    """Each rollout has a score from 0 to 1 or an error with its reason, and all else is unchanged."""
     before, after = rollouts(source), rollouts(out)
     assert len(before) == len(after)
     for was, now in zip(before, after, strict=True):
@@ -102,7 +102,7 @@ def marked(out: Path, source: Path) -> None:
 
 
 def once(seen: Sequence[Seen]) -> None:
-    """Nothing that was answered is asked again."""
+    """No answered request is sent again."""
     answered = [each.request for each in seen if each.status == 200]
     assert len(set(answered)) == len(answered)
 
@@ -129,7 +129,7 @@ def usage(run: Run) -> None:
 
 
 def as_scored(path: Path) -> str:
-    """An output without what says when it was asked for."""
+    """An output without its times."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, dict):

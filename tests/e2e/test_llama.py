@@ -1,6 +1,6 @@
-"""The whole main job with a real model behind a server that nobody here wrote.
+"""The whole main job with a real model behind llama.cpp's own server.
 
-What is asserted holds for any judge; what depends on this one is printed in a table at the end.
+The assertions hold for any judge; figures that depend on this one are printed in a table at the end.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tests.e2e.runs import SAMPLES, Run, holds, once
 Score = Callable[..., Run]
 COLD = ("-p", "temperature=0")
 ONE = ("-c", 1)
-"""One request after another: what several share, the server has read already."""
+"""One request after another: the server has read the shared prefix already."""
 
 
 def test_from_a_dump_to_a_report(score: Score, judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
-    """Rollouts of an agent are checked, scored, held to a verifier, reported; nothing is asked twice."""
+    """An agent's rollouts are checked, scored, compared with a verifier and reported, none of it twice."""
     source = runs.real(tmp_path)
     checked = ruler("check", source, "-m", "hosted_vllm/smollm2", "--api-base", judge.base, "--json")
     assert checked.returncode == 0, checked.stderr
@@ -52,7 +52,7 @@ def test_from_a_dump_to_a_report(score: Score, judge: Recorder, ruler: Ruler, tm
 
 
 def reported(ruler: Ruler, run: Run, folder: Path) -> None:
-    """A scored file can be read by what comes after, whatever stands in it."""
+    """Every command that reads a scored file reads this one."""
     agreed = ruler("agree", run.out)
     assert agreed.returncode in {0, 1, 2}, agreed.stderr
     assert "Traceback" not in agreed.stderr
@@ -69,7 +69,7 @@ def reported(ruler: Ruler, run: Run, folder: Path) -> None:
 
 
 def test_two_passes(score: Score, tmp_path: Path) -> None:
-    """Each rollout that got a score in both passes has the mean of the two, and says how far they differ."""
+    """Each rollout with a score in both passes has the mean of the two, and their spread."""
     source = runs.orders(tmp_path, 2)
     run = score("two passes", source, "--passes", 2, *COLD, *ONE)
     holds(run, source)
@@ -80,8 +80,8 @@ def test_two_passes(score: Score, tmp_path: Path) -> None:
             assert annotation["spread"] >= 0
 
 
-def test_a_panel(score: Score, judge: Recorder) -> None:
-    """Two judges at one endpoint are each asked about each group, under their own names."""
+def test_panel(score: Score, judge: Recorder) -> None:
+    """Two judges at one endpoint are asked about each group, under their own names."""
     source = SAMPLES / "trajectories.jsonl"
     run = score("a panel", source, "-m", "hosted_vllm/second", *COLD, *ONE)
     holds(run, source)
@@ -89,8 +89,8 @@ def test_a_panel(score: Score, judge: Recorder) -> None:
     assert sorted(first) == ["second"] * 2 + ["smollm2"] * 2
 
 
-def test_a_cap_in_the_middle(score: Score, judge: Recorder, tmp_path: Path) -> None:
-    """A run that reaches its cap ends with 4; with a higher one the same command asks only the rest."""
+def test_cap_in_the_middle(score: Score, judge: Recorder, tmp_path: Path) -> None:
+    """A run that reaches its cap ends with 4; with a higher cap the same command asks only the rest."""
     source = runs.orders(tmp_path, 4)
     price = (*ONE, "--price", "1000,1000")
     cap = 1.9  # USD, at a tenth of a cent a token: one call with the longest answer, but not all four
@@ -110,7 +110,7 @@ def test_a_cap_in_the_middle(score: Score, judge: Recorder, tmp_path: Path) -> N
 
 
 def test_interrupted(judge: Recorder, ruler: Ruler, score: Score, tmp_path: Path) -> None:
-    """After Ctrl-C the same command asks only the rest, and writes what an undisturbed run does."""
+    """After Ctrl-C the same command asks only the rest, and writes the output of an undisturbed run."""
     source = runs.orders(tmp_path, 4)
     ledger = tmp_path / "ledger.sqlite"
     command = ["score", source, tmp_path / "out.jsonl", "-m", "hosted_vllm/smollm2", "--api-base", judge.base]
@@ -143,10 +143,10 @@ def test_interrupted(judge: Recorder, ruler: Ruler, score: Score, tmp_path: Path
 
 
 def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
-    """What `render` writes, any engine can answer: imported, the answers score the groups without a call."""
+    """Any engine can answer the requests of `render`; its imported answers score groups without a call."""
     source, requests = runs.orders(tmp_path, 3), tmp_path / "requests.jsonl"
-    judged = ("-m", "hosted_vllm/smollm2", *COLD)
-    done = ruler("render", source, requests, *judged)
+    judge_options = ("-m", "hosted_vllm/smollm2", *COLD)
+    done = ruler("render", source, requests, *judge_options)
     assert done.returncode == 0, done.stderr
     rows = read(requests)
     assert len(rows) == 3
@@ -162,12 +162,12 @@ def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
     assert imported.returncode == 0, imported.stdout + imported.stderr
     asked = len(judge.seen)
 
-    done = ruler("score", source, tmp_path / "out.jsonl", *judged, "--cached-only")
+    done = ruler("score", source, tmp_path / "out.jsonl", *judge_options, "--cached-only")
     assert done.returncode in {0, 1}, done.stderr
     assert len(judge.seen) == asked
     runs.marked(tmp_path / "out.jsonl", source)
     # a reply that cannot be used leaves a request that corrects it, which the next round renders
-    done = ruler("render", source, tmp_path / "next.jsonl", *judged)
+    done = ruler("render", source, tmp_path / "next.jsonl", *judge_options)
     assert done.returncode == 0, done.stderr
     unanswered = [part for part in runs.groups(tmp_path / "out.jsonl").values() if part["status"] == "failed"]
     assert len(read(tmp_path / "next.jsonl")) == len(unanswered)
@@ -192,14 +192,14 @@ def long_rollout(number: int, words: int) -> dict[str, object]:
 
 
 def dump(path: Path, *sizes: int) -> Path:
-    """One group of rollouts of so many words each."""
+    """One group of rollouts with so many words each."""
     rollouts = [long_rollout(number, words) for number, words in enumerate(sizes)]
     path.write_text(json.dumps({"group_id": "boxes", "trajectories": rollouts}) + "\n")
     return path
 
 
-def test_a_group_longer_than_the_context(short: Score, tmp_path: Path) -> None:
-    """A group that the server refuses as too long is shown in parts, each whole; no rollout is cut unsaid."""
+def test_long_group(short: Score, tmp_path: Path) -> None:
+    """A group that the server refuses as too long is shown in parts; no rollout is shortened silently."""
     source = dump(tmp_path / "in.jsonl", 200, 200, 200, 200)
     run = short("windows", source, *COLD)
     holds(run, source)
@@ -213,7 +213,7 @@ def test_a_group_longer_than_the_context(short: Score, tmp_path: Path) -> None:
             assert sum(text in shown for text in texts) == shown.count("<trajectory id=")
 
 
-def test_a_rollout_longer_than_the_context(short: Score, tmp_path: Path) -> None:
+def test_long_rollout(short: Score, tmp_path: Path) -> None:
     """A rollout that does not fit alone fails its group as too long, with the numbers, and costs no token."""
     source = dump(tmp_path / "in.jsonl", 2000, 20)
     run = short("too long", source, *COLD)

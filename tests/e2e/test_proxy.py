@@ -1,4 +1,4 @@
-"""The command against a real litellm proxy, behind which the judge server of the tests stands."""
+"""The command against a real litellm proxy in front of the judge server of the tests."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ KEY = {"GATEWAY_KEY": MASTER_KEY}
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[JudgeServer]:
-    """What the proxy asks, with books of its own."""
+    """The judge server behind the proxy, with its own counters."""
     with JudgeServer() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def gateway(backend: JudgeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """The proxy; it retries nothing by itself, so that all of it is ruler's to do."""
+    """The proxy; it retries nothing by itself, so that every retry is ruler's."""
     base, cost = backend.base, {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
     models = [
         deployment("a", "judge-a", base),
@@ -59,13 +59,13 @@ def rollouts(folder: Path, groups: int) -> Path:
     return write(folder / "in.jsonl", [group(f"g{at}", *TRUTHS) for at in range(groups)])
 
 
-def judged(folder: Path) -> list[list[float]]:
-    """The scores of each group that was written."""
+def scores(folder: Path) -> list[list[float]]:
+    """The scores of each group in the output."""
     return [[each["reward"] for each in line["trajectories"]] for line in read(folder / "out.jsonl")]
 
 
 def summary(folder: Path) -> Any:
-    """The object that a run wrote at its end."""
+    """The summary of a run."""
     return json.loads((folder / "summary.json").read_bytes())
 
 
@@ -86,13 +86,13 @@ def test_two_models(
     via: str,
     base: str,
 ) -> None:
-    """A panel of two models is judged by both, at both addresses, and what it used is what was billed."""
+    """Both models of a panel score each group, at both addresses, and the usage is the bill."""
     source = rollouts(tmp_path, 4)
     options = through(gateway, "a", "b", base=base)
     run = ruler if via == "http" else process  # litellm leaves its clients open
     done = run("score", source, "out.jsonl", *options, "--via", via, "--price", "1,2", **KEY)
     assert done.returncode == 0, done.stderr
-    assert judged(tmp_path) == [list(TRUTHS)] * 4
+    assert scores(tmp_path) == [list(TRUTHS)] * 4
     assert [body["model"] for body in asked.requests()].count("judge-b") == 4
     billed, result = asked.stats()["books"]["answered"], summary(tmp_path)
     used = (result["usage"]["calls"], result["usage"]["prompt"], result["usage"]["completion"])
@@ -125,26 +125,26 @@ def test_refused(
 
 
 def test_limit_of_calls_in_flight(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """The proxy's own limit is waited for: every group is scored, and each is judged once."""
+    """A run waits for the proxy's own limit: every group is scored, each once."""
     asked.configure(latency=0.2)
     done = ruler("score", rollouts(tmp_path, 16), "out.jsonl", *through(gateway, "narrow"), **KEY)
     assert done.returncode == 0, done.stderr
-    assert judged(tmp_path) == [list(TRUTHS)] * 16
+    assert scores(tmp_path) == [list(TRUTHS)] * 16
     assert summary(tmp_path)["retried"].keys() == {"rate"}
     assert asked.stats()["in_flight_max"] <= 2
     assert asked.stats()["requests"] == 16
 
 
 def test_deployments_that_rest(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """Where all deployments of a model rest, the run waits as the proxy asks and scores every group."""
+    """If all deployments of a model rest, the run waits as the proxy asks and scores every group."""
     done = ruler("score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "busy"), **KEY)
     assert done.returncode == 0, done.stderr
-    assert judged(tmp_path) == [list(TRUTHS)] * 3
+    assert scores(tmp_path) == [list(TRUTHS)] * 3
     assert summary(tmp_path)["retried"].keys() == {"rate"}
 
 
 def test_budget(gateway: Proxy, asked: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
-    """A budget that is used up ends the run, and is not waited for."""
+    """A budget that is used up ends the run without a wait."""
     began = time.monotonic()
     done = ruler("score", rollouts(tmp_path, 30), "out.jsonl", *through(gateway, "spent"), **KEY)
     assert done.returncode == 3, done.stderr
@@ -159,12 +159,12 @@ def test_form_that_is_refused(gateway: Proxy, asked: JudgeServer, ruler: Ruler, 
     """A model behind the proxy that takes no schema is asked for JSON, and then for text."""
     done = ruler("score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "textual"), **KEY)
     assert done.returncode == 0, done.stderr
-    assert judged(tmp_path) == [list(TRUTHS)] * 3
+    assert scores(tmp_path) == [list(TRUTHS)] * 3
     assert asked.stats()["by_format"]["none"] == 3
 
 
 def test_restart(gateway: Proxy, asked: JudgeServer, process: Ruler, tmp_path: Path) -> None:
-    """A proxy that is killed and started again costs no group and no call but those in flight."""
+    """A proxy that is killed and started again costs no group and no call except those in flight."""
     asked.configure(latency=0.4)
     source, ends = rollouts(tmp_path, 16), []
     options = ["score", source, "out.jsonl", *through(gateway, "a"), "-c", "2"]
@@ -176,6 +176,6 @@ def test_restart(gateway: Proxy, asked: JudgeServer, process: Ruler, tmp_path: P
     gateway.start()
     run.join()
     assert ends[0].returncode == 0, ends[0].stderr
-    assert judged(tmp_path) == [list(TRUTHS)] * 16
+    assert scores(tmp_path) == [list(TRUTHS)] * 16
     assert summary(tmp_path)["retried"].keys() == {"transport"}
     assert 16 <= asked.stats()["requests"] <= 16 + 2

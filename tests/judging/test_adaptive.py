@@ -1,4 +1,4 @@
-"""Further passes go where they help, within two budgets, and never where nothing can be told apart."""
+"""Further passes go where they help, within two budgets, and never to a group that is a tie."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ruler_cli.scoring.reliability import NoisePrior
 from ruler_cli.types import GroupResult, PassScores
 
 
-def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> GroupResult:
-    """A group from scores by body, pass by pass (and judge by judge in each), in balanced orders."""
+def _result(columns: Sequence[Sequence[float]], judges: int = 1) -> GroupResult:
+    """A group from scores by rollout, pass by pass (and judge by judge in each), in balanced orders."""
     size = len(columns[0])
     all_scores = []
     for number, column in enumerate(columns):
-        turn, judge = divmod(number, judges)
-        order = balanced(range(size), turn)
-        scores = tuple(column[body] for body in order)
-        all_scores.append(PassScores(judge, turn, 0, tuple(order), scores, ("",) * size))
+        pass_index, judge = divmod(number, judges)
+        order = balanced(range(size), pass_index)
+        scores = tuple(column[rollout] for rollout in order)
+        all_scores.append(PassScores(judge, pass_index, 0, tuple(order), scores, ("",) * size))
     return GroupResult(tuple(range(size)), ("",) * size, (1,) * size, tuple(all_scores), judges=judges)
 
 
@@ -40,11 +40,11 @@ class _Group:
         self.tokens = tokens
 
     def after(self, passes: int) -> GroupStanding | None:
-        """Where it stands after so many passes."""
+        """The standing of the group after so many passes."""
         while len(self._columns) < passes:
             drawn = [truth + self._noise * self._rng.gauss(0, 1) for truth in self._truths]
             self._columns.append([min(1.0, max(0.0, value)) for value in drawn])
-        return GroupStanding.of(_judged(self._columns[:passes]), self.tokens)
+        return GroupStanding.of(_result(self._columns[:passes]), self.tokens)
 
 
 def _block(seed: int, number: int) -> list[_Group]:
@@ -62,7 +62,7 @@ def _block(seed: int, number: int) -> list[_Group]:
 
 
 def _rounds(groups: Sequence[_Group], average: int) -> tuple[list[int], int]:
-    """Passes of each group at the end, and the rounds that took; each round is checked to end some time."""
+    """The passes of each group at the end, and the number of rounds; the rounds must end."""
     passes = [FIRST] * len(groups)
     for number in range(200):
         more = allot([group.after(k) for group, k in zip(groups, passes, strict=True)], average)
@@ -74,8 +74,8 @@ def _rounds(groups: Sequence[_Group], average: int) -> tuple[list[int], int]:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 24), st.integers(1, 7))
-def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> None:
-    """Passes and tokens stay at or below `average` per group, no group gets more than its bound."""
+def test_both_budgets_hold(seed: int, number: int, average: int) -> None:
+    """Passes and tokens stay at or below `average` per group, and no group gets more than its bound."""
     groups = _block(seed, number)
     passes, _ = _rounds(groups, average)
     allowed = max(average, FIRST)
@@ -89,7 +89,7 @@ def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> No
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.randoms(use_true_random=False))
-def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) -> None:
+def test_order_of_groups(seed: int, number: int, rng: random.Random) -> None:
     """The same block gets the same passes, and in another order each group gets its own."""
     result: list[GroupStanding | None] = [group.after(2) for group in _block(seed, number)]
     given_passes = allot(result, 4)
@@ -111,9 +111,9 @@ def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) 
     ],
     ids=["all equal", "a pass stricter than the other", "passes that contradict one another"],
 )
-def test_a_tied_group_gets_nothing(columns: list[list[float]]) -> None:
-    """Where rollouts do not differ beyond noise no pass is spent, alone or among groups that need some."""
-    tied = GroupStanding.of(_judged(columns), 100)
+def test_tied_group(columns: list[list[float]]) -> None:
+    """No pass is spent if rollouts do not differ beyond noise, in one group or among others in need."""
+    tied = GroupStanding.of(_result(columns), 100)
     others = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(30)]
     assert allot([tied], 4) == [0]
     more = allot([*others, tied], 4)
@@ -121,16 +121,16 @@ def test_a_tied_group_gets_nothing(columns: list[list[float]]) -> None:
     assert sum(more) > 0
 
 
-def test_noisy_groups_get_more_than_those_whose_passes_agree() -> None:
-    """Of groups with the same differences those get more whose passes differ more."""
+def test_noisy_groups_get_more() -> None:
+    """Of groups with the same differences, those get more passes whose passes differ more."""
     quiet = [_Group(n, spread=0.2, noise=0.02) for n in range(30)]
     noisy = [_Group(100 + n, spread=0.2, noise=0.15) for n in range(30)]
     passes, _ = _rounds([*quiet, *noisy], 4)
     assert sum(passes[:30]) < sum(passes[30:]) / 2
 
 
-def test_a_group_that_failed_neither_gets_nor_gives() -> None:
-    """None in a block gets nothing, and the others get what they would without it."""
+def test_failed_group() -> None:
+    """A failed group gets nothing, and the others get the passes that they would get without it."""
     result = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(12)]
     holed: list[GroupStanding | None] = [None, *result, None]
     assert allot(holed, 4) == [0, *allot(result, 4), 0]
@@ -138,27 +138,27 @@ def test_a_group_that_failed_neither_gets_nor_gives() -> None:
     assert allot([], 4) == []
 
 
-def test_panels_are_weighed_too() -> None:
-    """Groups asked of two judges are given passes as any other."""
+def test_panels() -> None:
+    """Groups that two judges score get further passes as any other."""
     rng = random.Random(5)
 
     def column() -> list[float]:
-        return [0.1 * body + 0.08 * rng.gauss(0, 1) for body in range(8)]
+        return [0.1 * rollout + 0.08 * rng.gauss(0, 1) for rollout in range(8)]
 
-    panel = [GroupStanding.of(_judged([column() for _ in range(4)], judges=2), 100) for _ in range(20)]
+    panel = [GroupStanding.of(_result([column() for _ in range(4)], judges=2), 100) for _ in range(20)]
     assert all(standing is not None and standing.passes == 2 for standing in panel)
     assert sum(allot(panel, 4)) > 0
 
 
-def test_where_passes_are_pointless_a_group_has_no_standing() -> None:
-    """One body, no usable reply, or a judge whose word is final: there is nothing to decide."""
-    assert GroupStanding.of(_judged([[0.5], [0.5]]), 100) is None
-    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), pass_scores=()), 100) is None
-    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), escalated_to=0), 100) is None
+def test_no_standing() -> None:
+    """One distinct rollout, no usable reply or an escalation leave nothing to decide."""
+    assert GroupStanding.of(_result([[0.5], [0.5]]), 100) is None
+    assert GroupStanding.of(replace(_result([[0.1, 0.2]]), pass_scores=()), 100) is None
+    assert GroupStanding.of(replace(_result([[0.1, 0.2]]), escalated_to=0), 100) is None
 
 
 def _known(columns: Sequence[Sequence[float]]) -> GroupStanding:
-    standing = GroupStanding.of(_judged(columns), 100)
+    standing = GroupStanding.of(_result(columns), 100)
     assert standing is not None
     return standing
 
@@ -174,13 +174,13 @@ def _known(columns: Sequence[Sequence[float]]) -> GroupStanding:
     ],
     ids=["equal", "contradiction", "agreement", "in between", "one pass"],
 )
-def test_only_the_unresolved_are_escalated(columns: list[list[float]], *, expected: bool) -> None:
-    """A stronger judge is asked where there is a difference that is not yet reliable, and nowhere else."""
+def test_escalates_the_unresolved(columns: list[list[float]], *, expected: bool) -> None:
+    """A stronger judge is asked if there is a difference that is not yet reliable, and only then."""
     assert unresolved(_known(columns), NoisePrior()) is expected
 
 
-def test_what_the_batch_says_of_noise_counts() -> None:
+def test_noise_of_the_batch() -> None:
     """The same passes are resolved beside a quiet batch and tied beside a noisy one."""
     standing = _known([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5]])
-    verdicts = {noise: unresolved(standing, NoisePrior(1000.0, noise**2)) for noise in (0.02, 0.15, 0.4)}
-    assert verdicts == {0.02: False, 0.15: True, 0.4: False}
+    escalated = {noise: unresolved(standing, NoisePrior(1000.0, noise**2)) for noise in (0.02, 0.15, 0.4)}
+    assert escalated == {0.02: False, 0.15: True, 0.4: False}

@@ -1,4 +1,4 @@
-"""Groups that decide together: nobody waits for ever, and who reports first decides nothing."""
+"""Groups that decide together: none waits for ever, and the order of their reports decides nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def group(size: int = 100) -> Group:
     return Group("g", (Record(Line(1, 0, b"x" * size), ()),))
 
 
-def said(number: int, passes: int, dice: random.Random) -> GroupResult:
-    """What a judge said of a group in so many passes: some clear, some noise, some broken."""
+def result(number: int, passes: int, dice: random.Random) -> GroupResult:
+    """The result of a group after so many passes: some clear, some noisy, some failed."""
     if number % 7 == 3:
         return group_result(*(failed_call(pass_index) for pass_index in range(passes)), size=4)
     noise = 0.02 if number % 2 else 0.15
@@ -32,23 +32,25 @@ def said(number: int, passes: int, dice: random.Random) -> GroupResult:
         own = random.Random(f"{number} {pass_index}")
         order = own.sample(range(8), 8)
         rows.append(
-            one_pass([0.5 + 0.06 * body + own.gauss(0, noise) for body in order], pass_index, distinct=order)
+            one_pass(
+                [0.5 + 0.06 * rollout + own.gauss(0, noise) for rollout in order], pass_index, distinct=order
+            )
         )
     return group_result(*rows)
 
 
-async def sit(member: BlockMember, number: int, dice: random.Random, passes: list[int]) -> None:
-    """Report, ask what is allotted, until it is enough."""
+async def report_until_done(member: BlockMember, number: int, dice: random.Random, passes: list[int]) -> None:
+    """Report and take the passes that are allotted, until there are no more."""
     while True:
         await anyio.sleep(dice.random())
-        more = await member.more(said(number, passes[number], dice), 1000.0)
+        more = await member.more(result(number, passes[number], dice), 1000.0)
         if not more:
             return
         passes[number] += more
 
 
 def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list[int]:
-    """Passes that each group ends up with, whatever it takes them to report."""
+    """The passes that each group ends up with, for any time that it takes to report."""
     dice, passes = random.Random(seed), [2] * groups
 
     async def main() -> None:
@@ -56,7 +58,9 @@ def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list
         with anyio.fail_after(LONGEST):
             async with anyio.create_task_group() as tasks:
                 for number in range(groups):
-                    tasks.start_soon(partial(sit, blocks.place(group(sizes)), number, dice, passes))
+                    tasks.start_soon(
+                        partial(report_until_done, blocks.place(group(sizes)), number, dice, passes)
+                    )
                     await anyio.sleep(dice.random() / 10)
                 await anyio.sleep(50 * dice.random())
                 blocks.close()
@@ -68,7 +72,7 @@ def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list
 @pytest.mark.parametrize("groups", [1, 5, BLOCK_GROUPS, BLOCK_GROUPS + 1, 150])
 @pytest.mark.parametrize("average", few(1, [4, 2, 3]))
 def test_ends(groups: int, average: int) -> None:
-    """Every group comes to its end, who waits for whom decides nothing, and the average is kept."""
+    """Every group ends, the order of reports decides nothing, and the average holds."""
     passes = spent(groups, average, 0)
     assert passes == spent(groups, average, 1) == spent(groups, average, 2)
     assert all(number >= 2 for number in passes)
@@ -80,7 +84,7 @@ def test_ends(groups: int, average: int) -> None:
         assert max(passes) > 2
 
 
-def test_full_block_waits_for_nobody() -> None:
+def test_full_block_does_not_wait() -> None:
     """A full block decides although the input goes on, and so does one before a group that is too large."""
 
     async def main() -> tuple[int, int]:
@@ -109,17 +113,17 @@ def test_full_block_waits_for_nobody() -> None:
     assert virtually(main) == (BLOCK_GROUPS, BLOCK_GROUPS + 1)
 
 
-def test_escalation_goes_by_the_whole_block() -> None:
-    """Only what is neither resolved nor a tie is for the stronger judge, the same whoever asks first."""
+def test_escalation() -> None:
+    """Only a group that is neither resolved nor tied is escalated, in any order of reports."""
 
     def answers(seed: int) -> list[bool]:
         dice, wanted = random.Random(seed), [False] * 60
 
         async def one(member: BlockMember, number: int) -> None:
             await anyio.sleep(dice.random())
-            while await member.more(said(number, 2, dice), 10.0):
+            while await member.more(result(number, 2, dice), 10.0):
                 pass
-            wanted[number] = await member.escalate(said(number, 2, dice), 10.0)
+            wanted[number] = await member.escalate(result(number, 2, dice), 10.0)
 
         async def main() -> None:
             blocks = Blocks(None)
@@ -132,7 +136,7 @@ def test_escalation_goes_by_the_whole_block() -> None:
         virtually(main)
         return wanted
 
-    result = answers(0)
-    assert result == answers(1)
-    assert not any(result[i] for i in range(60) if i % 7 == 3)
-    assert 0 < sum(result) < 60
+    escalated = answers(0)
+    assert escalated == answers(1)
+    assert not any(escalated[i] for i in range(60) if i % 7 == 3)
+    assert 0 < sum(escalated) < 60

@@ -1,4 +1,4 @@
-"""Passes that are spent where they help, and a stronger judge for what stays open: whole runs."""
+"""Whole runs that spend passes where they help and escalate groups that stay open."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def groups(number: int) -> list[Any]:
 
 
 def drawing(deviation: float) -> Any:
-    """A judge with noise of that deviation, the same for the same question."""
+    """A judge with noise of that deviation, the same for the same request."""
 
     def say(request: Request) -> Reply | CallError:
         dice = random.Random(f"{group_of(request)} {request.pass_index} {order_of(request)}")
         return answer(
-            request, lambda body: min(1.0, max(0.0, expected_score(body) + dice.gauss(0, deviation)))
+            request, lambda text: min(1.0, max(0.0, expected_score(text) + dice.gauss(0, deviation)))
         )
 
     return say
@@ -38,12 +38,12 @@ def drawing(deviation: float) -> Any:
 
 @pytest.mark.parametrize(("number", "passes"), few(3, [(3, 3), (1, 2), (64, 4), (150, 4)]))
 def test_average(number: int, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An adaptive run ends, asks at least 2 passes of each and K on average, and again asks nothing."""
+    """An adaptive run ends, asks at least 2 passes per group and K on average; a rerun sends no request."""
     judge = Stub(say=drawing(0.12))
     stage = Stage(tmp_path, monkeypatch, groups(number), judge)
     done = stage.run(passes=passes, adaptive=True)
     assert done.summary.complete
-    spent = [sum(name == f"g{i:03}" for name, _ in judge.turns) for i in range(number)]
+    spent = [sum(name == f"g{i:03}" for name, _ in judge.passes_asked) for i in range(number)]
     assert min(spent) >= 2
     assert sum(spent) <= max(2, passes) * number
     assert [part["passes"] for part in stage.parts()] == spent
@@ -56,33 +56,33 @@ def test_average(number: int, passes: int, tmp_path: Path, monkeypatch: pytest.M
     assert (stage.asked, stage.masked()) == (0, first)
 
 
-def test_who_answers_first_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long replies take and however many are in flight, the same questions are asked."""
+def test_order_of_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latency and concurrency do not change the requests."""
     judge = Stub(say=drawing(0.12))
     stage = Stage(tmp_path, monkeypatch, groups(100), judge)
     asked = []
     for concurrency, latency in ((None, 1.0), (1, 0.1), (7, 9.0), (200, 2.0)):
         judge.latency = latency
-        stage.run(passes=4, adaptive=True, kept=False, concurrency=concurrency)
-        asked.append(judge.turns)
+        stage.run(passes=4, adaptive=True, ledger=None, concurrency=concurrency)
+        asked.append(judge.passes_asked)
         stage.forget()
     assert all(turns == asked[0] for turns in asked)
 
 
 def test_more_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An adaptive run takes the passes that an even one left, and how they are combined costs nothing."""
+    """An adaptive run uses the passes of an even one, and another way to combine them sends no request."""
     judge = Stub(say=drawing(0.12))
     stage = Stage(tmp_path, monkeypatch, groups(40), judge)
     stage.run(passes=2)
     stage.run(passes=4, adaptive=True)
-    assert len(judge.turns) == len(set(judge.turns))
+    assert len(judge.passes_asked) == len(set(judge.passes_asked))
     stage.forget()
     stage.run(passes=4, adaptive=True, blend=0.5, by_outcome=True, debias=True, min_passes=2)
     assert stage.asked == 0
 
 
-def test_groups_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups that fail, even all of a block, hold nobody up."""
+def test_failed_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failed groups, even a whole block of them, hold up no other group."""
     judge = Stub(say=failing(lambda request: group_of(request).startswith("g0"), drawing(0.12)))
     stage = Stage(tmp_path, monkeypatch, groups(120), judge)
     done = stage.run(passes=4, adaptive=True)
@@ -92,7 +92,7 @@ def test_groups_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("until", few(1, [260, 50, 1, 390]))
 def test_interrupted(until: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is stopped while a block waits ends, and the next comes to what one run would have."""
+    """A run that is stopped while a block waits ends, and the next writes an undisturbed run's output."""
     judge = Stub(say=drawing(0.12))
     stage = Stage(tmp_path, monkeypatch, groups(100), judge)
     done = stage.run(passes=4, adaptive=True, until=until, concurrency=8)
@@ -101,9 +101,9 @@ def test_interrupted(until: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     if partial.exists() and partial.stat().st_size:
         assert all("degraded" not in part for part in stage.parts("out.jsonl.partial"))
     stage.run(passes=4, adaptive=True)
-    assert len(judge.turns) == len(set(judge.turns))
+    assert len(judge.passes_asked) == len(set(judge.passes_asked))
     resumed = stage.masked()
-    stage.run(passes=4, adaptive=True, kept=False)
+    stage.run(passes=4, adaptive=True, ledger=None)
     assert stage.masked() == resumed
 
 
@@ -111,12 +111,12 @@ STRONG: dict[str, Any] = {"passes": 2, "escalate": "strong"}
 
 
 def test_escalated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stronger judge sees only groups that are open and no tie, and there its scores stand alone."""
+    """The stronger judge gets only groups that are open and not tied, and there only its scores count."""
     weak, strong = Stub("weak", drawing(0.12)), Stub("strong")
     stage = Stage(tmp_path, monkeypatch, groups(90), weak, strong)
     done = stage.run("weak", **STRONG)
-    asked = {name for name, _ in strong.turns}
-    assert strong.turns == sorted((name, turn) for name in asked for turn in (0, 1))
+    asked = {name for name, _ in strong.passes_asked}
+    assert strong.passes_asked == sorted((name, pass_index) for name in asked for pass_index in (0, 1))
     assert 0 < len(asked) < 60
     assert done.summary.escalated == len(asked)
     assert sum(int(name[1:]) % 3 == 0 for name in asked) < len(asked) / 4  # ties look open now and then
@@ -136,15 +136,15 @@ def test_escalated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("scope", ["group", "refused"])
-def test_stronger_judge_that_fails(scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stronger judge that brings nothing leaves the scores there are, and the group is degraded."""
+def test_failing_stronger_judge(scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the stronger judge fails, the other scores stay and the group is degraded."""
     weak, strong = (
         Stub("weak", drawing(0.12)),
         Stub("strong", refusing if scope == "refused" else lambda _: BROKEN),
     )
     stage = Stage(tmp_path, monkeypatch, groups(60), weak, strong)
     done = stage.run("weak", **STRONG)
-    asked = {name for name, _ in strong.turns}
+    asked = {name for name, _ in strong.passes_asked}
     assert done.summary.complete
     assert done.summary.degraded == len(asked) > 0
     result, parts = stage.rewards(), stage.parts()
@@ -156,7 +156,7 @@ def test_stronger_judge_that_fails(scope: str, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("cap", few(1, [0.2, 0.05, 0.5]))
 def test_escalation_within_the_cap(cap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stronger judge is asked as far as the cap goes; what it is not asked about keeps its scores."""
+    """The stronger judge is asked as far as the cap allows; every other group keeps its scores."""
     weak = Stub("weak", drawing(0.12), price=(0.0, 0.0))
     strong = Stub("strong", price=(20.0, 50.0))
     stage = Stage(tmp_path, monkeypatch, groups(90), weak, strong)
@@ -170,4 +170,4 @@ def test_escalation_within_the_cap(cap: float, tmp_path: Path, monkeypatch: pyte
     assert all(reward is not None for row in stage.rewards() for reward in row)
     done = stage.run("weak", max_cost=99.0, **STRONG)
     assert (done.stopped, done.summary.degraded) == (None, 0)
-    assert len(strong.turns) == len(set(strong.turns))
+    assert len(strong.passes_asked) == len(set(strong.passes_asked))

@@ -1,4 +1,4 @@
-"""A run that asks nobody writes what the ledger answers and marks the rest."""
+"""A cached-only run writes the scores of cached replies and annotates the rest as failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
 def test_whole_ledger(
     names: tuple[str, ...], more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With every answer kept the output is that of the run that asked for them, and nobody is asked."""
+    """With every reply cached, the output is that of the run that asked for them, and no request is sent."""
     first = Stub("one", refusing if more.get("fallback") else noisy, price=(2.0, 8.0))
     stage = Stage(tmp_path, monkeypatch, GROUPS, first, Stub("two", shifting, price=(2.0, 8.0)))
     assert stage.run(*names, **more).summary.asked
@@ -44,8 +44,8 @@ def test_whole_ledger(
     assert stage.masked("cached.jsonl") == stage.masked("again.jsonl") == stage.masked()
 
 
-def test_marks_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group without an answer fails with that reason, and nothing of it is kept: it can be asked later."""
+def test_missing_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group without a reply fails with that reason, and leaves no row: it can be asked about later."""
     stage = Stage(tmp_path, monkeypatch, GROUPS[:8], Stub())
     stage.run()
     stage.forget()
@@ -60,8 +60,8 @@ def test_marks_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert stage.run().summary.asked == 4
 
 
-def test_a_pass_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group of which some passes are answered has the scores of those, and is told as degraded."""
+def test_missing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group with some of its passes cached has their scores, and is reported as degraded."""
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=shifting))
     stage.run(passes=2)
     done = stage.run(passes=3, cached_only=True)
@@ -72,7 +72,7 @@ def test_a_pass_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_blocks_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further passes are decided among neighbours: while one of them is not answered nobody needs any."""
+    """Neighbours decide on further passes together: while one of them lacks a reply, none needs any."""
     stage = Stage(tmp_path, monkeypatch, GROUPS[:15], Stub(say=noisy))
     stage.run(passes=2)
     write(tmp_path / "in.jsonl", GROUPS)
@@ -85,8 +85,10 @@ def test_blocks_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("more", [{"passes": 6, "adaptive": True}, {"passes": 2, "escalate": "two"}], ids=str)
-def test_neighbours_are_marked(more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One missing answer keeps a block from deciding: all that could have other scores is degraded."""
+def test_neighbours_are_degraded(
+    more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One missing reply keeps a block from deciding: all groups that could have other scores are degraded."""
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
     stage.run("one", **more)
     scores, lost = stage.rewards(), next(each for each in stage.judges["one"].asked if each.pass_index == 1)
@@ -102,7 +104,7 @@ def test_neighbours_are_marked(more: dict[str, Any], tmp_path: Path, monkeypatch
 
 
 def test_command(ruler: Ruler, tmp_path: Path) -> None:
-    """It needs no key and no litellm; what is missing makes exit code 1 and is told with the way out."""
+    """It needs no key and no litellm; missing replies make exit code 1 and a message with the way out."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "anthropic/claude-sonnet-4-5", "--cached-only")
     assert done.returncode == 1
@@ -113,7 +115,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [["--ledger", "none"], ["-m", "offline"]])
 def test_refused(more: list[str], ruler: Ruler, tmp_path: Path) -> None:
-    """Cached replies alone cannot count without a ledger, or for a judge that it never caches."""
+    """Cached replies alone cannot serve a run without a ledger, or a judge that never caches."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
     done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only", *more)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Cached replies of a judge: before its calls, and in their place."""
+"""Cached replies of a judge, used before its calls or instead of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONE, OTHER = Request("s", "one", ("a",)), Request("s", "other", ("a",))
 
 
 def test_cached_only(tmp_path: Path) -> None:
-    """A cached answer is returned, what is missing is passed on; `again` passes over failed calls alone."""
+    """A cached reply is returned, a missing one is asked for; `again` skips failed calls alone."""
 
     async def main() -> None:
         missing: list[str] = []
@@ -65,17 +65,17 @@ class Memory(ReplyCache):
         return request.user.encode()
 
     def find(self, key: bytes) -> Reply | CallError | None:
-        """What was kept."""
-        kept = self.rows.get(key)
-        return None if kept is None else replace(kept, cached=True)
+        """The cached answer."""
+        cached = self.rows.get(key)
+        return None if cached is None else replace(cached, cached=True)
 
     async def keep(self, key: bytes, answer: Reply | CallError) -> None:
-        """Keep it."""
+        """Store an answer."""
         self.rows[key] = answer
 
 
 def called(judge: Script, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory) -> T:
-    """Work with a judge that has this cache, in virtual time."""
+    """Run the work with a judge that has this cache, in virtual time."""
 
     async def main() -> T:
         caller = Caller(judge, Gate(ConcurrencyLimit(4), StopSignal()), retries=2, timeout=60.0)
@@ -85,7 +85,7 @@ def called(judge: Script, work: Callable[[PanelJudge], Awaitable[T]], cache: Mem
 
 
 def test_asked_once() -> None:
-    """What is kept is not asked; alike requests that wait together are one call; `again` asks anew, once."""
+    """A cached reply is not asked for again; equal waiting requests are one call; `again` asks once more."""
     judge, cache = Script(OK), Memory()
 
     async def work(asked: PanelJudge) -> tuple[int, int, int]:
@@ -102,8 +102,8 @@ def test_asked_once() -> None:
     assert called(judge, work, cache) == (1, 1, 2)
 
 
-def test_marks() -> None:
-    """What failed for good is kept as such; what never reached the judge, or was stopped, is not."""
+def test_stored_errors() -> None:
+    """A permanent error is stored; a request that never reached the judge, or was stopped, is not."""
     cache = Memory()
     called(Script(BROKEN), lambda asked: asked.call(ASKED), cache)
     assert isinstance(cache.rows[b"u"], CallError)
@@ -117,16 +117,16 @@ def test_marks() -> None:
         assert not cache.rows
 
 
-def test_odd_answer_is_kept() -> None:
-    """An answer that is no chat completion may have been paid for: it is kept and asked again."""
+def test_odd_answer_is_stored() -> None:
+    """An answer that is no chat completion may have been paid for: it is stored, and asked for again."""
     cache = Memory()
     odd = CallError("transport", "odd", "call", body=b"<html>")
     assert called(Script(odd, OK), lambda asked: asked.call(ASKED), cache) == OK
     assert cache.rows == {b"u": OK}
 
 
-def test_capped_is_not_kept() -> None:
-    """What the cap left out leaves no mark."""
+def test_capped_is_not_stored() -> None:
+    """A request that the cap left out leaves no row."""
     cache = Memory()
 
     async def work(asked: PanelJudge) -> Reply | CallError:

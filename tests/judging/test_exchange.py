@@ -1,4 +1,4 @@
-"""One part's conversation with its judge, driven by hand."""
+"""The exchange about one part with its judge, driven by hand."""
 
 from __future__ import annotations
 
@@ -16,58 +16,58 @@ from ruler_cli.types import GroupError, PassScores, Reply, Request, Usage
 from tests.scoring.replies import (
     Answer,
     bad,
+    call_error,
     cut,
-    fault,
     good,
     long_group,
 )
 
 
-def talked(
+def asked(
     *answers: Answer,
-    sheet: PromptLayout,
+    layout: PromptLayout,
     part: RequestPart,
     ask: AskSettings | None = None,
     state: ExchangeState | None = None,
 ) -> tuple[list[Request], PassScores | GroupError | Overflow]:
-    """Drive the conversation of one part; the last answer is given for ever."""
-    conversation = exchange(sheet, ask or AskSettings(), part, state)
+    """Drive the exchange about one part; the last answer repeats."""
+    calls = exchange(layout, ask or AskSettings(), part, state)
     requests: list[Request] = []
     try:
-        request = next(conversation)
+        request = next(calls)
         while True:
             requests.append(request)
             assert len(requests) < 10
-            request = conversation.send(answers[min(len(requests), len(answers)) - 1](request))
+            request = calls.send(answers[min(len(requests), len(answers)) - 1](request))
     except StopIteration as end:
         return requests, end.value
 
 
-def test_room_that_does_not_fit() -> None:
-    """A prompt that fits a context beside too long an answer is asked again with the room that is left."""
-    sheet = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(sheet, AskSettings(), 0)
-    beside = fault(kind="too_long", context=(2000, 1500))
-    requests, pass_scores = talked(beside, good, sheet=sheet, part=part)
+def test_answer_that_does_not_fit() -> None:
+    """If a prompt fits but its answer does not, the next request limits the answer to the rest."""
+    layout = build_layout(long_group(), AskSettings())
+    (part,) = requests_of_pass(layout, AskSettings(), 0)
+    beside = call_error(kind="too_long", context=(2000, 1500))
+    requests, pass_scores = asked(beside, good, layout=layout, part=part)
     assert isinstance(pass_scores, PassScores)
     assert [(request.max_output_tokens, request.fitted) for request in requests] == [
         (None, False),
         (500, True),
     ]
     assert requests[0].user == requests[1].user
-    requests, end = talked(beside, beside, sheet=sheet, part=part)
+    requests, end = asked(beside, beside, layout=layout, part=part)
     assert isinstance(end, Overflow)
-    longer = fault(kind="too_long", context=(2000, 1540))  # a corrective request says more
-    requests, pass_scores = talked(beside, bad, longer, good, sheet=sheet, part=part)
+    longer = call_error(kind="too_long", context=(2000, 1540))  # a corrective request says more
+    requests, pass_scores = asked(beside, bad, longer, good, layout=layout, part=part)
     assert isinstance(pass_scores, PassScores)
     assert [request.max_output_tokens for request in requests] == [None, 500, 500, 460]
-    requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
+    requests, end = asked(call_error(kind="too_long", context=(2000, 1990)), layout=layout, part=part)
     assert isinstance(end, Overflow)
-    assert end.target < sheet.tokens * 2000 / 1990
+    assert end.target < layout.tokens * 2000 / 1990
 
 
 def ending(*, context: int = 0, most: int = 0) -> Answer:
-    """An answer that is cut off where the context ends, or at so many tokens."""
+    """An answer that is cut off at the end of the context, or at so many tokens."""
 
     def answer(request: Request) -> Reply:
         prompt = request.size // 4
@@ -76,30 +76,30 @@ def ending(*, context: int = 0, most: int = 0) -> Answer:
     return answer
 
 
-def test_no_room_for_the_answer() -> None:
-    """A group that leaves no room for its answer in the context is shown in parts; no other cut is one."""
-    sheet = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(sheet, AskSettings(), 0)
-    context = write_prompt(sheet, AskSettings()).size // 4 + 60
-    requests, end = talked(ending(context=context), sheet=sheet, part=part)
+def test_no_context_left_for_the_answer() -> None:
+    """A group that leaves too little context for its answer is shown in parts; no other cut overflows."""
+    layout = build_layout(long_group(), AskSettings())
+    (part,) = requests_of_pass(layout, AskSettings(), 0)
+    context = write_prompt(layout, AskSettings()).size // 4 + 60
+    requests, end = asked(ending(context=context), layout=layout, part=part)
     assert isinstance(end, Overflow)
     assert (len(requests), end.limit, end.error.kind) == (3, context, "reply")
-    assert end.target < sheet.tokens * 0.8
-    (request,), pass_scores = talked(good, sheet=sheet, part=part, state=end.state)
+    assert end.target < layout.tokens * 0.8
+    (request,), pass_scores = asked(good, layout=layout, part=part, state=end.state)
     assert isinstance(pass_scores, PassScores)
     assert request.max_output_tokens is None
     runaway = [ending(most=most) for most in (500, 1000, 2000)]
     for answers in ([ending(most=100)], runaway, [cut(0)]):
-        _, end = talked(*answers, sheet=sheet, part=part)
+        _, end = asked(*answers, layout=layout, part=part)
         assert isinstance(end, GroupError)
         assert "cut off three times" in end.reason
 
 
-def test_overflow_that_was_not_counted() -> None:
-    """Of a prompt that was counted no further than the context half is asked for, and what fits it."""
-    sheet = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(sheet, AskSettings(), 0)
-    for limit in (sheet.tokens // 4, sheet.tokens * 2):
-        _, end = talked(fault(kind="too_long", context=(limit, limit + 1)), sheet=sheet, part=part)
+def test_uncounted_overflow() -> None:
+    """For a prompt whose length was not counted, the target is half of it, and no more than the context."""
+    layout = build_layout(long_group(), AskSettings())
+    (part,) = requests_of_pass(layout, AskSettings(), 0)
+    for limit in (layout.tokens // 4, layout.tokens * 2):
+        _, end = asked(call_error(kind="too_long", context=(limit, limit + 1)), layout=layout, part=part)
         assert isinstance(end, Overflow)
-        assert end.target <= min(limit, sheet.tokens / 2)
+        assert end.target <= min(limit, layout.tokens / 2)

@@ -1,4 +1,4 @@
-"""Several judges as one: their sums, whom more work waits for, and the budget that they share."""
+"""Several judges as one: their sums, their queues and their shared budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRICE = Price(1e-6, 2e-6, 1e-6)
 def panel(
     *worlds: World, prices: list[Price | None] | None = None, cap: float | None = None, at_once: int = 4
 ) -> Panel:
-    """Judges that share a halt and a budget."""
+    """Judges that share a stop signal and a budget."""
     stop_signal, budget = StopSignal(), Budget(cap)
     each = prices or [PRICE] * len(worlds)
     callers = [
@@ -55,7 +55,7 @@ def _queued(judge: PanelJudge) -> int:
 
 
 async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list[Reply | CallError]]:
-    """Have every judge asked about so many groups as fast as the panel takes them."""
+    """Ask every judge about so many groups as fast as the panel takes them."""
     left, output = iter(range(groups)), list[list[Reply | CallError]]()
 
     async def pull() -> int | None:
@@ -81,7 +81,7 @@ async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list
 
 
 def test_sums() -> None:
-    """Tokens, money, tries and what is in flight are those of all judges together."""
+    """Tokens, USD, retries and requests in flight are sums over all judges."""
 
     async def main() -> None:
         slow = World(latency=3.0, usage=Usage(500, 50, 0, 1))
@@ -100,7 +100,7 @@ def test_sums() -> None:
 
 
 def test_unknown_price() -> None:
-    """Where one price is not known no sum is, but of a group that this judge was not asked about."""
+    """If one price is unknown so is the sum, except for a group that this judge was not asked about."""
 
     async def main() -> None:
         of = panel(World(), World(), prices=[PRICE, None])
@@ -112,12 +112,12 @@ def test_unknown_price() -> None:
     virtually(main)
 
 
-def test_tries_again_are_summed() -> None:
-    """What had to be repeated is counted by kind over all judges."""
+def test_retries_are_summed() -> None:
+    """Retries are counted by kind over all judges."""
 
     def once() -> World:
         calls = itertools.count()
-        return World(fault=lambda *_: CallError("transport", "x", "call") if next(calls) == 0 else None)
+        return World(error=lambda *_: CallError("transport", "x", "call") if next(calls) == 0 else None)
 
     async def main() -> None:
         of = panel(once(), once())
@@ -127,8 +127,8 @@ def test_tries_again_are_summed() -> None:
     virtually(main)
 
 
-def test_room_is_every_judges() -> None:
-    """No more work is brought while any judge's line is long, so a slow one holds no pile of groups."""
+def test_queues_hold_back_groups() -> None:
+    """A long queue of any judge holds back further groups, so a slow judge piles up none."""
 
     async def main() -> None:
         fast, slow = World(latency=0.1), World(latency=10.0)
@@ -152,8 +152,8 @@ def test_room_is_every_judges() -> None:
     virtually(main)
 
 
-def test_halt_ends_every_line() -> None:
-    """A run that is told to stop ends the lines of all judges, whichever the reason came from."""
+def test_stop_signal() -> None:
+    """A stop signal ends the queues of all judges, from whichever judge it comes."""
 
     async def main() -> None:
         of = panel(World(latency=5.0), World(latency=50.0))
@@ -177,7 +177,7 @@ def test_halt_ends_every_line() -> None:
 
 @pytest.mark.parametrize("seed", few(6, range(25)))
 def test_one_cap(seed: int) -> None:
-    """Whatever judges cost and take, their sum stays within the cap, and none waits when it is reached."""
+    """The costs of all judges together stay within the cap, and none waits once it is reached."""
     dice = random.Random(seed)
     worlds, prices = [], list[Price | None]()
     for number in range(dice.choice([2, 2, 3])):
@@ -190,7 +190,7 @@ def test_one_cap(seed: int) -> None:
                 usage=usage,
                 price=price,
                 seed=seed + number,
-                fault=lambda _, __, d, share=faulty: BROKEN if d.random() < share else None,  # type: ignore[misc]  # a default
+                error=lambda _, __, d, share=faulty: BROKEN if d.random() < share else None,  # type: ignore[misc]  # a default
             )
         )
         prices.append(price)

@@ -1,4 +1,4 @@
-"""Several judges in one run: all score, one stands in for another, one takes over what stays open."""
+"""Several judges in one run: a panel, a fallback, an escalation."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ NAMES = ("one", "two")
 
 def half(request: Request) -> Reply | CallError:
     """Half of every true score."""
-    return answer(request, lambda body: expected_score(body) / 2)
+    return answer(request, lambda text: expected_score(text) / 2)
 
 
 def only(names: str, say: Say, then: Say = truthful) -> Say:
-    """Say one thing about these groups and another about all else."""
+    """Answer for these groups in one way and for all others in another."""
     return lambda request: (say if group_of(request) in names else then)(request)
 
 
 def test_every_judge_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each judge scores each pass, the score is the mean of theirs, and each one's stands beside it."""
+    """Each judge scores each pass; a score is the mean over the judges, and theirs stand beside it."""
     one, two = Stub("one"), Stub("two", half)
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
     assert stage.run(*NAMES, passes=2).summary.complete
-    every = [(f"g{i:02}", turn) for i in range(12) for turn in range(2)]
-    assert one.turns == two.turns == every
+    every = [(f"g{i:02}", pass_index) for i in range(12) for pass_index in range(2)]
+    assert one.passes_asked == two.passes_asked == every
     for i, record in enumerate(stage.records()):
         assert record["ruler"]["judge"] == "one, two"
         for rollout, truth in zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True):
@@ -56,8 +56,8 @@ def test_every_judge_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             assert len(rollout["ruler"]["slots"]) == 4
 
 
-def test_kept_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replies are kept for each judge: another order of them, or one alone, asks nothing again."""
+def test_cached_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies are cached for each judge: other orders of the judges, or one alone, send no request."""
     one, two, three = Stub("one"), Stub("two", half), Stub("three", noisy)
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
     stage.run(*NAMES, passes=2)
@@ -73,7 +73,7 @@ def test_kept_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every judge's tokens cost that judge's price, in the summary and in each group."""
+    """The tokens of each judge cost its own price, in the summary and in each group."""
     one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
     used = Usage(1000, 100, 0, 1)
@@ -92,7 +92,7 @@ def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("cap", few(2, [0.0005, 0.1, 0.01]))
 @pytest.mark.parametrize("passes", [1, 3])
 def test_one_budget(cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All judges draw on one budget: it is not passed, and when it is reached both come to their end."""
+    """All judges draw on one budget: no run passes it, and all end once it is reached."""
     one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0), latency=7.0)
     groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(60)]
     stage = Stage(tmp_path, monkeypatch, groups, one, two)
@@ -110,7 +110,7 @@ def test_one_budget(cap: float, passes: int, tmp_path: Path, monkeypatch: pytest
 
 
 def test_cap_with_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With INPUT = OUTPUT and `drop` a cap leaves INPUT as it was, for the run that goes on."""
+    """With INPUT = OUTPUT and `drop`, a capped run leaves INPUT as it was for the next run."""
     one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0))
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
     before = (tmp_path / "in.jsonl").read_bytes()
@@ -122,10 +122,10 @@ def test_cap_with_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("passes", [1, 3])
 @pytest.mark.parametrize("more", [{}, {"adaptive": True}, {"debias": True}])
-def test_one_judge_is_down_for_good(
+def test_one_judge_down(
     passes: int, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A judge that refuses the run ends it for both, soon, and what the other said is kept."""
+    """A judge that refuses the run ends it soon for all, and the replies of the others stay cached."""
     one = Stub("one", latency=3.0)
     two = Stub("two", lambda request: KEY if group_of(request) >= "g05" else half(request))
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
@@ -141,15 +141,15 @@ def test_one_judge_is_down_for_good(
 
 
 def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --fallback the next judge is asked only where one refuses; its scores are whole."""
+    """With --fallback the next judge is asked only if one refuses; its scores are whole."""
     one, two = Stub("one", only("g04 g07", refusing)), Stub("two", only("g07", refusing))
     three = Stub("three", half)
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
     names = ("one", "two", "three")
     done = stage.run(*names, passes=2, fallback=True)
     assert (done.summary.complete, done.summary.degraded) == (True, 0)
-    assert two.turns == [("g04", 0), ("g04", 1), ("g07", 0), ("g07", 0)]
-    assert three.turns == [("g07", 0), ("g07", 1)]
+    assert two.passes_asked == [("g04", 0), ("g04", 1), ("g07", 0), ("g07", 0)]
+    assert three.passes_asked == [("g07", 0), ("g07", 1)]
     judges = [part["judge"] for part in stage.parts()]
     assert judges == ["two" if i == 4 else "three" if i == 7 else "one" for i in range(12)]
     assert stage.rewards()[7] == pytest.approx([0.05, 0.25, 0.175, 0.45])
@@ -161,17 +161,17 @@ def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fallback_is_for_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A judge that fails otherwise is not replaced, and where all refuse the group failed as refused."""
+    """A judge with another error is not replaced, and a group that all refuse fails as refused."""
     two = Stub("two", only("g05", refusing))
     one = Stub("one", only("g04", lambda _: BROKEN, two.say))
     stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
     done = stage.run(*NAMES, passes=2, fallback=True)
     assert done.summary.failed == {"transport": 1, "refused": 1}
-    assert {name for name, _ in two.turns} == {"g05"}
+    assert {name for name, _ in two.passes_asked} == {"g05"}
 
 
 def test_failing_judge_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group that no judge scores fails with the first one's reason."""
+    """A group that no judge scores fails with the first judge's reason."""
     broken = failing(lambda request: group_of(request) == "g02")
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub("one", broken), Stub("two", broken))
     done = stage.run(*NAMES, passes=2)
@@ -180,10 +180,8 @@ def test_failing_judge_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("least", [1, 2])
-def test_named_are_those_whose_scores_count(
-    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group is escalated, and named after the stronger judge, only where that one's scores are its own."""
+def test_escalation_that_fails(least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group is escalated, and names the stronger judge, only if that judge's scores are its own."""
     half = failing(lambda request: request.pass_index == 1)
     close = [group(f"g{i:02}", *(0.35 + 0.005 * i + 0.04 * n for n in range(8))) for i in range(12)]
     stage = Stage(tmp_path, monkeypatch, close, Stub("one", noisy), Stub("two", half))

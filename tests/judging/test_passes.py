@@ -1,4 +1,4 @@
-"""Several passes of one judge: what is asked and when, what is kept, and what it comes to."""
+"""Several passes of one judge: their requests, their cached replies and their scores."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def exact(values: list[float]) -> float:
 
 @pytest.mark.parametrize("passes", [1, 3])
 def test_mean_of_all_passes(passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """K passes are K calls for each group, and its scores are the exact mean of what they said."""
+    """K passes are K calls for each group, and its scores are the exact mean of theirs."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=passes)
     assert done.summary.complete
-    assert judge.turns == [(f"g{i:02}", turn) for i in range(12) for turn in range(passes)]
+    assert judge.passes_asked == [(f"g{i:02}", pass_index) for i in range(12) for pass_index in range(passes)]
     for i, record in enumerate(stage.records()):
         for n, (rollout, truth) in enumerate(
             zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True)
         ):
-            body = f'assistant: "g{i:02}-{n} truth={truth}"'
-            wanted = exact([given(body, turn) for turn in range(passes)])
+            text = f'assistant: "g{i:02}-{n} truth={truth}"'
+            wanted = exact([given(text, pass_index) for pass_index in range(passes)])
             assert rollout["reward"] == pytest.approx(wanted, rel=1e-15)
             assert rollout["ruler"]["passes"] == passes
             assert len(rollout["ruler"]["slots"]) == passes
@@ -56,7 +56,7 @@ def test_orders_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group's other passes go once its first is answered, so that prefix caches hit, and then at once."""
+    """Other passes of a group wait for its first reply, so that prefix caches hit, and then go at once."""
     judge = Stub()
     groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(120)]
     Stage(tmp_path, monkeypatch, groups, judge).run(passes=4, concurrency=8)
@@ -77,7 +77,7 @@ def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same run again asks nothing and writes the same bytes; more passes ask only the new ones."""
+    """A rerun sends no request and writes the same bytes; more passes send only the new ones."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     stage.run(passes=2)
@@ -86,18 +86,18 @@ def test_rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.run(passes=2).summary.kept == 12
     assert (stage.asked, stage.masked()) == (0, first)
     stage.run(passes=4)
-    assert {turn for _, turn in judge.turns} == {2, 3}
+    assert {pass_index for _, pass_index in judge.passes_asked} == {2, 3}
     assert stage.asked == 24
     more = stage.masked()
-    stage.run(passes=4, kept=False)
+    stage.run(passes=4, ledger=None)
     assert stage.masked() == more
     stage.forget()
     stage.run(passes=2)
     assert (stage.asked, stage.masked()) == (0, first)
 
 
-def test_when_it_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scored or failed, a group says when its last reply came; if all were kept, the time of this run."""
+def test_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group states when its last reply came; if all replies were cached, the time of the run."""
     now, last = [0.0], {}
     monkeypatch.setattr("ruler_cli.judging.group_run.time", SimpleNamespace(time=lambda: now[0]))
     say = failing(lambda r: group_of(r) == "g1", shifting)
@@ -120,8 +120,8 @@ def test_when_it_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert again["latency_s"] == first[0]["latency_s"]
 
 
-def test_pass_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass that fails leaves the mean of the others and is told; --min-passes makes a failure of it."""
+def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed pass leaves the mean of the others and is reported; --min-passes can make it an error."""
     judge = Stub(say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting))
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=3)
@@ -140,10 +140,10 @@ def test_pass_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert stage.parts()[3]["degraded"]
 
 
-@pytest.mark.parametrize("turn", [0, 2])
-def test_retry_failed(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--retry-failed asks the pass that failed again, and nothing else."""
-    judge = Stub(say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", turn), shifting))
+@pytest.mark.parametrize("pass_index", [0, 2])
+def test_retry_failed(pass_index: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--retry-failed asks the failed pass again, and nothing else."""
+    judge = Stub(say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", pass_index), shifting))
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     stage.run(passes=3)
     judge.say = shifting
@@ -151,14 +151,14 @@ def test_retry_failed(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stage.run(passes=3).summary.degraded == 1
     assert stage.asked == 0
     done = stage.run(passes=3, retry_failed=True)
-    assert (judge.turns, done.summary.degraded) == ([("g03", turn)], 0)
+    assert (judge.passes_asked, done.summary.degraded) == ([("g03", pass_index)], 0)
     again = stage.masked()
-    stage.run(passes=3, kept=False)
+    stage.run(passes=3, ledger=None)
     assert stage.masked() == again
 
 
-def test_refused_is_not_asked_for_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group that is refused twice is not asked about K times."""
+def test_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a second refusal no further pass asks about the group."""
     judge = Stub(say=refusing)
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=8)
@@ -168,7 +168,7 @@ def test_refused_is_not_asked_for_every_pass(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(("until", "debias"), [(5, False), (17, True), (30, False)])
 def test_interrupted(until: int, debias: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interruption leaves whole records of groups with all their passes; the next run asks the rest."""
+    """An interrupted run leaves whole records with all their passes; the next run asks the rest."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=3, concurrency=4, until=until, debias=debias)
@@ -185,12 +185,12 @@ def test_interrupted(until: int, debias: bool, tmp_path: Path, monkeypatch: pyte
     stage.run(passes=3, concurrency=4, debias=debias)
     assert stage.asked == 36
     resumed = stage.masked()
-    stage.run(passes=3, kept=False, debias=debias)
+    stage.run(passes=3, ledger=None, debias=debias)
     assert stage.masked() == resumed
 
 
 def test_changed_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How passes are combined can be changed on a second run, which asks nothing."""
+    """A second run can combine passes in another way, and sends no request."""
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy))
     stage.run(passes=3)
     stage.forget()
@@ -200,22 +200,22 @@ def test_changed_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert (stage.asked, done.summary.kept, done.summary.complete) == (0, 12, True)
 
 
-@pytest.mark.parametrize(("number", "told"), [(19, True), (20, False)])
-def test_too_few_groups_for_a_curve(
-    number: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("number", "warns"), [(19, True), (20, False)])
+def test_too_few_groups_to_debias(
+    number: int, warns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """--debias subtracts nothing in a batch of fewer than 20 groups, and says so."""
+    """--debias corrects nothing in a batch of fewer than 20 groups, and a warning says so."""
     warned: list[str] = []
     monkeypatch.setattr("ruler_cli.observer.Observer.warn", lambda _, sentence: warned.append(sentence))
     stage = Stage(tmp_path, monkeypatch, [group(f"g{i:02}", 0.1, 0.9) for i in range(number)], Stub())
     figures = stage.run(passes=2, debias=True).summary.figures
     assert figures
-    assert figures.debiased is not told
-    assert any("--debias" in sentence and f"here are {number}" in sentence for sentence in warned) is told
+    assert figures.debiased is not warns
+    assert any("--debias" in sentence and f"here are {number}" in sentence for sentence in warned) is warns
 
 
 def test_no_reward_to_blend_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group that lacks a reward for --blend fails by its input: asking a judge again would not help."""
+    """A group that lacks a reward for --blend fails with an input error: another request would not help."""
     bare = [group("a", 0.9, 0.1)]
     for rollout in bare[0]["trajectories"]:
         del rollout["reward"]
@@ -228,8 +228,8 @@ def test_no_reward_to_blend_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stage.asked == 0
 
 
-def test_blend_and_outcome_use_the_first_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that was scored already is blended and ordered with the reward it had first."""
+def test_blend_uses_the_first_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scored file is blended and ordered with the reward that it had first."""
     groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8)]  # rewards 0 and 1
     stage = Stage(tmp_path, monkeypatch, groups, Stub())
     stage.run()
@@ -247,13 +247,13 @@ def test_blend_and_outcome_use_the_first_reward(tmp_path: Path, monkeypatch: pyt
 
 
 def test_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One rollout alone is asked about once and flagged; with --single score in every pass, scored."""
+    """A lone rollout is asked about once and flagged; with --single score it is scored in every pass."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, [group("g00", 0.3), GROUPS[1]], judge)
     stage.run(passes=3, min_passes=2)
-    assert judge.turns == [("g00", 0), ("g01", 0), ("g01", 1), ("g01", 2)]
+    assert judge.passes_asked == [("g00", 0), ("g01", 0), ("g01", 1), ("g01", 2)]
     assert stage.parts()[0]["tied"]
     stage.forget()
     stage.run(passes=3, min_passes=2, single="score")
-    assert judge.turns == [("g00", 1), ("g00", 2)]
+    assert judge.passes_asked == [("g00", 1), ("g00", 2)]
     assert (stage.parts()[0]["tied"], stage.parts()[0]["passes"]) == (False, 3)

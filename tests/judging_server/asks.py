@@ -1,4 +1,4 @@
-"""A chat completion request → the question to the judge, and the right answer."""
+"""A chat completion request → the rollouts to score, and the right answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def expected_score(rollout: str) -> float:
 
 @dataclass(slots=True)
 class Ask:
-    """One request, read."""
+    """One parsed request."""
 
     model: str
     form: str  # response_format.type, or "none"

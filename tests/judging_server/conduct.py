@@ -26,12 +26,12 @@ class Conduct:
     """(seconds after the first request, capacity from then on), in order."""
     rpm: float | None = None
     tpm: float | None = None
-    """Requests and tokens per window; what exceeds them is answered 429."""
+    """Requests and tokens per window; a request beyond them is answered 429."""
     window: float = 60.0
     """Seconds of the sliding window."""
     retry_after: float | None = None
-    """Seconds that a 429 of chaos or of the capacity asks to wait; one of a rate says when there is
-    room, in whole seconds. None: neither says anything."""
+    """Seconds that a 429 of chaos or of the capacity asks to wait; one of a rate asks for whole
+    seconds until it is free. None: neither asks for any."""
     chaos: Mapping[str, float] = field(default_factory=dict)
     """Probability of each cue, or of `malformed`, which is one of several."""
     seed: int = 0
@@ -46,7 +46,7 @@ class Conduct:
     """Errors of a good answer, as parameters of the simulated judge; None: it is the truth."""
 
     def with_(self, changes: Mapping[str, Any]) -> Conduct:
-        """The same with changes, as they come in JSON; ValueError for what does not exist."""
+        """The same with changes from JSON; ValueError for an unknown field."""
         if unknown := set(changes) - {each.name for each in fields(self)}:
             raise ValueError(f"no such setting: {', '.join(sorted(unknown))}")
         changed = dict(changes)
@@ -65,7 +65,7 @@ class Conduct:
         return bool(self.chaos or self.latency_spread or self.completion is not None)
 
     def dice(self, body: bytes, seen: int) -> random.Random:
-        """Chance that is the same in every run: by the seed, a request, and how often it came before."""
+        """The same random numbers in every run: by the seed, a request, and how often it came before."""
         digest = hashlib.blake2b(body, digest_size=8, key=b"%d-%d" % (self.seed, seen))
         return random.Random(digest.digest())
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as far as a judge needs it, and the failures by which a reply does not arrive."""
+"""HTTP/1.1 as far as a judge needs it, and the failures that keep a reply from arriving."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop what is under way for a caller that is gone."""
+        """Stop the work for a caller that is gone."""
         if self.timer:
             self.timer.cancel()
         self.done(gone=True)
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
             self.read_request()
 
     def read_request(self) -> None:
-        """Serve the next request if all of it is there."""
+        """Serve the next request if it has arrived whole."""
         if not self.request_line:
             end = self.buffer.find(b"\r\n\r\n")
             if end < 0:
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
             self.serve(body)
 
     def serve(self, body: bytes) -> None:
-        """Have a request answered, now or after its delay."""
+        """Answer a request, now or after its delay."""
         method, target, _ = self.request_line.split(" ", 2)
         path, self.request_line, self.busy = target.partition("?")[0], "", True
         if "transfer-encoding" in self.headers:
@@ -111,12 +111,12 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def drip(self, reply: Reply) -> None:
-        """Send a byte at a time of a body without end: a limit on silence is never reached."""
+        """Send an endless body a byte at a time: a limit on silence is never reached."""
         self.transport.write(replace(reply, body=b"").wire(10**9))
         self.drip_byte()
 
     def drip_byte(self) -> None:
-        """Send one more."""
+        """Send one more byte."""
         self.transport.write(b" ")
         self.timer = asyncio.get_running_loop().call_later(0.05, self.drip_byte)
 
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def hang(self, reply: Reply) -> None:
-        """Stay busy: whatever else comes on this connection is left unread."""
+        """Stay busy: leave everything else on this connection unread."""
 
 
 DELIVERIES: dict[str, Callable[[Connection, Reply], None]] = {

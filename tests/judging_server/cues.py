@@ -125,7 +125,7 @@ def _refuse_long(ask: Ask) -> Reply:
 
 
 def _refuse_limit(ask: Ask) -> Reply:
-    """As OpenAI says it of models that think."""
+    """Refuse as OpenAI does for models that think."""
     message = (
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
     )
@@ -133,12 +133,12 @@ def _refuse_limit(ask: Ask) -> Reply:
 
 
 def _refuse_limits(ask: Ask) -> Reply:
-    """As a strict endpoint says it of every name."""
+    """Refuse as a strict endpoint does for each name."""
     return refuse(422, f"extra fields not permitted: {', '.join(ask.limits)}") if ask.limits else good(ask)
 
 
 def _crowded(ask: Ask) -> Reply:
-    """As llama.cpp does with a prompt that fits a context of 10,000 tokens and leaves too little of it."""
+    """Answer as llama.cpp does if a prompt fits a context of 10,000 tokens and leaves too little of it."""
     if ask.prompt_tokens <= 5000:
         return good(ask)
     ask.completion_tokens = max(1, 10_000 - ask.prompt_tokens)
@@ -146,7 +146,7 @@ def _crowded(ask: Ask) -> Reply:
 
 
 def _refuse_beside(ask: Ask) -> Reply:
-    """As vLLM says it where the context holds the prompt, and 300 tokens more."""
+    """Refuse as vLLM does if the context holds the prompt and 300 more tokens."""
     prompt = len(ask.texts[-1]) // 4
     if all(limit <= 300 for limit in ask.limits.values()):
         return good(ask)

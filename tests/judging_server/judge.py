@@ -20,7 +20,7 @@ _SPELLS = {"once": 1, "twice": 2}
 
 
 class Judge:
-    """One server's state; `reset` forgets all but what is in flight."""
+    """The state of one server; `reset` forgets everything except requests in flight."""
 
     def __init__(self, conduct: Conduct) -> None:
         self.first_conduct = conduct
@@ -94,7 +94,7 @@ class Judge:
         return reply
 
     def full(self, seconds: float | None) -> Reply:
-        """A 429 at the door, without a judge's latency."""
+        """A 429 before any latency of a judge."""
         return limit(None if seconds is None else f"{seconds:g}")
 
     def capacity(self, now: float) -> int | None:

@@ -27,7 +27,7 @@ class Window:
         self.most_tokens = max(self.most_tokens, self.tokens)
 
     def pass_to(self, now: float) -> None:
-        """Let go of what is no longer inside."""
+        """Drop the entries that have left the window."""
         arrivals, gone = self.arrivals, now - self.span
         while arrivals and arrivals[0][0] <= gone:
             self.tokens -= arrivals.popleft()[1]
@@ -46,7 +46,7 @@ class Window:
 
 
 class Rates:
-    """All arrivals from the first to the last."""
+    """Rates of all arrivals from the first to the last."""
 
     def __init__(self, span: float) -> None:
         self.fullest = Window(span)
@@ -66,7 +66,7 @@ class Rates:
         self.fullest.add(now, self.last_tokens)
 
     def report(self, rpm: float | None, tpm: float | None) -> dict[str, Any]:
-        """Means over all but the last arrival, which begins a time that was not waited for."""
+        """Means over all arrivals but the last, which begins a time that was not waited for."""
         windows = (self.last - self.first) / self.fullest.span
         requests = self.requests - 1
         tokens = self.prompt + self.completion - self.last_tokens
@@ -90,7 +90,7 @@ class Phase:
     capacity: int | None
     began: float
     until: float
-    used: float = 0.0  # slot-seconds until the last arrival
+    used: float = 0.0  # busy seconds until the last arrival
     requests: int = 0
     refused: int = 0
 
@@ -113,10 +113,10 @@ class Load:
     def __init__(self) -> None:
         self.in_flight = self.most = 0
         self.phases: list[Phase] = []
-        self.slot_seconds, self.now, self.warm = 0.0, 0.0, False
+        self.busy_seconds, self.now, self.warm = 0.0, 0.0, False
 
     def reset(self) -> None:
-        """Forget all but what is in flight."""
+        """Forget everything except requests in flight."""
         self.phases, self.most, self.warm = [], self.in_flight, False
 
     def arrive(self, now: float, capacity: int | None) -> bool:
@@ -144,27 +144,27 @@ class Load:
         return False
 
     def leave(self, now: float) -> None:
-        """Let a request go; the time until the next arrival decides whether it counts."""
+        """Let a request go; the time until the next arrival decides if it counts."""
         if self.phases:
             self._flow(now)
         self.in_flight -= 1
 
     def _begin(self, now: float, capacity: int | None) -> Phase:
         self.phases.append(Phase(capacity, now, now))
-        self.slot_seconds, self.now = 0.0, now
+        self.busy_seconds, self.now = 0.0, now
         return self.phases[-1]
 
     def _flow(self, now: float) -> None:
         capacity = self.phases[-1].capacity
         busy = self.in_flight if capacity is None else min(self.in_flight, capacity)
-        self.slot_seconds += busy * (now - self.now)
+        self.busy_seconds += busy * (now - self.now)
         self.now = now
 
     def _settle(self, now: float) -> Phase:
         self._flow(now)
         phase = self.phases[-1]
-        phase.used += self.slot_seconds
-        phase.until, self.slot_seconds = now, 0.0
+        phase.used += self.busy_seconds
+        phase.until, self.busy_seconds = now, 0.0
         return phase
 
 

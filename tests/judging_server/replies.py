@@ -41,7 +41,7 @@ class Reply:
 
 
 def complete(ask: Ask, content: str | None, finish: str = "stop", **message: Any) -> Reply:
-    """A chat completion whose message has this content."""
+    """A chat completion with this content."""
     used, made = ask.prompt_tokens, ask.completion_tokens
     if made is None:
         made = len(content or "") // 4
@@ -63,7 +63,7 @@ def complete(ask: Ask, content: str | None, finish: str = "stop", **message: Any
 
 
 def good(ask: Ask) -> Reply:
-    """The right answer, in the form that is asked for."""
+    """The right answer, in the requested form."""
     scores: Any = ask.entries
     if ask.completion_tokens is None:  # by the longer form, so that both cost the same
         ask.completion_tokens = len(orjson.dumps({"scores": scores})) // 4
@@ -89,7 +89,7 @@ def refuse(status: int, message: str, code: str | None = None, headers: str = ""
 
 
 def limit(retry_after: str | None) -> Reply:
-    """A 429 that says when to come back, or does not."""
+    """A 429 with a time to come back, or without one."""
     header = "" if retry_after is None else f"Retry-After: {retry_after}\r\n"
     return refuse(429, "Rate limit reached for requests.", "rate_limit_exceeded", header)
 

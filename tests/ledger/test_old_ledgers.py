@@ -39,7 +39,7 @@ def request_keys(folder: Path) -> dict[str, str]:
     return digests
 
 
-def test_the_keys_of_requests(tmp_path: Path) -> None:
+def test_keys_of_requests(tmp_path: Path) -> None:
     """No sample's requests have another key than before: else their replies would be paid for again.
 
     If a format has to read a dump in another way, `python -m tests.ledger.test_old_ledgers` writes them anew.
@@ -47,7 +47,7 @@ def test_the_keys_of_requests(tmp_path: Path) -> None:
     assert request_keys(tmp_path) == json.loads(KEYS.read_text())
 
 
-def test_a_ledger_of_the_first_version(ruler: Ruler, tmp_path: Path) -> None:
+def test_ledger_of_the_first_version(ruler: Ruler, tmp_path: Path) -> None:
     """Replies and failed calls in a ledger of the first version score their groups without a call."""
     with sqlite3.connect(tmp_path / "old.sqlite") as file:
         for statement in VERSION_1:

@@ -1,4 +1,4 @@
-"""The ledger: stored answers are there, whatever happens to the process, and only for its owner."""
+"""Stored answers are in the ledger after any end of the process, and only for its owner."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_keys_differ(one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[
 
 
 def test_parameter_without_content() -> None:
-    """A parameter that is no JSON value has no key, and the sentence says so."""
+    """A parameter that is no JSON value has no key, and the error states that."""
     with pytest.raises(UsageError, match="--ledger none"):
         key_of("m", {"client": object()}, ASK)
 
@@ -269,7 +269,7 @@ def test_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_owner_only(tmp_path: Path) -> None:
-    """Nobody else can read a ledger, whatever the umask, from the file's first byte on."""
+    """No other user can read a ledger, for any umask, from the file's first byte on."""
     code = (
         "import os, sys; os.umask(0)\n"
         "from pathlib import Path\n"
@@ -352,7 +352,7 @@ def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_full_disk(ledger: Ledger) -> None:
-    """A reply that cannot be stored is an error with the address, never silence."""
+    """A reply that cannot be stored is an error with the path, never silence."""
     (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
     for connection in (ledger._own.quick, ledger._own.patient):
         connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -436,7 +436,7 @@ def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
         assert other.find(b"k") == reply("fine")
 
 
-def test_rows_without_a_place(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_stored(ledger: Ledger, path: Path, tmp_path: Path) -> None:
     """Rows that cannot be stored end the run with one sentence that names the file."""
     ledger.keep(b"k", "m", reply("fine"))
     with pytest.raises(UsageError, match="is no regular file; make it usable; the same command goes on"):
@@ -570,7 +570,7 @@ def made(path: Path, **rows: Reply | CallError) -> Path:
 
 
 def text(ledger: Ledger, key: str) -> str | None:
-    """Return the text of a reply, or the reason of a failed call."""
+    """The text of a reply, or the reason of a failed call."""
     answer = ledger.find(key.encode())
     if answer is None:
         return None
@@ -672,7 +672,7 @@ class Writer:
         )  # fmt: skip
 
     def keep(self, key: str) -> None:
-        """Have it store an answer, and wait for that."""
+        """Store an answer from there, and wait for that."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(f"{key}\n")
@@ -704,7 +704,7 @@ def writer(folder: Path) -> Iterator[Writer]:
 
 
 def as_other(work: Callable[[], None]) -> None:
-    """Work as a user who may not write other users' files, also under root."""
+    """Run as a user who may not write other users' files, also under root."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the child needs no thread of this process
         child = os.fork()
@@ -722,7 +722,7 @@ def as_other(work: Callable[[], None]) -> None:
 
 
 def for_all(folder: Path) -> list[str]:
-    """Let everybody read a ledger, and nobody write beside it. Return the names of its files."""
+    """Let every user read a ledger, and none write beside it. Return the names of its files."""
     for path in folder.iterdir():
         path.chmod(0o444)
     folder.chmod(0o555)

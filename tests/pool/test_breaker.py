@@ -1,4 +1,4 @@
-"""The breaker opens on an outage, not on one bad call, and always comes to an end."""
+"""The breaker opens on an outage, not on one bad call, and always ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def opened(error: CallError = BROKEN, now: float = 0.0, jitter: float = 0.0) -> 
 
 @pytest.mark.parametrize("error", [BROKEN, BUSY])
 def test_opens(error: CallError) -> None:
-    """So many different calls that fail or meet a limit, with no reply between, open it."""
+    """So many different calls that fail or meet a limit, without a reply between, open it."""
     breaker = Breaker(0.0)
     for call in range(DISTINCT):
         assert not breaker.open
@@ -34,15 +34,15 @@ def test_opens(error: CallError) -> None:
 
 
 def test_one_bad_call() -> None:
-    """One call that fails again and again is no outage of the judge."""
+    """One call that fails repeatedly is no outage of the judge."""
     breaker = Breaker(0.0)
     for _ in range(100):
         breaker.failed(0.0, 7, BROKEN, 0.0)
     assert not breaker.open
 
 
-def test_a_reply_between() -> None:
-    """One reply in time and it counts from the start."""
+def test_reply_between() -> None:
+    """One reply resets the count."""
     breaker = Breaker(0.0)
     for call in range(10 * DISTINCT):
         breaker.failed(0.0, call, BROKEN, 0.0)
@@ -52,7 +52,7 @@ def test_a_reply_between() -> None:
 
 
 def test_one_probe_at_a_time() -> None:
-    """While it is open one call may try when its time has come; all others wait for that one."""
+    """While it is open, one call may try at its time, and all others wait for that one."""
     breaker = opened()
     assert breaker.wait(0.4, probing=False) == pytest.approx(0.6)
     assert breaker.wait(1.0, probing=False) == 0.0
@@ -102,7 +102,7 @@ def test_closes() -> None:
 
 
 def test_over() -> None:
-    """Patience ends 15 minutes after the first failure with no reply since, and tells the last reason."""
+    """Patience ends 15 minutes after the first failure without a reply since, and reports the last reason."""
     breaker = opened(now=100.0)
     breaker.failed(200.0, 99, BUSY, 0.0, probe=True)
     assert breaker.over(100.0 + OUTAGE - 1.0) is None

@@ -1,4 +1,4 @@
-"""Money is counted once, and what is reserved counts."""
+"""Money is counted once, and reserved money counts."""
 
 from __future__ import annotations
 

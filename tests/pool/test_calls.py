@@ -1,4 +1,4 @@
-"""Retries are bounded, wait outside their slot, never before the server's word, and cost nothing twice."""
+"""Retries are bounded, hold no permit while they wait, obey Retry-After, and pay for nothing twice."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Script:
 def called(
     judge: Script,
     work: Callable[[Caller], Awaitable[T]],
-    slots: int = 4,
+    limit: int = 4,
     retries: int = 2,
 ) -> T:
-    """Work with a caller of this judge, in virtual time."""
+    """Run the work with a caller of this judge, in virtual time."""
 
     async def main() -> T:
-        caller = Caller(judge, Gate(ConcurrencyLimit(slots), StopSignal()), retries=retries, timeout=60.0)
+        caller = Caller(judge, Gate(ConcurrencyLimit(limit), StopSignal()), retries=retries, timeout=60.0)
         return await work(caller)
 
     return virtually(main)
@@ -76,14 +76,14 @@ def asked(judge: Script, retries: int = 2) -> Reply | CallError:
 
 
 def test_retry_then_reply() -> None:
-    """A limit is met again after at least the server's word, and then there is a reply."""
+    """After a limit the call waits at least as long as the server asks, and then gets its reply."""
     judge = Script(BUSY, BUSY, OK)
     assert asked(judge) == OK
     assert all(later - earlier >= 4.0 for earlier, later in zip(judge.times, judge.times[1:], strict=False))
 
 
 def test_bounded() -> None:
-    """A fault that stays ends in a fault of the group, with the number of tries."""
+    """A persistent error becomes an error of the group, with the number of tries."""
     judge = Script(BROKEN)
     answer = asked(judge)
     assert isinstance(answer, CallError)
@@ -91,8 +91,8 @@ def test_bounded() -> None:
     assert "tried 3 times" in answer.reason
 
 
-def test_limits_are_no_retries() -> None:
-    """Waits at a limit are another, generous budget, and that has an end as well."""
+def test_waits_are_no_retries() -> None:
+    """Waits at a limit have another, generous budget, which ends as well."""
     assert asked(Script(*[replace(BUSY, retry_after=None)] * 20, OK)) == OK
     judge = Script(replace(BUSY, retry_after=None))
     answer = asked(judge)
@@ -102,14 +102,14 @@ def test_limits_are_no_retries() -> None:
 
 
 def test_deadline_over_all() -> None:
-    """Tries that each take their whole time end with the deadline over all of them."""
+    """Tries that each take their whole time end at the deadline over all of them."""
     judge = Script(BROKEN, seconds=60.0)
     asked(judge, retries=3)
     assert len(judge.times) <= 4
 
 
 def test_cooldown_is_shared() -> None:
-    """The server's Retry-After holds for every call, and jitter is only added to it."""
+    """The server's Retry-After holds for every call, and jitter only adds to it."""
     judge = Script(BUSY, OK)
 
     async def two(caller: Caller) -> None:
@@ -136,7 +136,7 @@ def test_hours() -> None:
 
 
 def test_never_reached() -> None:
-    """A judge that was never reached ends the run in seconds; once it answered it may come back."""
+    """A judge that was never reached ends the run in seconds; one that answered before may come back."""
 
     async def work(caller: Caller) -> tuple[Reply | CallError, float]:
         return await caller.call(ASKED), anyio.current_time()
@@ -153,7 +153,7 @@ def test_never_reached() -> None:
 
 
 def test_fatal() -> None:
-    """A fault of the run stops everything at once: who waits is not asked any more."""
+    """A fatal error stops the run at once: no waiting call is sent."""
     fatal = CallError("refused", "no such key", "run", billed=False)
     judge = Script(fatal)
 
@@ -168,8 +168,8 @@ def test_fatal() -> None:
     assert len(judge.times) == 4
 
 
-def test_slots() -> None:
-    """No more calls are in flight than asked for, and a call that waits to try again holds no slot."""
+def test_limit_holds() -> None:
+    """No more calls are in flight than allowed, and a call that waits to try again holds no permit."""
     judge = Script(OK)
 
     async def many(caller: Caller) -> None:
@@ -177,7 +177,7 @@ def test_slots() -> None:
             for _ in range(20):
                 tasks.start_soon(caller.call, ASKED)
 
-    called(judge, many, slots=3)
+    called(judge, many, limit=3)
     assert judge.most == 3
 
     judge = Script(BROKEN, *[OK] * 5, BROKEN)
@@ -190,11 +190,11 @@ def test_slots() -> None:
                 tasks.start_soon(caller.call, ASKED)
         return anyio.current_time()
 
-    assert called(judge, one_waits, slots=1) < 6.5  # five calls of a second, and no idle wait of long
+    assert called(judge, one_waits, limit=1) < 6.5  # five calls of a second, and no idle wait of long
 
 
 def test_order() -> None:
-    """First come, first served: a call that comes back to try again goes before those after it."""
+    """First come, first served: a retried call goes before the calls after it."""
     order: list[str] = []
 
     class Named(Script):
@@ -209,13 +209,13 @@ def test_order() -> None:
                 tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
                 await anyio.lowlevel.checkpoint()
 
-    called(Named(OK), work, slots=1)
+    called(Named(OK), work, limit=1)
     assert order[:3] in (["0", "1", "0"], ["0", "0", "1"])
     assert [n for n in order if n != "0"] == ["1", "2", "3", "4"]
 
 
 def test_outage() -> None:
-    """While a judge is down no group fails, it is hardly asked, and when it is back all goes on."""
+    """While a judge is down no group fails and few calls are sent; afterwards all go on."""
     down = 600.0
 
     class Down(Script):
@@ -242,9 +242,9 @@ def test_outage() -> None:
     assert max(judge.times) < down + 60 + 200
 
 
-@pytest.mark.parametrize("fault", [BROKEN, replace(BUSY, retry_after=None), replace(BUSY, retry_after=20.0)])
-def test_outage_without_end(fault: CallError) -> None:
-    """A judge that only ever fails or meets its limits ends the run in bounded time, and says so."""
+@pytest.mark.parametrize("error", [BROKEN, replace(BUSY, retry_after=None), replace(BUSY, retry_after=20.0)])
+def test_outage_without_end(error: CallError) -> None:
+    """A judge that only fails or meets its limits ends the run in bounded time, with that reason."""
 
     async def work(caller: Caller) -> float:
         async with anyio.create_task_group() as tasks:
@@ -253,11 +253,11 @@ def test_outage_without_end(fault: CallError) -> None:
         assert "has answered no call for" in str(caller.gate.stop_signal.reason)
         return anyio.current_time()
 
-    assert OUTAGE <= called(Script(fault), work, slots=2 * DISTINCT) < 2 * OUTAGE
+    assert OUTAGE <= called(Script(error), work, limit=2 * DISTINCT) < 2 * OUTAGE
 
 
 def test_unanswerable_at_the_end() -> None:
-    """Calls that failed while others were answered fail by themselves, also when only such are left."""
+    """Calls that fail while others are answered fail by themselves, even if only such calls are left."""
 
     class Poisoned(Script):
         async def ask(self, request: Request) -> Reply | CallError:
@@ -276,12 +276,12 @@ def test_unanswerable_at_the_end() -> None:
         assert caller.gate.stop_signal.reason is None
         return ends
 
-    ends = called(Poisoned(OK), work, slots=100)
+    ends = called(Poisoned(OK), work, limit=100)
     assert (ends.count("Reply"), ends.count("CallError")) == (90, 10)
 
 
 def test_stop_while_waiting() -> None:
-    """A call that waits to try again, or waits in line, ends when the run is told to stop."""
+    """A call that waits to try again, or waits in the queue, ends with the stop signal."""
     judge = Script(replace(BUSY, retry_after=500.0))
 
     async def work(caller: Caller) -> float:
@@ -293,4 +293,4 @@ def test_stop_while_waiting() -> None:
             caller.gate.nudge()
         return anyio.current_time()
 
-    assert called(judge, work, slots=1) == 5
+    assert called(judge, work, limit=1) == 5

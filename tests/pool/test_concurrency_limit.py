@@ -60,7 +60,7 @@ def test_start_and_doubling() -> None:
     assert [server.round() for _ in range(5)] == [8, 16, 32, 64, 128]
 
 
-def test_a_round_is_whole() -> None:
+def test_round_is_whole() -> None:
     """One reply fewer than the limit allows is no round."""
     concurrency = AdaptiveConcurrency(CEILING)
     concurrency.sent(4)
@@ -89,7 +89,7 @@ def test_in_use(in_flight: int, limit: int) -> None:
 
 
 def test_disturbed() -> None:
-    """5xx and timeouts end a round, and never cut."""
+    """5xx and timeouts end a round, and never cut the limit."""
     server = Rounds()
     server.until(32)
     for _ in range(50):
@@ -115,7 +115,7 @@ def test_old_rejection() -> None:
 
 @pytest.mark.parametrize(("retry_after", "cooldown"), [(None, 15.0), (1.0, 15.0), (40.0, 40.0)])
 def test_one_cut_in_a_cooldown(retry_after: float | None, cooldown: float) -> None:
-    """It is cut once in 15 s, or in Retry-After if that is longer; then again."""
+    """It is cut once in 15 s, or in Retry-After if that is longer; then it may be cut again."""
     server = Rounds()
     server.until(64)
     assert server.reject(retry_after=retry_after) == 51
@@ -126,7 +126,7 @@ def test_one_cut_in_a_cooldown(retry_after: float | None, cooldown: float) -> No
 
 
 def test_lands_on_the_capacity() -> None:
-    """Within a cooldown further 429s lower it to what is in flight, to two fifths at most; none lifts it."""
+    """In a cooldown further 429s lower it to the calls in flight, to two fifths at most; none raises it."""
     server = Rounds()
     server.until(64)
     server.reject()
@@ -134,7 +134,7 @@ def test_lands_on_the_capacity() -> None:
 
 
 def test_never_below_one() -> None:
-    """However often a limit is passed, one call may go."""
+    """One call may go, after any number of rejections."""
     server = Rounds()
     for _ in range(50):
         assert server.reject(0) >= 1
@@ -144,7 +144,7 @@ def test_never_below_one() -> None:
 
 
 def test_back_to_what_was_clean() -> None:
-    """One clean round after a cut leads back to the highest clean limit below the one that failed."""
+    """One clean round after a cut restores the highest clean limit below the one that failed."""
     server = Rounds()
     server.until(64)
     server.reject()
@@ -157,19 +157,19 @@ def test_back_to_what_was_clean() -> None:
     assert server.round() == 42
 
 
-def test_what_was_clean_is_forgotten() -> None:
-    """A limit that was clean and then fails is clean no more: growth does not go back to it."""
+def test_failed_limit_is_not_clean() -> None:
+    """A limit that was clean and then fails is clean no more: growth does not return to it."""
     server = Rounds()
     server.until(64)
     server.reject()
-    assert server.round() == 51  # clean, as far as anybody knows
+    assert server.round() == 51  # clean so far
     server.now += 15.0
     assert server.reject() == 40
     assert server.round() == 40
 
 
 def test_growth_after_a_cut() -> None:
-    """5 % at a time, and not before 15 s after the last 429."""
+    """The limit grows by 5 % at a time, and not before 15 s after the last 429."""
     server = Rounds()
     server.until(64)
     server.reject()
@@ -249,7 +249,7 @@ def test_cleared() -> None:
 
 
 def test_ceiling() -> None:
-    """It stays at what this machine can hold open, and does not take that for a plateau."""
+    """It stays at the number of files that this machine can hold open, and counts that as no plateau."""
     server = Rounds(ceiling=100)
     assert [server.round() for _ in range(12)] == [8, 16, 32, 64] + [100] * 8
     assert Rounds(ceiling=2).round() == 2

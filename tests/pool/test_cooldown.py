@@ -66,7 +66,7 @@ def test_answered_before() -> None:
 def test_remembered() -> None:
     """Once refusals prove to be single calls' own, the next ones let no other call wait.
 
-    That is forgotten after a hundred calls without one.
+    A hundred calls without a refusal reset that.
     """
     cooldown = waited()
     assert cooldown.single
@@ -98,7 +98,7 @@ def test_forgotten() -> None:
     assert cooldown.refused(15.0, 60, 10.0)
 
 
-def test_a_later_limit() -> None:
+def test_later_limit() -> None:
     """Answers to calls that were sent between two waits do not end the second."""
     cooldown = Cooldown()
     cooldown.refused(0.0, 0, 10.0)
@@ -110,7 +110,7 @@ def test_a_later_limit() -> None:
     assert cooldown.until == 22.0
 
 
-def judged(
+def time_of(
     world: World, calls: int, concurrency: ConcurrencyLimit, rpm: float | None = None
 ) -> tuple[float, Caller]:
     """Return the seconds that `calls` calls take, and their caller."""
@@ -131,7 +131,7 @@ def judged(
 def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -> None:
     """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost."""
     plain, refusing = [
-        judged(world, calls, ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(48))
+        time_of(world, calls, ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(48))
         for world in (World(latency, spread=0.3), Gateway(latency, spread=0.3, late=late, seed=1))
     ]
     assert refusing[0] <= 2.5 * plain[0]
@@ -186,7 +186,7 @@ def test_breaker_stays_closed() -> None:
 def test_limit_for_all(limit: int, late: bool) -> None:
     """All calls wait for a limit of all: in a minute only calls already in flight are refused."""
     world = Gateway(latency=0.5, share=0.0, minute=120, late=late)
-    seconds, _ = judged(world, 600, ConcurrencyLimit(limit))
+    seconds, _ = time_of(world, 600, ConcurrencyLimit(limit))
     assert seconds < 5 * 60
     assert max(world.over.values()) <= limit
     assert world.refused <= 0.08 * world.asked
@@ -195,7 +195,7 @@ def test_limit_for_all(limit: int, late: bool) -> None:
 def test_limit_for_all_later() -> None:
     """All calls wait for a limit of all that begins after many single refusals, too."""
     world = Gateway(latency=0.5, spread=0.3, minute=300, since=30.0)
-    judged(world, 3500, ConcurrencyLimit(32))
+    time_of(world, 3500, ConcurrencyLimit(32))
     assert len(world.over) >= 3
     assert max(world.over.values()) <= 16
     assert max(world.taken.values()) <= 300
@@ -210,7 +210,7 @@ def test_rpm() -> None:
             return await super().ask(request)
 
     every: list[float] = []
-    judged(Counted(latency=1.0), 2000, ConcurrencyLimit(64), rpm=300)
+    time_of(Counted(latency=1.0), 2000, ConcurrencyLimit(64), rpm=300)
     fullest = max(sum(at <= other < at + 60 for other in every) for at in every[::10])
     assert fullest <= 300
     assert sum(60 <= at < 240 for at in every) >= 0.98 * 3 * 300

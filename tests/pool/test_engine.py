@@ -11,11 +11,11 @@ pytestmark = pytest.mark.anyio
 
 
 async def always() -> None:
-    """There is room."""
+    """Accept every item."""
 
 
 async def test_bounds() -> None:
-    """No more items and bytes are held than allowed, and an item larger than that is let through alone."""
+    """No more items and bytes are held than allowed; a larger item goes alone."""
     held = most = 0
     sizes = [3, 4, 50, 1, 1, 1, 5, 5, 2] * 5
     items = iter(sizes)
@@ -43,7 +43,7 @@ async def test_bounds() -> None:
 
 
 async def test_slow_delivery() -> None:
-    """Work goes on at the pace of a slow taker once so many results are there; a straggler holds up none."""
+    """Work follows the pace of a slow reader once so many results wait; a straggler delays no other item."""
     begun = taken = 0
     ahead, all_begun = list[int](), anyio.Event()
     items = iter(range(60))
@@ -75,7 +75,7 @@ async def test_slow_delivery() -> None:
 
 @pytest.mark.parametrize("where", ["pull", "work", "deliver"])
 async def test_exception(where: str) -> None:
-    """An exception anywhere ends the run and comes out as itself."""
+    """An exception in any part ends the run and comes out as itself."""
 
     async def step(name: str, value: int) -> int:
         if name == where:
@@ -93,7 +93,7 @@ async def test_exception(where: str) -> None:
 
 @pytest.mark.parametrize("feed", [inline, threaded])
 async def test_feed(feed: object) -> None:
-    """A feed gives every item, then None; a thread's exception comes out where it is awaited."""
+    """A feed gives every item, then None; a thread's exception comes out at the await."""
     pull = feed(iter([1, 2]))  # type: ignore[operator]  # either function
     assert [await pull(), await pull(), await pull()] == [1, 2, None]
 

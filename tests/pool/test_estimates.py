@@ -1,4 +1,4 @@
-"""Estimates start on the safe side, follow the judge's own usage, and keep within what is allowed."""
+"""Estimates start on the safe side, follow the judge's own usage, and keep within their bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)
 
 
 def test_before_any_reply() -> None:
-    """Before a reply prompts come from the length, and answers are overestimated."""
+    """Before a reply, prompts are estimated by their length, and answers are overestimated."""
     estimates = Estimates()
     expected = estimates.expected(ASKED)
     assert estimates.seen == 0
@@ -29,7 +29,7 @@ def test_before_any_reply() -> None:
 
 @given(st.integers(100, 10_000), st.integers(1, 5000))
 def test_one_reply(prompt: int, completion: int) -> None:
-    """One reply corrects both, and a longer prompt is expected to take in proportion."""
+    """One reply corrects both, and a longer prompt takes tokens in proportion."""
     estimates = Estimates()
     estimates.learn(ASKED, Usage(prompt, completion, 0, 1))
     assert estimates.seen == 1
@@ -40,7 +40,7 @@ def test_one_reply(prompt: int, completion: int) -> None:
 
 
 def test_doubt() -> None:
-    """One reply says little of the worst: money is reserved for more, the less the more are known."""
+    """One reply tells little of the worst case: the fewer are known, the more money is reserved."""
     estimates, highest = Estimates(), list[int]()
     for _ in range(100):
         estimates.learn(ASKED, Usage(1000, 400, 0, 1))
@@ -51,7 +51,7 @@ def test_doubt() -> None:
 
 
 def test_labels() -> None:
-    """More rollouts are expected to take a longer answer."""
+    """More rollouts take a longer answer."""
     estimates = Estimates()
     estimates.learn(ASKED, Usage(1000, 400, 0, 1))
     more = Request(ASKED.system, ASKED.user, tuple("abcdefgh"))
@@ -91,7 +91,7 @@ def test_forgets() -> None:
     ("most", "max_output_tokens", "bound"), [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)]
 )
 def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> None:
-    """No answer is expected to be longer than the user or the request allows."""
+    """No estimate of an answer exceeds the bound of the user or the request."""
     estimates = Estimates(most)
     asked = Request("s", "u", ("a",) * 20, max_output_tokens)
     assert estimates.highest(asked).completion == bound
@@ -102,7 +102,7 @@ def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20))
 def test_never_nothing(replies: list[tuple[int, int]]) -> None:
-    """Every request is expected to take something, and its worst is no less than what is expected."""
+    """Every request takes something, and its worst case is no less than the mean."""
     estimates = Estimates()
     for prompt, completion in replies:
         estimates.learn(ASKED, Usage(prompt, completion, 0, 1))

@@ -13,12 +13,12 @@ from ruler_cli.pool.engine import threaded
 
 
 def readers() -> int:
-    """Threads that read an input now."""
+    """Threads that read an input at the moment."""
     return sum(thread.name == "ruler-input" for thread in threading.enumerate())
 
 
-def test_a_stopped_run_lets_its_thread_go() -> None:
-    """The thread ends once nobody can ask it any more, also before the end of what it reads."""
+def test_thread_of_a_stopped_run_ends() -> None:
+    """The thread ends once the run has stopped, even before the end of its input."""
     before = readers()
 
     async def stop_early() -> list[int | None]:

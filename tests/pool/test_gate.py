@@ -135,7 +135,7 @@ def test_large_request_is_not_starved() -> None:
     assert gated(work, limit=10, tpm=10_000) == [0, 1, 2, 3]
 
 
-def test_first_call_is_alone_under_a_cap() -> None:
+def test_first_call_goes_alone() -> None:
     """With a cap the first call goes alone, and never more at once than half the number of replies."""
 
     async def work(gate: Gate) -> None:
@@ -173,7 +173,7 @@ def test_first_call_without_usage() -> None:
     assert gated(work, limit=10, cap=1e6) == 1
 
 
-def test_capped_only_when_nothing_is_in_flight() -> None:
+def test_capped_once_nothing_is_in_flight() -> None:
     """A call that does not fit waits for those in flight, which may turn out cheaper; then it is capped."""
 
     async def work(gate: Gate) -> None:
@@ -279,7 +279,7 @@ def test_status() -> None:
     gated(work)
 
 
-def test_a_shorter_cooldown() -> None:
+def test_shorter_cooldown() -> None:
     """A cooldown is not shortened by a later and shorter one."""
 
     async def work(gate: Gate) -> float:
@@ -319,7 +319,7 @@ def test_probe() -> None:
 
 
 def test_demand() -> None:
-    """More work is brought while the queue is shorter than a quarter of the limit, and after a stop."""
+    """More work is taken while the queue is shorter than a quarter of the limit, and after a stop."""
 
     async def work(gate: Gate) -> None:
         async with anyio.create_task_group() as tasks:

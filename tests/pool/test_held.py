@@ -1,4 +1,4 @@
-"""A bound on what is held at once."""
+"""A bound on the bytes that are held at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ruler_cli.pool.engine import ByteLimit
 
 
 def test_held() -> None:
-    """All that wait get in, never more is held than the bound, and a larger item goes alone."""
+    """All items get in, no more is held than the bound, and a larger item goes alone."""
     held, now, most = ByteLimit(10), 0, 0
 
     async def one(size: int) -> None:

@@ -51,14 +51,14 @@ pauses = st.one_of(st.just(0.0), st.floats(0.0, 0.2), st.floats(0.0, 90.0))
 @given(st.lists(st.tuples(amounts, pauses), max_size=60))
 @example([(10 * LIMIT, 0.0), (1.0, 1.0), (1.0, 0.0), (10 * LIMIT, 0.0), (1.0, 0.0)])
 def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
-    """No 60 seconds hold more than the limit but for one request that is larger, and none waits for ever."""
+    """No 60 seconds hold more than the limit, except for one larger request, and none waits for ever."""
     for minute in minutes(drive(Window(LIMIT), steps)):
         assert sum(minute) <= LIMIT * (1 + 1e-9) or len(minute) == 1 or not any(minute[1:])
 
 
 @given(st.lists(st.tuples(amounts, pauses), min_size=1, max_size=30), st.floats(0.0, 1.0))
-def test_the_wait_stands(steps: list[tuple[float, float]], share: float) -> None:
-    """A call that asks again halfway gets the rest of the same wait, so no call that sleeps is overtaken."""
+def test_same_wait(steps: list[tuple[float, float]], share: float) -> None:
+    """A call that asks again halfway gets the rest of the same wait, so no waiting call is overtaken."""
     window = Window(LIMIT)
     now = drive(window, steps)[-1][0]
     wait = window.wait(now, 10.0)
@@ -105,7 +105,7 @@ def test_start(rate: float) -> None:
 
 
 def test_even() -> None:
-    """Every second of a minute gets its share: it is no burst each minute."""
+    """Every second of a minute gets its share: there is no burst at its start."""
     sent = drive(Window(LIMIT), [(1.0, 0.0)] * int(3 * LIMIT))
     spans = [sum(at <= t < at + 3.0 for t, _ in sent) for at in range(1000, 1150, 3)]
     assert max(spans) <= 4 * LIMIT / 60 + 2
@@ -124,7 +124,7 @@ def test_memory(pause: float) -> None:
 
 
 def test_memory_at_any_rate() -> None:
-    """Not even at a thousand requests per second."""
+    """Memory does not grow even at a thousand requests per second."""
     window = Window(60_000.0)
     drive(window, [(1.0, 0.0)] * 70_000)
     assert 600 <= len(window._log) <= 1300
@@ -162,7 +162,7 @@ def test_without_limit() -> None:
 
 
 def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
-    """Ask that world for `minutes`, within limits."""
+    """Send requests to that world for `minutes`, within limits."""
 
     async def main() -> None:
         windows = {name: Window(limit) for name, limit in limits.items()}
@@ -189,9 +189,9 @@ def test_rpm_is_used(rpm: float) -> None:
 @pytest.mark.parametrize("factor", [1 / 3, 1.0, 3.0])
 @pytest.mark.parametrize(("tpm", "minutes"), few(1, [(60_000.0, 30), (200_000.0, 15)]))
 def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
-    """98 % of the tokens per minute are taken, however wrong the first estimate; as to the fullest minute:
+    """A run uses 98 % of the tokens per minute, for any error of the first estimate.
 
-    what the calls in flight will take is not known yet, and it is passed by no more than that.
+    The fullest minute passes the limit by no more than the calls in flight take, which is not known yet.
     """
     usage = Usage(1000, 200, 0, 1)
     world = World(latency=2.0, spread=0.5, usage=usage)
@@ -202,7 +202,7 @@ def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
 
 
 def most_in_flight(world: World) -> float:
-    """The most tokens that calls in flight together took."""
+    """The most tokens that calls in flight together take."""
     tokens = dict(world.sent)
     changes = [(at, tokens.get(at, 0)) for at, _ in world.busy]
     changes += [(end, -tokens.get(at, 0)) for at, end in world.busy]

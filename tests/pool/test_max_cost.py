@@ -25,7 +25,7 @@ FREE = Price(0.0, 0.0, 0.0)
 
 @dataclass
 class Billing(World):
-    """A world that keeps books."""
+    """A world that keeps its bills."""
 
     price: Price = FREE
     billed: float = 0.0
@@ -33,7 +33,7 @@ class Billing(World):
     replies: int = 0
 
     async def ask(self, request: Request) -> Reply | CallError:
-        """Bill what is answered."""
+        """Bill each answer."""
         answer = await super().ask(request)
         if isinstance(answer, Reply):
             cost = self.price.of(answer.usage)
@@ -45,7 +45,7 @@ class Billing(World):
 
 @dataclass(frozen=True)
 class CappedRun:
-    """Costs of a run under a cap, in USD."""
+    """The costs of a run under a cap, in USD."""
 
     cap: float
     billed: float
@@ -74,7 +74,7 @@ def capped_run(seed: int) -> CappedRun:
         usage=usage,
         price=price,
         seed=seed,
-        fault=lambda _, __, d: BROKEN if d.random() < faulty else None,
+        error=lambda _, __, d: BROKEN if d.random() < faulty else None,
     )
 
     async def main() -> Budget:
@@ -97,6 +97,6 @@ def test_cap(seed: int) -> None:
 
 
 def test_cap_is_used() -> None:
-    """The rest of the cap is, as a rule, less than the cost of two calls."""
+    """The unused rest of the cap is usually less than the cost of two calls."""
     left = sorted(-capped_run(seed).over for seed in range(100, 115))
     assert left[len(left) // 2] < 2.0

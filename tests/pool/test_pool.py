@@ -29,7 +29,7 @@ def made(
     price: Price | None = PRICE,
     embedded: bool = False,
 ) -> Caller:
-    """A pool that is never asked."""
+    """A pool that gets no request."""
 
     async def main() -> Caller:
         chosen = ResolvedJudge(World(), price, None, embedded)
@@ -89,7 +89,7 @@ def test_money() -> None:
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_most_tokens(name: str) -> None:
-    """The user's own bound on an answer bounds what is expected; what is no such number is ignored."""
+    """The user's bound on an answer bounds the estimate; a value that is no number is ignored."""
     for value, bounded in ((30, True), (0, False), ("many", False)):
         caller = made(PoolSettings(), JudgeSettings(params={name: value}))
         assert (caller.gate.estimates.highest(ASKED).completion == 30) is bounded
@@ -97,7 +97,7 @@ def test_most_tokens(name: str) -> None:
 
 @pytest.mark.parametrize(("soft", "hard"), [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)])
 def test_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
-    """All that the system allows is asked for; no limit is lowered, neither the soft nor the hard one."""
+    """The run asks for all that the system allows; no limit is lowered, neither the soft nor the hard one."""
     infinity = resource.RLIM_INFINITY
     soft, hard = (infinity if n == -1 else n for n in (soft, hard))
     asked: list[tuple[int, int]] = []
@@ -113,7 +113,7 @@ def test_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> No
 
 
 def test_open_files_beyond_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A soft limit above what ruler would ask for is left as it is, and is what may be used."""
+    """A soft limit above the one that ruler would ask for stays and is used."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("it is lowered"))
     assert open_files() == 1 << 20
@@ -131,7 +131,7 @@ def test_open_files_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_open_files_here() -> None:
-    """On this machine the limit is not lower afterwards than before, and stays the same from then on."""
+    """On this machine the limit is no lower afterwards, and a second call leaves it the same."""
     before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     first = open_files()
     after, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""A wait never undercuts the server's word, and every budget of a call has an end."""
+"""A wait is never shorter than Retry-After, and every budget of a call ends."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ jitters = st.floats(0.0, 1.0, exclude_max=True)
 
 @given(st.integers(0, 10_000), floors, jitters)
 def test_delay(retry: int, floor: float | None, jitter: float) -> None:
-    """A delay is at least what the server asked for and less than half a minute more."""
+    """A delay is at least as long as the server asked, and less than half a minute longer."""
     least = floor or 0.0
     assert least <= delay(retry, floor, jitter) < least + 30 + 1e-9
 
 
 @given(floors)
 def test_delays_spread(floor: float | None) -> None:
-    """Callers who were told the same second come back at different ones, further apart each time."""
+    """Callers with the same Retry-After return at different times, further apart with each try."""
     spreads = [delay(retry, floor, 0.99) - delay(retry, floor, 0.0) for retry in range(10)]
     assert spreads == pytest.approx(sorted(spreads))
     assert spreads[0] > 0.4
@@ -35,14 +35,14 @@ def test_delays_spread(floor: float | None) -> None:
 
 @given(st.integers(0, 20), jitters)
 def test_retries_are_counted(retries: int, jitter: float) -> None:
-    """So many retries as were asked for, and then none."""
+    """As many retries follow as were set, and then none."""
     tries = RetryBudget(retries, 1e9)
     waits = [tries.wait(BROKEN, 1.0, jitter) for _ in range(retries + 2)]
     assert [wait is None for wait in waits] == [False] * retries + [True, True]
 
 
 def test_deadline() -> None:
-    """The time of tries and own waits is bounded; a wait that the server asks for is not the call's."""
+    """The time of tries and own waits is bounded; a wait that the server asks for does not count."""
     tries = RetryBudget(1000, 100.0)
     assert tries.wait(BROKEN, 60.0, 0.0) is not None
     assert tries.wait(BROKEN, 60.0, 0.0) is None
@@ -50,7 +50,7 @@ def test_deadline() -> None:
 
 
 def test_limits_have_their_own_budget() -> None:
-    """Waits at a limit use up no retry and no deadline, but are bounded by themselves."""
+    """Waits at a limit use up no retry and no deadline, and have a bound of their own."""
     tries = RetryBudget(2, 100.0)
     assert all(tries.wait(BUSY, 0.1, 0.0) is not None for _ in range(RATE_TRIES))
     assert tries.wait(BUSY, 0.1, 0.0) is None
@@ -60,7 +60,7 @@ def test_limits_have_their_own_budget() -> None:
 
 
 def test_limits_in_seconds() -> None:
-    """All that one call adds to the waits that the server asks for is no more than an hour."""
+    """A call adds at most an hour to the waits that the server asks for."""
     tries, number = RetryBudget(2, 100.0), 0
     while (wait := tries.wait(replace(BUSY, retry_after=500.0), 0.1, 0.5)) is not None:
         assert wait >= 500.0

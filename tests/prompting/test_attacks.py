@@ -1,4 +1,4 @@
-"""The attack corpus: the structure holds against all of it, and what only a judge can resist is flagged."""
+"""The attack corpus: the structure holds against all of it, and text that addresses the judge is flagged."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_line(line: str) -> bool:
 
 
 def test_structure(subtests: pytest.Subtests) -> None:
-    """Wherever an attack stands, the prompt has the lines that a plain word there gives it."""
+    """In any place of an attack, the prompt has the lines that a plain word there gives it."""
     for name, attack in ATTACKS.items():
         with subtests.test(name):
             for place in places(attack):

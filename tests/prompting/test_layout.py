@@ -1,4 +1,4 @@
-"""A group as a sheet: what all share once, identical rollouts once; and the orders of passes."""
+"""A group as a prompt layout: shared context once, identical rollouts once; and the orders of passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASK = AskSettings()
 
 
 def test_members() -> None:
-    """Parts of one rollout are shown as one, in their order, and have one owner; a broken part has none."""
+    """Parts of one rollout are shown as one, in order, and have one owner; a broken part has none."""
     parts = [Rollout(talk(output), (i,), member="one") for i, output in enumerate(("first", "second"))]
     broken = Rollout([], (2,), member="one", error="is no object")
     layout = build_layout(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
@@ -29,7 +29,7 @@ def test_members() -> None:
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
 def test_identical(answers: list[str]) -> None:
-    """Identical rollouts are shown once, and each knows which one it is."""
+    """Identical rollouts are shown once, and share one owner."""
     layout = build_layout(group(*map(talk, answers)), ASK)
     assert len(layout.distinct) == len(set(answers))
     assert [f'"{a}"' in layout.distinct[i or 0] for a, i in zip(answers, layout.owner, strict=True)] == [
@@ -39,7 +39,7 @@ def test_identical(answers: list[str]) -> None:
 
 
 def test_histories() -> None:
-    """Further histories are further parts of the same rollout, without the shared context again."""
+    """Further histories are further parts of the same rollout, without the shared context."""
     layout = build_layout(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
     assert layout.distinct[0].split("\n") == [
         'assistant: "4"',
@@ -52,15 +52,19 @@ def test_histories() -> None:
 
 
 def test_equal_in_python_only() -> None:
-    """Messages that Python takes for equal and JSON does not are not shared."""
+    """Messages that are equal in Python and not in JSON are not shared."""
     asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
     layout = build_layout(group(*asks), ASK)
     assert not layout.context
-    assert [body.split("\n")[0] for body in layout.distinct] == ['user: "1"', 'user: "true"', 'user: "1.0"']
+    assert [text.split("\n")[0] for text in layout.distinct] == [
+        'user: "1"',
+        'user: "true"',
+        'user: "1.0"',
+    ]
 
 
 def parts(*conversations: list[dict[str, Any]]) -> tuple[str, ...]:
-    """What is shown of one rollout in parts, beside another rollout."""
+    """The parts of one rollout as the layout shows them, beside another rollout."""
     rollouts = [Rollout(c, member="m") for c in conversations]
     layout = build_layout(group(Rollout(talk("other")), *rollouts), ASK)
     assert len(layout.distinct) == 2
@@ -69,7 +73,7 @@ def parts(*conversations: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def test_snapshots() -> None:
-    """A part with which another begins is not shown again, in whatever order they stand."""
+    """A part with which another part begins is not shown again, in any order of the parts."""
     (asked, first), last = talk("first"), talk("last")[1]
     tool: dict[str, Any] = {"role": "tool", "content": "seen"}
     whole = [asked, first, tool, last]
@@ -79,7 +83,7 @@ def test_snapshots() -> None:
 
 
 def test_no_snapshot() -> None:
-    """What no other part begins with stays a part: another attempt, or a context that was cut down."""
+    """A part with which no other part begins stays: another attempt, or a context that was cut down."""
     one, other = talk("one"), talk("two")
     longer = [*other, {"role": "tool", "content": "seen"}]
     lines = ('assistant: "one"', "(part 2 of the same rollout, again from the shared context)")
@@ -89,42 +93,42 @@ def test_no_snapshot() -> None:
 
 
 def test_prompt_with_examples() -> None:
-    """The turns of an agent that are examples in the prompt are context, and no rollout's own."""
+    """An agent's messages that are examples in the prompt are context, not part of a rollout."""
     shots = [*talk("2", "1+1?"), *talk("4", "2+2?")]
     layout = build_layout(group(Rollout(shots, prompt_length=3)), AskSettings())
     assert (layout.context.count("\n"), layout.distinct) == (2, ('assistant: "4"',))
 
 
 bases = st.permutations(range(13)).flatmap(lambda all_: st.integers(0, 13).map(lambda n: all_[:n]))
-turns = st.integers(0, 40)
+pass_indices = st.integers(0, 40)
 
 
-@given(bases, turns)
-def test_pairs(base: list[int], turn: int) -> None:
-    """An even turn and the next one are reverses: each item's two places sum to one less than the size."""
-    even = turn - turn % 2
+@given(bases, pass_indices)
+def test_pairs(base: list[int], pass_index: int) -> None:
+    """An even pass and the next are reverses: each item's two positions sum to one less than the size."""
+    even = pass_index - pass_index % 2
     first, second = balanced(base, even), balanced(base, even + 1)
     assert second == first[::-1]
     assert {first.index(item) + second.index(item) for item in base} <= {len(base) - 1}
 
 
 @given(st.integers(1, 12))
-def test_a_cycle_differs(quarter: int) -> None:
-    """Eight turns over a group that can be quartered are eight orders, and no place is favoured."""
+def test_cycle_differs(quarter: int) -> None:
+    """Eight passes over a group whose size is a multiple of four are eight orders that favour no position."""
     size = 4 * quarter
-    orders = [tuple(balanced(range(size), turn)) for turn in range(CYCLE)]
+    orders = [tuple(balanced(range(size), pass_index)) for pass_index in range(CYCLE)]
     assert len(set(orders)) == CYCLE
     for item in range(size):
         assert sum(order.index(item) for order in orders) == CYCLE * (size - 1) / 2
 
 
-def test_cycles_are_drawn_anew() -> None:
-    """After eight turns another order is drawn, and within them one is shifted."""
+def test_order_after_a_cycle() -> None:
+    """After eight passes another order is drawn, which is no shift of the orders before."""
     digests = [keyed(b"%d" % n) for n in range(20)]
-    result = [order_of(b"g", digests, seed=0, pass_index=turn) for turn in range(2 * CYCLE)]
+    result = [order_of(b"g", digests, seed=0, pass_index=pass_index) for pass_index in range(2 * CYCLE)]
     assert result[1] == result[0][::-1]
     assert result[CYCLE + 1] == result[CYCLE][::-1]
-    assert result[CYCLE] not in [balanced(result[0], turn) for turn in range(CYCLE)]
+    assert result[CYCLE] not in [balanced(result[0], pass_index) for pass_index in range(CYCLE)]
     assert (
         order_of(b"g", digests, seed=1, pass_index=0)
         != result[0]

@@ -1,4 +1,4 @@
-"""A group as questions put to the judge: what is left out, what each pass asks, and how it is written."""
+"""A group as requests to the judge: its shortening, the content of each pass, and the text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
 
 
 def test_shape() -> None:
-    """What all share stands first and once, then the tools, the rollouts, and the ids to score."""
+    """The shared context stands first and once, then the tools, the rollouts, and the ids to score."""
     user = asked(group(talk("4"), talk("5"), tools=[TOOL]))
     lines = user.split("\n")
     assert lines[:3] == ["<context>", 'user: "What is 2+2?"', "</context>"]
@@ -52,7 +52,7 @@ def test_shape() -> None:
 @settings(deadline=None)
 @given(st.lists(texts, min_size=1, max_size=5), st.randoms(), st.integers(0, 3))
 def test_permuted(answers: list[str], random: Any, attempt: int) -> None:
-    """However the input is sorted, the identical question is asked."""
+    """Any order of the input gives the identical request."""
     mixed = list(answers)
     random.shuffle(mixed)
     assert asked(group(*map(talk, answers)), attempt=attempt) == asked(
@@ -61,7 +61,7 @@ def test_permuted(answers: list[str], random: Any, attempt: int) -> None:
 
 
 def test_labels_in_no_text() -> None:
-    """A rollout that holds every label of four letters is answered with longer ones."""
+    """A rollout that holds every label of four letters gets longer labels."""
     letters = "bcdfghjkmnpqrstvwxz"
     every = " ".join(map("".join, itertools.product(letters, repeat=4)))
     prompt = write_prompt(build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK)
@@ -70,7 +70,7 @@ def test_labels_in_no_text() -> None:
 
 
 def test_tools() -> None:
-    """Tools that all share stand once, also against the group's; where they differ each shows its own."""
+    """Shared tools stand once, also against the group's; if they differ, each rollout shows its own."""
     one = [Rollout(talk(a), tools=[TOOL]) for a in "ab"]
     assert asked(group(*one)).count('{"name":"f"}') == 1
     assert asked(group(*one, tools=[TOOL])).count('{"name":"f"}') == 1
@@ -98,7 +98,7 @@ def test_rubric() -> None:
 
 
 def test_alone() -> None:
-    """One rollout is judged absolutely: the prompt up to the agent's first turn is its context."""
+    """A lone rollout gets an absolute score: the prompt up to the agent's first message is its context."""
     layout = build_layout(group(talk("4")), ASK)
     assert (layout.context, layout.distinct, layout.alone) == (
         'user: "What is 2+2?"',
@@ -123,7 +123,7 @@ OURS = {
 
 @pytest.mark.parametrize("case", OURS)
 def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
-    """What the first pass asks is, to the byte, what was asked before there were passes."""
+    """A request of the first pass has, to the byte, the text that it had before there were passes."""
     seed, attempt, order = case
     ask = AskSettings(seed=seed, order=order)
     lines = (SAMPLES / "groups.jsonl").read_bytes().splitlines()
@@ -141,42 +141,44 @@ answers = st.lists(texts, min_size=2, max_size=9, unique=True)
 
 @settings(deadline=None)
 @given(answers, st.integers(0, 9), st.integers(1, 3), st.integers(0, 1))
-def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attempt: int) -> None:
-    """Two passes, and two attempts of one, show the same rollouts under labels of their own.
+def test_labels_are_fresh(given_answers: list[str], pass_index: int, later: int, attempt: int) -> None:
+    """Two passes, and two attempts of one, show the same rollouts under different labels.
 
     Of 130,000 labels the same may be drawn twice by chance, so of four one may be.
     """
     layout = build_layout(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
         write_prompt(layout, ASK, requests_of_pass(layout, ASK, t)[0], ExchangeState(a))
-        for t, a in ((turn, attempt), (turn + later, attempt), (turn, attempt + 1))
+        for t, a in ((pass_index, attempt), (pass_index + later, attempt), (pass_index, attempt + 1))
     )
     chance = len(one.labels) // 4
     assert len(set(one.labels) & set(other.labels)) <= chance
     assert len(set(one.labels) & set(corrected.labels)) <= chance
     assert set(one.shown.values()) == set(other.shown.values()) == set(range(len(layout.distinct)))
-    assert (one.pass_index, other.pass_index) == (turn, turn + later)
+    assert (one.pass_index, other.pass_index) == (pass_index, pass_index + later)
 
 
 def test_correction_within_a_pass() -> None:
-    """A correction shows the rollouts of its part in an order of its own, or in input order on request."""
+    """A correction shows its part in an order of its own, or in input order with `--order input`."""
     layout = build_layout(group(*map(talk, "abcdefgh")), ASK)
-    for turn in range(3):
-        part = requests_of_pass(layout, ASK, turn)[0]
+    for pass_index in range(3):
+        part = requests_of_pass(layout, ASK, pass_index)[0]
         orders = {
             tuple(write_prompt(layout, ASK, part, ExchangeState(attempt)).shown.values())
             for attempt in range(4)
         }
         assert len(orders) == 4
         assert part.distinct in orders
-    kept = replace(ASK, order="input")
+    input_order = replace(ASK, order="input")
     for attempt in range(2):
-        prompt = write_prompt(layout, kept, requests_of_pass(layout, kept, 1)[0], ExchangeState(attempt))
+        prompt = write_prompt(
+            layout, input_order, requests_of_pass(layout, input_order, 1)[0], ExchangeState(attempt)
+        )
         assert list(prompt.shown.values()) == list(range(8))
 
 
 def of_sizes(sizes: list[int]) -> Group:
-    """A group of rollouts of so many characters, each different."""
+    """A group of different rollouts with so many characters each."""
     return group(*(talk(f"{number} " + "x" * size) for number, size in enumerate(sizes)))
 
 
@@ -187,19 +189,21 @@ def of_sizes(sizes: list[int]) -> Group:
     st.none() | st.integers(1400, 6000),
     st.integers(0, 11),
 )
-def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> None:
-    """A pass shows each rollout once, in requests that fit the judge, and two passes hang together."""
+def test_one_pass(sizes: list[int], most: int, context: int | None, pass_index: int) -> None:
+    """A pass shows each rollout once, in requests that fit the judge, and two passes connect all windows."""
     ask = replace(ASK, group_size=most, context_tokens=context)
     layout = build_layout(of_sizes(sizes), ask)
     count = len(requests_of_pass(layout, ask, 0))
-    result = requests_of_pass(layout, ask, turn)
+    result = requests_of_pass(layout, ask, pass_index)
     assert len(result) == count
     if not count:
         assert context is not None
         assert layout.tokens_of(range(len(sizes))) > context
         return
-    assert [(part.pass_index, part.window) for part in result] == [(turn, number) for number in range(count)]
-    assert sorted(body for part in result for body in part.distinct) == list(range(len(sizes)))
+    assert [(part.pass_index, part.window) for part in result] == [
+        (pass_index, number) for number in range(count)
+    ]
+    assert sorted(index for part in result for index in part.distinct) == list(range(len(sizes)))
     if context is not None:
         assert all(layout.tokens_of(part.distinct) <= context for part in result)
     assert count == 1 or all(len(part.distinct) >= 2 for part in result)
@@ -209,60 +213,65 @@ def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> 
 
 @settings(deadline=None, max_examples=30)
 @given(st.permutations(range(14)), st.integers(0, 9), st.sampled_from([None, 1000]))
-def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
-    """However the input is sorted, a pass asks the identical questions."""
+def test_input_order(mixed: list[int], pass_index: int, context: int | None) -> None:
+    """Any order of the input gives the identical requests of a pass."""
     conversations = [talk(f"{number} " + "y" * 300) for number in range(14)]
     ask = replace(ASK, group_size=5, context_tokens=context)
     asked: list[list[Any]] = []
     for order in (range(14), mixed):
         layout = build_layout(group(*(conversations[number] for number in order)), ask)
-        asked.append([write_prompt(layout, ask, part) for part in requests_of_pass(layout, ask, turn)])
+        asked.append([write_prompt(layout, ask, part) for part in requests_of_pass(layout, ask, pass_index)])
     assert len(asked[0]) > 2
     assert asked[0] == asked[1]
 
 
 def test_mirrored() -> None:
-    """In windows too a rollout stands at the mirrored slot of the pass before, among others."""
+    """In windows too a rollout has the mirrored position of the pass before, among other rollouts."""
     ask = replace(ASK, group_size=6)
     layout = build_layout(of_sizes([5] * 30), ask)
-    for turn in (0, 2, 4):
-        first, second = requests_of_pass(layout, ask, turn), requests_of_pass(layout, ask, turn + 1)
-        slots, after = (
-            {body: slot for part in made for slot, body in enumerate(part.distinct)}
+    for pass_index in (0, 2, 4):
+        first, second = (
+            requests_of_pass(layout, ask, pass_index),
+            requests_of_pass(layout, ask, pass_index + 1),
+        )
+        before, after = (
+            {index: position for part in made for position, index in enumerate(part.distinct)}
             for made in (first, second)
         )
-        assert {slots[body] + after[body] for body in range(30)} == {5}
+        assert {before[index] + after[index] for index in range(30)} == {5}
         assert not {frozenset(part.distinct) for part in first} & {
             frozenset(part.distinct) for part in second
         }
 
 
 def test_order_of_input() -> None:
-    """On request rollouts stand in input order in every pass, also within windows, which stay random."""
+    """With `--order input` rollouts stand in input order in every pass and window; windows stay random."""
     ask = replace(ASK, group_size=6, order="input")
     layout = build_layout(of_sizes([5] * 30), ask)
-    for turn in range(3):
-        result = requests_of_pass(layout, ask, turn)
+    for pass_index in range(3):
+        result = requests_of_pass(layout, ask, pass_index)
         assert all(list(part.distinct) == sorted(part.distinct) for part in result)
     assert {part.distinct for part in requests_of_pass(layout, ask, 0)} != {
         part.distinct for part in requests_of_pass(layout, ask, 1)
     }
     whole = replace(ask, group_size=30)
-    assert [requests_of_pass(layout, whole, turn)[0].distinct for turn in range(3)] == [tuple(range(30))] * 3
+    assert [requests_of_pass(layout, whole, pass_index)[0].distinct for pass_index in range(3)] == [
+        tuple(range(30))
+    ] * 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
 def test_too_long(number: int) -> None:
-    """Where no two rollouts fit, no pass is made, and the failure says how long they are."""
+    """If no two rollouts fit, no pass is made, and the error states their length."""
     made = of_sizes([40_000] * number)
     ask = replace(ASK, context_tokens=9_000)
     layout = build_layout(made, ask)
     assert requests_of_pass(layout, ask, 0) == []
-    failure = why_unaskable(made, layout, ask)
-    assert failure.kind == "too_long"
-    tokens = int(failure.reason.split()[1])
+    error = why_unaskable(made, layout, ask)
+    assert error.kind == "too_long"
+    tokens = int(error.reason.split()[1])
     assert tokens > 9_000
-    assert "more than the 9000 that the judge takes" in failure.reason
+    assert "more than the 9000 that the judge takes" in error.reason
     assert requests_of_pass(layout, replace(ask, context_tokens=90_000), 0)
 
 
@@ -280,12 +289,12 @@ def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[s
 
 
 def shown(layout: PromptLayout, ask: AskSettings) -> str:
-    """All that a pass asks."""
+    """The text of all requests of a pass."""
     return "\n".join(write_prompt(layout, ask, part).user for part in requests_of_pass(layout, ask, 0))
 
 
 def only_tools(layout: PromptLayout) -> bool:
-    """Whether no step was taken that leaves out of reasoning."""
+    """Tell if no step of the shortening touched reasoning."""
     return all(step.reasoning is None for step in LADDER[: layout.shortening])
 
 
@@ -295,7 +304,7 @@ def only_tools(layout: PromptLayout) -> bool:
     st.integers(1_200, 20_000),
 )
 def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
-    """The first user message and every final answer are whole, whatever has to be left out."""
+    """The first user message and every final answer are whole, for any shortening."""
     ask = replace(ASK, context_tokens=tokens)
     made = group(*(rollout(f"of {n}", *each) for n, each in enumerate(lengths)))
     layout = build_layout(made, ask)
@@ -311,7 +320,7 @@ def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
 
 
 def test_whole_in_windows() -> None:
-    """Rollouts of which four fit into a request are shown whole, however long the group is."""
+    """Rollouts of which four fit into a request are shown whole, for any size of the group."""
     ask = replace(ASK, context_tokens=60_000)
     layout = build_layout(group(*(rollout(f"{n}") for n in range(24))), ask)
     assert layout.tokens > 200_000
@@ -322,18 +331,18 @@ def test_whole_in_windows() -> None:
 
 @pytest.mark.parametrize("number", [3, 9, 24])
 def test_only_the_long_one(number: int) -> None:
-    """One rollout that leaves no room for others is shortened, and no other is."""
+    """One rollout that leaves no context for others is shortened, and no other is."""
     ask = replace(ASK, context_tokens=25_000)
     layout = build_layout(
         group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask
     )
-    assert [CUT in body for body in layout.distinct] == [True] + [False] * (number - 1)
+    assert [CUT in text for text in layout.distinct] == [True] + [False] * (number - 1)
     assert only_tools(layout)
     assert "thought " * 1000 in layout.distinct[0]
 
 
 def test_step_by_step() -> None:
-    """The smaller the context the more is left out, and reasoning only when tool outputs are short."""
+    """A smaller context leaves out more, and reasoning only once tool outputs are short."""
     made = group(*(rollout(f"{n}") for n in range(4)))
     steps = []
     for tokens in (50_000, 20_000, 12_000, 6_000, 3_000):
@@ -347,7 +356,7 @@ def test_step_by_step() -> None:
 
 
 def test_long_context() -> None:
-    """What all share is shortened like a rollout where it is what is too long."""
+    """A shared context that is too long is shortened like a rollout."""
     tool = {"role": "tool", "content": "shared " * 20_000}
     made = group(*([talk(a)[0], tool, talk(a)[1]] for a in "abc"))
     ask = replace(ASK, context_tokens=5_000)
@@ -360,7 +369,7 @@ def test_long_context() -> None:
 
 
 def test_smaller_windows_last() -> None:
-    """Where not even four fit when all is left out that may be, two do."""
+    """If not even four rollouts fit after every shortening, a request holds two."""
     answers = ["x" * 20_000 + str(n) for n in range(8)]
     made = group(*([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers))
     ask = replace(ASK, context_tokens=14_000)

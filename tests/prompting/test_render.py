@@ -25,7 +25,7 @@ def called(*calls: Any, **more: Any) -> dict[str, Any]:
 
 
 def by(role: Any, content: Any, **more: Any) -> dict[str, Any]:
-    """A message of a role."""
+    """A message with this role."""
     return {"role": role, "content": content, **more}
 
 
@@ -153,7 +153,7 @@ def test_numbers(number: float) -> None:
 
 
 def test_deep() -> None:
-    """Values that are nested deeply are shown or marked, and crash nothing."""
+    """Deeply nested values are shown or annotated, and crash nothing."""
     deep: Any = 1
     for _ in range(300):
         deep = [deep]

@@ -17,21 +17,21 @@ Answer = Callable[[Request], Reply | CallError]
 
 
 class Call(Protocol):
-    """Answers one request."""
+    """Answer one request."""
 
     async def __call__(self, request: Request, *, again: bool = False) -> Reply | CallError:
-        """`again` asks anew."""
+        """`again` skips the cache."""
 
 
 class StubJudge(PanelJudge):
-    """A judge of a panel that a function answers for."""
+    """A judge of a panel that is a function."""
 
     def __init__(self, call: Call, context: int | None = None) -> None:
         super().__init__(None, context=context)
         self._call = call
 
     async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
-        """Have the function answer."""
+        """Return the function's answer."""
         return await self._call(request, again=again)
 
 
@@ -44,24 +44,24 @@ def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:
     ]
 
 
-def said(text: str, **more: Any) -> Reply:
-    """A reply of one call."""
+def reply(text: str, **more: Any) -> Reply:
+    """A reply with this text."""
     return Reply(text, Usage(100, 10, 0, 1), **more)
 
 
 def good(request: Request) -> Reply:
     """A right answer."""
-    return said(json.dumps({"scores": entries(request)}))
+    return reply(json.dumps({"scores": entries(request)}))
 
 
 def bad(request: Request) -> Reply:
     """An answer without one id."""
-    return said(json.dumps({"scores": entries(request)[1:]}))
+    return reply(json.dumps({"scores": entries(request)[1:]}))
 
 
 def refusal(request: Request) -> Reply:
     """A refusal."""
-    return said("", refusal="I will not")
+    return reply("", refusal="I will not")
 
 
 def cut(keep: int) -> Answer:
@@ -70,12 +70,12 @@ def cut(keep: int) -> Answer:
     def answer(request: Request) -> Reply:
         text = json.dumps({"scores": entries(request)})
         end = [i for i, c in enumerate(text) if c == "}"][keep - 1] + 1 if keep else 5
-        return said(text[:end] + ', {"traj', truncated=True)
+        return reply(text[:end] + ', {"traj', truncated=True)
 
     return answer
 
 
-def fault(**more: Any) -> Answer:
+def call_error(**more: Any) -> Answer:
     """A call that fails."""
     made = CallError(more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more)
     return lambda request: made

@@ -35,16 +35,16 @@ def error_of(group: GroupResult, **how: Any) -> GroupError:
     return result
 
 
-def batch_of(*all_judged: GroupResult) -> BatchStatistics:
+def batch_of(*results: GroupResult) -> BatchStatistics:
     """A batch that has counted these groups."""
     batch = BatchStatistics()
-    for group in all_judged:
+    for group in results:
         batch.add(group)
     return batch
 
 
 def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
-    """A batch whose judge gives more to what it sees first."""
+    """A batch whose judge gives more to the rollouts that it sees first."""
     rng = random.Random(1)
     return batch_of(
         *(
@@ -58,7 +58,7 @@ def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
 
 
 @given(st.lists(scores, min_size=1, max_size=8), st.randoms())
-def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Random) -> None:
+def test_one_pass_of_one_judge(values: list[float], rng: random.Random) -> None:
     """One pass of one judge is the result, bit for bit, score and explanation."""
     order = rng.sample(range(len(values)), len(values))
     replies = one_pass(values, distinct=order)
@@ -75,7 +75,7 @@ def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Ra
 
 
 @given(groups())
-def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
+def test_mean_of_the_judges_means(group: GroupResult) -> None:
     """Every judge counts the same, for any number of passes, and identical rollouts have one score."""
     for one, rollout in zip(scores_of(group).rollouts, group.owner, strict=True):
         if rollout is None:
@@ -90,7 +90,7 @@ def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
 
 
 @given(groups(), st.randoms(), st.booleans())
-def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, order: bool) -> None:
+def test_order_of_replies(group: GroupResult, rng: random.Random, order: bool) -> None:
     """The order of replies and failed calls does not change the result."""
     failed = (
         failed_call(7, 0, reason="first"),
@@ -108,7 +108,7 @@ def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, ord
 
 
 @given(groups())
-def test_the_explanation_is_of_the_nearest_score(group: GroupResult) -> None:
+def test_explanation_of_the_nearest_score(group: GroupResult) -> None:
     """The explanation of a rollout is that of the pass whose score is nearest to its own."""
     for one, rollout in zip(scores_of(group).rollouts, group.owner, strict=True):
         if rollout is None or one.judge_score is None:
@@ -125,7 +125,7 @@ def test_the_explanation_is_of_the_nearest_score(group: GroupResult) -> None:
 # --- who counts -----------------------------------------------------------------------------------
 
 
-def test_a_judge_with_too_few_passes_does_not_count() -> None:
+def test_judge_with_too_few_passes() -> None:
     """Below --min-passes a judge's scores are left out, and the group is degraded."""
     replies = [one_pass([0.1, 0.9], t) for t in range(3)] + [one_pass([1.0, 0.0], 0, 1)]
     lost = [failed_call(1, 1), failed_call(2, 1)]
@@ -137,7 +137,7 @@ def test_a_judge_with_too_few_passes_does_not_count() -> None:
     assert scores_of(group_result(*replies, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
 
 
-def test_a_call_left_out_by_the_cap_comes_first() -> None:
+def test_group_left_out_by_the_cap() -> None:
     """A group without scores counts as left out if the cap left out one of its calls."""
     result = error_of(group_result(failed_call(0, kind="refused"), failed_call(0, 1, "budget", "too dear")))
     assert (result.kind, result.reason) == ("budget", "too dear")
@@ -145,7 +145,7 @@ def test_a_call_left_out_by_the_cap_comes_first() -> None:
     assert error_of(some, min_passes=2).kind == "budget"
 
 
-def test_a_lost_window_fails_the_pass() -> None:
+def test_lost_window() -> None:
     """If no answered window showed some rollouts, the group has no scores."""
     lost = FailedCall(0, 0, 1, GroupError("transport", "gone"))
     result = error_of(group_result(one_pass([0.1, 0.9], distinct=(0, 1)), lost, size=4, windows=2))
@@ -156,7 +156,7 @@ def test_a_lost_window_fails_the_pass() -> None:
 
 
 @given(groups(), st.booleans())
-def test_an_interrupted_group_has_no_scores(group: GroupResult, whole: bool) -> None:
+def test_interrupted_group(group: GroupResult, whole: bool) -> None:
     """An interrupted group has no scores, for any replies that it has: a rerun has to finish it."""
     stop = failed_call(3, kind="interrupted", reason="stopped")
     pass_scores = group.pass_scores if whole else ()
@@ -186,7 +186,7 @@ def test_an_interrupted_group_has_no_scores(group: GroupResult, whole: bool) -> 
         "a miss",
     ],
 )
-def test_one_score_for_all_is_no_signal(
+def test_one_score_for_all_is_a_tie(
     replies: list[PassScores | FailedCall], reliability: float | None
 ) -> None:
     """If all rollouts come to one score, the group is a tie of no weight, for any number of passes."""
@@ -196,7 +196,7 @@ def test_one_score_for_all_is_no_signal(
     assert len({score for score in result.scores if score is not None}) == 1
 
 
-def test_passes_needed_are_of_the_whole_panel() -> None:
+def test_passes_needed() -> None:
     """A panel of three that needs six columns needs two passes."""
     rows = [[0.3, 0.45, 0.6], [0.35, 0.5, 0.5], [0.25, 0.5, 0.6]]
     one = scores_of(group_result(*(one_pass(row, t) for t, row in enumerate(rows))))
@@ -211,7 +211,7 @@ def test_passes_needed_are_of_the_whole_panel() -> None:
 
 
 @given(groups(least=2))
-def test_debias_by_nothing_is_nothing(group: GroupResult) -> None:
+def test_debias_without_bias(group: GroupResult) -> None:
     """Without position bias, or with too few groups, --debias changes no bit."""
     flat = batch_of(*(group_result(one_pass([0.5, 0.5, 0.5])) for _ in range(30)))
     few = slanted(5)
@@ -228,7 +228,7 @@ def test_debias_corrects_position_bias() -> None:
     assert scores_of(group, slanted()).scores == (0.7, 0.5, 0.3)
 
 
-def test_debias_makes_no_signal_of_one_score() -> None:
+def test_debias_keeps_a_tie() -> None:
     """Corrections of equal scores differ by position and not by rollout: the group stays a tie."""
     for passes in (1, 2, 3):
         result = scores_of(
@@ -256,12 +256,12 @@ def turned(rng: random.Random, error: float = 0.01) -> GroupResult:
 def test_corrected_bias_is_no_noise() -> None:
     """The bias that --debias corrects no longer counts as noise, so reliability rises."""
     rng = random.Random(5)
-    all_judged = [turned(rng) for _ in range(60)]
-    how, batch = CombineSettings(debias=True), batch_of(*all_judged)
-    batch.refit_noise(all_judged, CombineSettings())
-    raw, before = batch.prior, [scores_of(group, batch).reliability for group in all_judged]
-    batch.refit_noise(all_judged, how)
-    after = [scores_of(group, batch, debias=True).reliability for group in all_judged]
+    results = [turned(rng) for _ in range(60)]
+    how, batch = CombineSettings(debias=True), batch_of(*results)
+    batch.refit_noise(results, CombineSettings())
+    raw, before = batch.prior, [scores_of(group, batch).reliability for group in results]
+    batch.refit_noise(results, how)
+    after = [scores_of(group, batch, debias=True).reliability for group in results]
     assert raw.variance > 0.01
     assert batch.prior.variance < 0.001
     assert all(a is not None and b is not None and a > b for a, b in zip(after, before, strict=True))
@@ -277,13 +277,13 @@ def mixed_panel(rng: random.Random) -> GroupResult:
     )
 
 
-def test_standardized_judges_have_one_mean_and_spread() -> None:
+def test_standardized_judges() -> None:
     """Over the batch all judges have the mean and the standard deviation of all together."""
     rng = random.Random(3)
-    all_judged = [mixed_panel(rng) for _ in range(50)]
-    batch = batch_of(*all_judged)
-    result = [scores_of(group, batch, standardize=True) for group in all_judged]
-    raw = [s for group in all_judged for b in group.pass_scores for s in b.scores]
+    results = [mixed_panel(rng) for _ in range(50)]
+    batch = batch_of(*results)
+    result = [scores_of(group, batch, standardize=True) for group in results]
+    raw = [s for group in results for b in group.pass_scores for s in b.scores]
     for judge in (0, 1):
         own = [one.by_judge[judge] for v in result for one in v.rollouts]
         assert fsum(own) / len(own) == pytest.approx(fsum(raw) / len(raw), abs=0.01)
@@ -329,7 +329,7 @@ def test_blend_mixes_no_scales(reward: float) -> None:
 
 
 @given(groups(), st.none() | st.floats(0, 1))
-def test_failed_never_outranks_passed(group: GroupResult, blend: float | None) -> None:
+def test_order_by_outcome(group: GroupResult, blend: float | None) -> None:
     """With --order-by-outcome no failed rollout is above a passed one, even with --blend."""
     result = scores_of(group, by_outcome=True, blend=blend)
     pairs = list(zip(result.scores, group.outcomes, strict=True))
@@ -340,7 +340,7 @@ def test_failed_never_outranks_passed(group: GroupResult, blend: float | None) -
 
 
 @pytest.mark.parametrize("passes", [1, 2])
-def test_scores_made_equal_by_an_outcome_are_a_tie(passes: int) -> None:
+def test_tie_by_outcome(passes: int) -> None:
     """Scores that the outcome makes equal are no signal, although the judge gave different ones."""
     replies = [one_pass([0.1, 0.9], t) for t in range(passes)]
     group = group_result(*replies, outcomes=(True, False))
@@ -355,13 +355,13 @@ def test_scores_made_equal_by_an_outcome_are_a_tie(passes: int) -> None:
 rated = st.lists(st.tuples(st.none() | scores, st.sampled_from([None, False, True])), min_size=1, max_size=12)
 
 
-def far(before: Sequence[float | None], after: Sequence[float | None]) -> float:
+def distance(before: Sequence[float | None], after: Sequence[float | None]) -> float:
     """The sum of squared changes."""
     return sum((a - b) ** 2 for a, b in zip(before, after, strict=True) if a is not None and b is not None)
 
 
 @given(rated, st.lists(st.floats(0, 1), min_size=12, max_size=12), st.floats(0, 1))
-def test_the_order_by_outcome_is_the_nearest(
+def test_order_by_outcome_is_the_nearest(
     pairs: list[tuple[float | None, bool | None]], others: list[float], line: float
 ) -> None:
     """Of all scores with no failed rollout above a passed one, the result has the least change."""
@@ -371,11 +371,11 @@ def test_the_order_by_outcome_is_the_nearest(
     assert all(now == was for was, now, o in zip(before, after, outcomes, strict=True) if o is None)
     for these in (others[: len(pairs)], [0.0 if s is None else s for s in before]):
         rows = zip(before, outcomes, these, strict=True)
-        kept = [
+        candidate = [
             s if s is None or o is None else max(other, line) if o else min(other, line)
             for s, o, other in rows
         ]
-        assert far(before, after) <= far(before, kept) + 1e-12
+        assert distance(before, after) <= distance(before, candidate) + 1e-12
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ def windowed(seed: int, distinct: int = 24, windows: int = 4, judge: int = 0) ->
 
 
 @pytest.mark.parametrize("judges", [1, 2])
-def test_windows_of_one_score_each_are_a_tie(judges: int) -> None:
+def test_windows_of_one_score_each(judges: int) -> None:
     """A judge that gives each window one score of its own gives no signal."""
     replies = [
         replace(one, scores=(level,) * len(one.scores))
@@ -412,7 +412,7 @@ def test_windows_of_one_score_each_are_a_tie(judges: int) -> None:
     assert (some.tied, some.one_score) == (False, False)
 
 
-def test_windows_come_to_one_order() -> None:
+def test_levels_of_windows() -> None:
     """The levels of windows are subtracted from scores and spread, and the true order appears."""
     result = scores_of(group_result(*windowed(5), size=24, windows=4))
     got = [score for score in result.scores if score is not None]
@@ -426,7 +426,7 @@ def test_windows_come_to_one_order() -> None:
     assert all(len(one.positions) == 2 for one in result.rollouts)
 
 
-def test_a_lost_window_of_many_is_borne() -> None:
+def test_lost_window_of_many() -> None:
     """If every rollout was shown at least once, there are scores and a reliability."""
     lost = FailedCall(0, 1, 3, GroupError("transport", "gone"))
     result = scores_of(group_result(*windowed(5)[:-1], lost, size=24, windows=4))
