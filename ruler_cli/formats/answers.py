@@ -49,7 +49,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, first_at, items, keyed_format, lookup
+from ruler_cli.formats.fields import first_at, is_text_list, items, list_field, lookup
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, keyed_format
 from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
 from ruler_cli.formats.prompts import (
     HISTORIES,
@@ -71,10 +72,8 @@ from ruler_cli.formats.turns import (
     dialogue,
     find_answer,
     is_answer,
-    is_text_list,
     json_messages,
     json_turns,
-    list_field,
     make_rollout,
     named_turns,
     prompt_turns,

@@ -22,17 +22,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    RefusedFormat,
-    first_at,
-    has_keys,
-    items,
-    keyed_format,
-    lookup,
-    objects,
-)
+from ruler_cli.formats.fields import first_at, has_keys, items, lookup, objects
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, refused_shapes
 from ruler_cli.formats.turns import answer_turns, prompt_turns, read_or_error
 from ruler_cli.types import Path, Rollout
 
@@ -227,28 +218,20 @@ FORMATS = (
         "code completions", "code", "`task_id`, `completion`", _is_completion, _read_completion, ("task_id",)
     ),
 )  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        _from_bfcl,
-        "holds an answer of BFCL without its question; join them: jq -c --slurpfile q QUESTIONS.json "
-        "'. as $a | $q[] | select(.id == $a.id) | {question, function} + $a' RESULT.json > joined.jsonl",
+REFUSALS = refused_shapes(
+    (_from_bfcl,
+     "holds an answer of BFCL without its question; join them: jq -c --slurpfile q QUESTIONS.json "
+     "'. as $a | $q[] | select(.id == $a.id) | {question, function} + $a' RESULT.json > joined.jsonl"),
+    (_is_mt_bench,
+     "holds answers of MT-bench without their questions; join them: jq -c --slurpfile q question.jsonl "
+     "'. as $a | $q[] | select(.question_id == $a.question_id) | {turns} + $a' ANSWERS.jsonl > "
+     "joined.jsonl"),
+    (lambda record: has_keys("question_id", "text")(record) and "category" not in record,
+     "holds an answer or a question alone (Vicuna's, FLASK's, Gorilla's); join them: jq -c --slurpfile q "
+     "QUESTIONS.jsonl '. as $a | $q[] | select((.question_id // .idx) == $a.question_id) | {prompt: "
+     "(.text // .instruction), completion: $a.text}' ANSWERS.jsonl > joined.jsonl"),
+    (lambda record: (
+        has_keys("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
     ),
-    RefusedFormat(
-        _is_mt_bench,
-        "holds answers of MT-bench without their questions; join them: jq -c --slurpfile q question.jsonl "
-        "'. as $a | $q[] | select(.question_id == $a.question_id) | {turns} + $a' ANSWERS.jsonl > "
-        "joined.jsonl",
-    ),
-    RefusedFormat(
-        lambda record: has_keys("question_id", "text")(record) and "category" not in record,
-        "holds an answer or a question alone (Vicuna's, FLASK's, Gorilla's); join them: jq -c --slurpfile q "
-        "QUESTIONS.jsonl '. as $a | $q[] | select((.question_id // .idx) == $a.question_id) | {prompt: "
-        "(.text // .instruction), completion: $a.text}' ANSWERS.jsonl > joined.jsonl",
-    ),
-    RefusedFormat(
-        lambda record: (
-            has_keys("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
-        ),
-        "is a judgment of FastChat's judge, not a rollout; give the answers of `model_answer`",
-    ),
-)
+     "is a judgment of FastChat's judge, not a rollout; give the answers of `model_answer`"),
+)  # fmt: skip

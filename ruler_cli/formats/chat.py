@@ -8,7 +8,8 @@ from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import items, lookup, objects, printable
+from ruler_cli.formats.fields import items, lookup, objects
+from ruler_cli.formats.interface import printable
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
 

@@ -46,18 +46,8 @@ from typing import Any, TypeGuard
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    RefusedFormat,
-    first_at,
-    has_keys,
-    items,
-    keyed_format,
-    lookup,
-    objects,
-    printable,
-)
+from ruler_cli.formats.fields import first_at, has_keys, items, lookup, objects
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, printable, refused_shapes
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.reading.event_kinds import is_openhands
 from ruler_cli.types import Rollout
@@ -315,16 +305,12 @@ FORMATS = (
         RecordLayout(reward=("result",), form=b'"%s"'),
     ),
 )  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        lambda record: (
-            bool(record) and all(isinstance(v, dict) and "model_patch" in v for v in record.values())
-        ),
-        "holds SWE-bench predictions by their instances (mini-swe-agent's preds.json); write one a line: "
-        "jq -c '.[]'",
+REFUSALS = refused_shapes(
+    (lambda record: (
+        bool(record) and all(isinstance(v, dict) and "model_patch" in v for v in record.values())
     ),
-    RefusedFormat(
-        is_openhands,
-        f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_JOIN}",
-    ),
-)
+     "holds SWE-bench predictions by their instances (mini-swe-agent's preds.json); write one a line: "
+     "jq -c '.[]'"),
+    (is_openhands,
+     f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_JOIN}"),
+)  # fmt: skip

@@ -28,11 +28,12 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import TRANSCRIPT, check_messages
-from ruler_cli.formats.interface import Format, RecordLayout, json_value, keyed_format, lookup
+from ruler_cli.formats.fields import json_value, list_field, lookup
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.parallel import all_lists, answer_rollout, column
 from ruler_cli.formats.prompts import prompt_key
-from ruler_cli.formats.turns import json_turns, list_field, prompt_turns, read_or_error
+from ruler_cli.formats.turns import json_turns, prompt_turns, read_or_error
 from ruler_cli.types import Rollout
 
 _KEY_PARTS = ("tag", "group_id", "episode_id", "seed")

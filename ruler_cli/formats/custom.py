@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, items, lookup
+from ruler_cli.formats.fields import items, lookup
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
 from ruler_cli.formats.parallel import column, parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.turns import (

@@ -22,18 +22,9 @@ from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.custom import custom_format, with_reward
-from ruler_cli.formats.interface import (
-    PROMPT_HASH,
-    SHAPE_ERRORS,
-    Format,
-    RefusedFormat,
-    fits,
-    items,
-    lookup,
-    printable,
-)
+from ruler_cli.formats.fields import is_text_list, items, lookup
+from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, RefusedFormat, fits, printable
 from ruler_cli.formats.reader import Reader, validated
-from ruler_cli.formats.turns import is_text_list
 from ruler_cli.reading.parse import parse, parse_text
 from ruler_cli.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record

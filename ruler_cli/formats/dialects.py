@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.formats.chat import RESULT_KINDS, Messages, other_text
-from ruler_cli.formats.interface import first_at, items, lookup, objects
+from ruler_cli.formats.fields import first_at, items, lookup, objects
 from ruler_cli.reading.event_kinds import LANGCHAIN, langchain_body
 from ruler_cli.reading.parse import dump
 

@@ -43,16 +43,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    first_at,
-    has_keys,
-    items,
-    keyed_format,
-    lookup,
-    objects,
-)
+from ruler_cli.formats.fields import first_at, has_keys, items, lookup, objects
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.turns import read_or_error

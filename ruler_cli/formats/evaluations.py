@@ -28,18 +28,11 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    RefusedFormat,
-    has_keys,
-    keyed_format,
-    lookup,
-    printable,
-)
+from ruler_cli.formats.fields import has_keys, is_message_list, lookup
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, printable, refused_shapes
 from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.reader import hashed_key
-from ruler_cli.formats.turns import chat_turns, is_message_list, prompt_turns, with_answer
+from ruler_cli.formats.turns import chat_turns, prompt_turns, with_answer
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
@@ -234,10 +227,8 @@ FORMATS = (
         key_description="variables of the test",
     ),
 )  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        has_keys("evalId", "results"),
-        "is a whole promptfoo result in one line; give the .json file, or a result a line: "
-        "jq -c '.results.results[]'",
-    ),
-)
+REFUSALS = refused_shapes(
+    ("evalId results",
+     "is a whole promptfoo result in one line; give the .json file, or a result a line: "
+     "jq -c '.results.results[]'"),
+)  # fmt: skip

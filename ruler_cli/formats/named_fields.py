@@ -31,24 +31,10 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    RefusedFormat,
-    first_at,
-    has_keys,
-    keyed_format,
-    lookup,
-)
+from ruler_cli.formats.fields import first_at, has_keys, is_message_list, is_text_list, lookup
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, refused_shapes
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.turns import (
-    answer_turns,
-    is_message_list,
-    is_text_list,
-    make_rollout,
-    prompt_turns,
-    with_submission,
-)
+from ruler_cli.formats.turns import answer_turns, make_rollout, prompt_turns, with_submission
 from ruler_cli.types import Rollout
 
 _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
@@ -283,9 +269,7 @@ FORMATS = (
         layout=RecordLayout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
     ),
 )  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        has_keys("group_idx", "total_reward"),
-        "holds lengths and rewards and no text (tinker's rollout summaries); give the file with the turns",
-    ),
-)
+REFUSALS = refused_shapes(
+    ("group_idx total_reward",
+     "holds lengths and rewards and no text (tinker's rollout summaries); give the file with the turns"),
+)  # fmt: skip

@@ -13,7 +13,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, json_value
+from ruler_cli.formats.fields import json_value, list_field
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
 from ruler_cli.formats.prompts import SYSTEM, with_system
 from ruler_cli.formats.turns import (
     ANSWER_LISTS,
@@ -21,7 +22,6 @@ from ruler_cli.formats.turns import (
     SUBMISSION_FIELDS,
     answers_path,
     chat_turns,
-    list_field,
     prompt_size,
     with_answer,
     with_submission,

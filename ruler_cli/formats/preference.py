@@ -19,13 +19,13 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import Format, RecordLayout, RefusedFormat, lookup
+from ruler_cli.formats.fields import is_message_list, lookup
+from ruler_cli.formats.interface import Format, RecordLayout, refused_shapes
 from ruler_cli.formats.parallel import no_removal
 from ruler_cli.formats.prompts import is_prompt, prompt_field, task_turns
 from ruler_cli.formats.turns import (
     chat_turns,
     dialogue_pair,
-    is_message_list,
     json_messages,
     make_rollout,
     prompt_turns,
@@ -252,10 +252,8 @@ _PAIRS = Format(
     shape="group",
 )  # fmt: skip
 FORMATS = (_PAIRS,)
-REFUSALS = (
-    RefusedFormat(
-        lambda record: bool(_numbered(record)) and not _has_prompt(record),
-        "holds answers side by side and no prompt, without which they cannot be judged; write the prompt "
-        "beside them as `prompt`",
-    ),
-)
+REFUSALS = refused_shapes(
+    (lambda record: bool(_numbered(record)) and not _has_prompt(record),
+     "holds answers side by side and no prompt, without which they cannot be judged; write the prompt "
+     "beside them as `prompt`"),
+)  # fmt: skip

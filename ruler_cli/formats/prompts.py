@@ -9,7 +9,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, first_agent_turn, has_content, task_messages
-from ruler_cli.formats.turns import dialogue_prompt, is_message_list, json_messages, prompt_turns
+from ruler_cli.formats.fields import is_message_list
+from ruler_cli.formats.turns import dialogue_prompt, json_messages, prompt_turns
 from ruler_cli.reading.parse import dump
 from ruler_cli.types import Rollout
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import nothing_to_judge
-from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, json_value, lookup
+from ruler_cli.formats.fields import json_value, lookup
+from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format
 from ruler_cli.formats.prompts import prompt_key, with_prompt
 from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.reading.parse import parse, parse_text

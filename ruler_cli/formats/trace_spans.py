@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import items, lookup, objects
+from ruler_cli.formats.fields import items, lookup, objects
 from ruler_cli.reading.parse import parse_text
 
 _IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")

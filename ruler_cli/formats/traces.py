@@ -40,7 +40,8 @@ from ruler_cli.formats.dialects import (
     output_messages,
     text_of,
 )
-from ruler_cli.formats.interface import Format, first_at, items, lookup
+from ruler_cli.formats.fields import first_at, items, lookup
+from ruler_cli.formats.interface import Format
 from ruler_cli.formats.reader import key_text
 from ruler_cli.formats.trace_spans import Span, decoded, parsed, spans_of
 from ruler_cli.types import Rollout

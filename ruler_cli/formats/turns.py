@@ -14,7 +14,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import USER_ROLES, Messages, check_messages, first_agent_turn
 from ruler_cli.formats.dialects import text_of
-from ruler_cli.formats.interface import json_value, lookup
+from ruler_cli.formats.fields import is_message_list, json_value, lookup
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Path, Rollout
 
@@ -317,14 +317,6 @@ def _are_options(value: Any) -> bool:
     return isinstance(value, list) and any(not isinstance(item, dict) for item in value)
 
 
-def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
-    """Return the list in a field of the record; else an UnreadableError whose message ends with `more`."""
-    value = record.get(name)
-    if not isinstance(value, list):
-        raise UnreadableError(f"has no list `{name}`{more}")
-    return value
-
-
 def read_or_error(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rollout:
     """Read one rollout of several; if it cannot be read, return one with the reason and these fields."""
     try:
@@ -347,16 +339,6 @@ def json_turns(value: Any, where: str) -> Messages:
         except UnreadableError:
             raise UnreadableError(f"`{where}` is no JSON text of messages") from None
     return check_messages(value, where)
-
-
-def is_message_list(value: Any) -> bool:
-    """Tell if a value is a list that begins with an object."""
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-
-
-def is_text_list(value: Any) -> bool:
-    """Tell if a value is a list of texts, at least one."""
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 _SUBMISSIONS = (
