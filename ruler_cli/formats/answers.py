@@ -89,16 +89,15 @@ def _read_ultra(record: dict[str, Any]) -> list[Rollout]:
     prompt = prompt_turns(record.get("instruction"), "instruction")
     out = []
     for i, item in enumerate(completions):
-        path, reward = ("completions", i), lookup(item, "overall_score")
-        out.append(read_or_error(partial(_completion, prompt, item, path, reward), path, reward=reward))
+        read = partial(_completion, prompt, item, f"completions[{i}].response")
+        out.append(read_or_error(read, ("completions", i), reward=lookup(item, "overall_score")))
     return out
 
 
-def _completion(prompt: Messages, item: Any, path: Path, reward: Any) -> Rollout:
+def _completion(prompt: Messages, item: Any, where: str) -> Rollout:
     if not isinstance(item, dict):
         raise UnreadableError("is no object")
-    answer = answer_turns(item.get("response"), f"completions[{path[1]}].response")
-    return make_rollout(prompt, answer, path, reward=reward)
+    return make_rollout(prompt, answer_turns(item.get("response"), where))
 
 
 def _is_ultra(record: Mapping[str, Any]) -> bool:

@@ -21,19 +21,17 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages
+from ruler_cli.formats.chat import Messages, check_messages, messages_in
 from ruler_cli.formats.fields import first_at, has_keys, items, lookup, objects
 from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, refused_shapes
 from ruler_cli.formats.turns import answer_turns, prompt_turns, read_or_error
-from ruler_cli.types import Path, Rollout
+from ruler_cli.types import Rollout
 
 
 def _read_tau2(record: dict[str, Any]) -> list[Rollout]:
-    if not record.get("messages"):
-        if record.get("ticks"):
-            raise UnreadableError("is a full-duplex run: it has `ticks` and no `messages`; write those first")
-        raise UnreadableError("has no messages in `messages` (tau2-bench writes this when a run crashed)")
-    messages = check_messages(record["messages"], "messages")
+    if record.get("ticks") and not record.get("messages"):
+        raise UnreadableError("is a full-duplex run: it has `ticks` and no `messages`; write those first")
+    messages = messages_in(record, "messages", "tau2-bench writes this when a run crashed")
     turns = [turn for message in messages for turn in _tau2_turns(message)]
     return [Rollout(turns, reward=lookup(record, "reward_info.reward"))]
 
@@ -56,18 +54,17 @@ def _tau2_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _read_bfcl(record: dict[str, Any]) -> list[Rollout]:
     if "traceback" in record:
         raise UnreadableError("has an error in `result` and no answer (BFCL writes this with `traceback`)")
-    question = _question(record)
-    log = record.get("inference_log")
+    question, log = _question(record), record.get("inference_log")
+    result = first_at(record, "result", "model_result_raw", "model_result")
     if any(_QUERY in turn for turn in objects(log)):
         messages = [turn for part in objects(log) for turn in _logged(part)]
     elif question:
-        messages = list(_answered(question, _result(record)))
-    else:
-        request = next(_requests(log), None)
-        if request is None:
-            raise UnreadableError("has no question, neither in `inference_log` nor joined from its file")
+        messages = list(_answered(question, result))
+    elif (request := _request(log)) is not None:
         prompt = request.get("message") if isinstance(request, dict) else request
-        messages = [*prompt_turns(prompt, "inference_log"), _model_turn(_result(record))]
+        messages = [*prompt_turns(prompt, "inference_log"), _model_turn(result)]
+    else:
+        raise UnreadableError("has no question, neither in `inference_log` nor joined from its file")
     tools = lookup(record, "function") or lookup(record, "prompt.function")
     return [Rollout(messages, tools=tools, reward=record.get("reward"), outcome=record.get("valid"))]
 
@@ -85,15 +82,10 @@ def _question(record: Mapping[str, Any]) -> Any:
     return turns if isinstance(turns, list) and all(isinstance(turn, list) for turn in turns) else None
 
 
-def _result(record: Mapping[str, Any]) -> Any:
-    return first_at(record, "result", "model_result_raw", "model_result")
-
-
-def _requests(log: Any) -> Iterator[Any]:
-    """The requests in a log (`--include-input-log`)."""
-    for entry in objects(log):
-        if entry.get("role") == "inference_input" and entry.get("content"):
-            yield entry["content"]
+def _request(log: Any) -> Any:
+    """The first request in a log (`--include-input-log`); None if there is none."""
+    requests = (entry.get("content") for entry in objects(log) if entry.get("role") == "inference_input")
+    return next(filter(None, requests), None)
 
 
 def _logged(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -139,39 +131,34 @@ def _from_bfcl(record: Mapping[str, Any]) -> bool:
 def _is_bfcl(record: Mapping[str, Any]) -> bool:
     log = record.get("inference_log")
     logged = any(_QUERY in part for part in objects(log))
-    return _from_bfcl(record) and bool(_question(record) or logged or next(_requests(log), None))
+    return _from_bfcl(record) and bool(_question(record) or logged or _request(log))
 
 
 def _read_mt_bench(record: dict[str, Any]) -> list[Rollout]:
-    if not isinstance(record["choices"], list) or not record["choices"]:
-        raise UnreadableError("has no list of answers in `choices`")
-    if not isinstance(record.get("turns"), list):
-        raise UnreadableError("has no list of questions in `turns`")
     rollouts = []
+    for name, what in (("choices", "answers"), ("turns", "questions")):
+        if not isinstance(record.get(name), list) or (name == "choices" and not record[name]):
+            raise UnreadableError(f"has no list of {what} in `{name}`")
     for i, choice in enumerate(record["choices"]):
-        path, reward = ("choices", i), lookup(choice, "reward")
-        read = partial(_turn_by_turn, record["turns"], lookup(choice, "turns"), path, reward)
-        rollouts.append(read_or_error(read, path, reward=reward))
+        read = partial(_turn_by_turn, record["turns"], lookup(choice, "turns"))
+        rollouts.append(read_or_error(read, ("choices", i), reward=lookup(choice, "reward")))
     return rollouts
 
 
-def _turn_by_turn(questions: list[Any], answers: Any, path: Path, reward: Any) -> Rollout:
+def _turn_by_turn(questions: list[Any], answers: Any) -> Rollout:
     """Questions, each with its answer; both are texts or objects with `content`."""
     if not isinstance(answers, list) or not answers:
         raise UnreadableError("has no answers in `turns`")
     if len(answers) > len(questions):
         raise UnreadableError(f"has {len(answers)} answers for {len(questions)} questions")
-    texts = [
-        [t.get("content") if isinstance(t, dict) else t for t in turns] for turns in (questions, answers)
-    ]
     messages: Messages = []
-    for question, answer in zip(*texts, strict=False):
+    for pair in zip(questions, answers, strict=False):
+        question, answer = (turn.get("content") if isinstance(turn, dict) else turn for turn in pair)
         messages += [{"role": "user", "content": question}, *answer_turns(answer, "turns")]
-    return Rollout(messages, path, reward=reward)
+    return Rollout(messages)
 
 
 def _is_mt_bench(record: Mapping[str, Any]) -> bool:
-    """Tell if a record holds a model's answers to a question of FastChat."""
     first = next(iter(record.get("choices") or ()), None)
     return {"question_id", "choices"} <= record.keys() and isinstance(first, dict) and "turns" in first
 

@@ -120,6 +120,13 @@ def check_messages(value: Any, where: str) -> Messages:
     return out
 
 
+def messages_in(record: Mapping[str, Any], name: str, cause: str) -> Messages:
+    """Return the messages in a field; UnreadableError with the cause if there are none."""
+    if not record.get(name):
+        raise UnreadableError(f"has no messages in `{name}` ({cause})")
+    return check_messages(record[name], name)
+
+
 def first_agent_turn(messages: Messages) -> int:
     """Return the index of the agent's first message, else the number of messages.
 

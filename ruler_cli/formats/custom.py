@@ -74,7 +74,7 @@ def _read_single(path: str, read: Callable[..., Rollout], record: dict[str, Any]
     value = lookup(record, path)
     if value is None:
         raise UnreadableError(f"has nothing at `{path}`")
-    return [read(record, value, path, reward=record.get("reward"))]
+    return [replace(read(record, value, path), reward=record.get("reward"))]
 
 
 def _read_several(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
@@ -82,28 +82,25 @@ def _read_several(path: str, read: Callable[..., Rollout], record: dict[str, Any
     if not isinstance(values, list):
         raise UnreadableError(f"has no list at `{path}`")
     rewards = column(record, "rewards", len(values))
-    out = []
-    for i, item in enumerate(values):
-        one = partial(read, record, item, f"{path}[{i}]", path=(i,), reward=rewards[i])
-        out.append(read_or_error(one, (i,), reward=rewards[i]))
-    return out
+    return [
+        read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,), reward=rewards[i])
+        for i, item in enumerate(values)
+    ]
 
 
-def _read_rollout(
-    record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool, **fields: Any
-) -> Rollout:
+def _read_rollout(record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool) -> Rollout:
     if isinstance(value, list) or (whole and isinstance(value, str)):
         messages = given = chat_turns(value, where)
         beside = lookup(record, where.rpartition(".")[0])
         if isinstance(beside, dict):
             messages = with_answer(beside, messages)
         ended = with_answer(record, messages)
-        return Rollout(ended, prompt_length=prompt_size(given, ended), **fields)
+        return Rollout(ended, prompt_length=prompt_size(given, ended))
     prompt = None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
     answer = find_answer(value, where)
     if answer is None:
         raise UnreadableError(f"`{where}` is no list of messages and no answer")
-    return make_rollout(prompt_turns(prompt, "prompt"), answer, **fields)
+    return make_rollout(prompt_turns(prompt, "prompt"), answer)
 
 
 _TRIED = 5

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -318,9 +319,9 @@ def _are_options(value: Any) -> bool:
 
 
 def read_or_error(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rollout:
-    """Read one rollout of several; if it cannot be read, return one with the reason and these fields."""
+    """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
     try:
-        return read()
+        return replace(read(), path=path, **fields)
     except UnreadableError as error:
         return Rollout([], path, error=str(error), **fields)
 
