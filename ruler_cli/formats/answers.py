@@ -43,13 +43,14 @@ them, and `chosen`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, tools_of
-from ruler_cli.formats.fields import first_at, is_text_list, items, list_field, lookup
+from ruler_cli.formats.fields import first_at, is_message_list, is_text_list, items, list_field, lookup
 from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, keyed_format
 from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
 from ruler_cli.formats.prompts import (
@@ -102,9 +103,8 @@ def _completion(prompt: Messages, item: Any, where: str) -> Rollout:
 
 def _is_ultra(record: Mapping[str, Any]) -> bool:
     completions = record.get("completions")
-    if "instruction" not in record or not isinstance(completions, list):
-        return False
-    return all(isinstance(item, dict) and "response" in item for item in completions)
+    known = "instruction" in record and isinstance(completions, list)
+    return known and all(isinstance(item, dict) and "response" in item for item in items(completions))
 
 
 def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
@@ -136,34 +136,26 @@ def _read_samples(record: dict[str, Any]) -> list[Rollout]:
     answers = [answers] if isinstance(answers, str) else items(answers)
     if not is_text_list(answers):
         raise UnreadableError("has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)")
-    prompt = _sample_prompt(record)
+    prompt = first_at(record, *_ARGUMENTS)
+    prompt = prompt[0] if is_text_list(prompt) else prompt  # a chat prompt is JSON text, in a list
+    turns: Messages | None = None
+    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
+        with suppress(UnreadableError):  # a text that begins with a bracket
+            turns = json_turns(prompt, "arguments")
+    turns = prompt_turns(prompt, "arguments") if turns is None else turns
     return [
-        answer_rollout(prompt, answer, "resps[0]", i, member=hashed_key(str(i), answer))
+        answer_rollout(turns, answer, "resps[0]", i, member=hashed_key(str(i), answer))
         for i, answer in enumerate(answers)
     ]
 
 
-def _argument(record: Mapping[str, Any]) -> Any:
-    return first_at(record, "arguments.gen_args_0.arg_0", "arguments.0.0")
-
-
-def _sample_prompt(record: Mapping[str, Any]) -> Messages:
-    prompt = _argument(record)
-    prompt = prompt[0] if is_text_list(prompt) else prompt  # a chat prompt is JSON text, in a list
-    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
-        try:
-            return json_turns(prompt, "arguments")
-        except UnreadableError:
-            pass  # a text that begins with a bracket
-    return prompt_turns(prompt, "arguments")
+_ARGUMENTS = ("arguments.gen_args_0.arg_0", "arguments.0.0")
 
 
 def _sample_key(record: Mapping[str, Any]) -> str | None:
     if record.get("doc_id") is None:
         return None
-    prompt = _argument(record)
-    prompt = record.get("doc") if prompt is None else prompt
-    return key_text(record["doc_id"]) + " " + hashed_key("prompt", prompt)
+    return key_text(record["doc_id"]) + " " + hashed_key("prompt", first_at(record, *_ARGUMENTS, "doc"))
 
 
 def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
@@ -174,10 +166,9 @@ def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
 
 def _list_path(record: Mapping[str, Any]) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
-    if path := answers_path(record):
-        return path
-    lists = (name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list))
-    return next(((name,) for name in (*lists, *(n for n in ANSWERS if is_text_list(record.get(n))))), ())
+    lists = [name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list)]
+    lists += [name for name in ANSWERS if is_text_list(record.get(name))]
+    return answers_path(record) or tuple(lists[:1])
 
 
 def _is_group(record: Mapping[str, Any]) -> bool:
@@ -194,22 +185,13 @@ def _group_path(record: Mapping[str, Any]) -> Path:
     return _list_path(record) or answers_path(record, 1)
 
 
-def _group_prompt(record: dict[str, Any]) -> Messages:
-    if record.get("messages") is not None:
-        return chat_turns(record["messages"], "messages")
-    name = prompt_field(record)
-    if name is None:
-        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
-    return task_turns(record, name)
-
-
 def _read_group(record: dict[str, Any]) -> list[Rollout]:
     path = _group_path(record)
     answers = value_at(record, path)
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
-    prompt = _group_prompt(record)
-    rewards = column(record, "rewards", len(answers))
+    given, rewards = record.get("messages"), column(record, "rewards", len(answers))
+    prompt = task_turns(record, prompt_field(record)) if given is None else chat_turns(given, "messages")
     name = ".".join(map(str, path))
     # of an object without an answer None remains, which becomes the error of its rollout
     values = [find_answer(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
@@ -244,17 +226,13 @@ def _is_pair(record: Mapping[str, Any]) -> bool:
 
 def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
     prompt_name, answer_name = _pair_fields(record)
-    if prompt_name is None:
-        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
+    prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
     if answer_name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
     answer = response_turns(record.get(answer_name), answer_name, as_json=as_json)
-    label = record.get("label")
+    label, tools, reward = record.get("label"), tools_of(record), record.get("reward")
     outcome = label if isinstance(label, bool) else None
-    prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
-    rollout = make_rollout(
-        prompt, [*context, *answer], tools=tools_of(record), reward=record.get("reward"), outcome=outcome
-    )
+    rollout = make_rollout(prompt, [*context, *answer], tools=tools, reward=reward, outcome=outcome)
     return [replace(rollout, prompt_length=len(prompt)) if context else rollout]
 
 
@@ -280,9 +258,7 @@ def _turns_field(record: Mapping[str, Any]) -> str | None:
 def _is_turns(value: Any) -> bool:
     if isinstance(value, str):
         return json_messages(value) is not None
-    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
-        return False
-    return {"role", "content"} <= value[0].keys() or named_turns(value) is not None
+    return is_message_list(value) and ({"role", "content"} <= value[0].keys() or bool(named_turns(value)))
 
 
 def _as_dialogue(value: Any) -> Messages | None:
