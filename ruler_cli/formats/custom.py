@@ -115,7 +115,8 @@ def with_reward(
     if form.layout.payload is not None:
         raise UsageError(f"{name}: --reward: {form.name} keep the reward in two places; leave it out")
     own = any(dotted in record for _, record in records)  # a key that holds the dots itself
-    path: Path = (dotted,) if own else tuple(map(_path_part, dotted.split(".")))
+    parts = [dotted] if own else dotted.split(".")
+    path: Path = tuple(int(p) if p.isdecimal() and len(p) < 10 and not own else p for p in parts)
     advice = "name a field of its own"
     if "" in path and not own:
         raise UsageError(f"{name}: --reward {dotted!r}: a part of the path is empty; {advice}")
@@ -124,7 +125,10 @@ def with_reward(
             f"{name}: --reward {dotted}: -1 is the last item of a list, and a score needs a place that "
             "stays; give the number of the item"
         )
-    if _is_ours(path, form):
+    ours: list[Path] = [("ruler",), form.layout.ruler]
+    if form.layout.extras:
+        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", "independent_reward")]
+    if any(path[: len(other)] == other[: len(path)] for other in ours):
         raise UsageError(f"{name}: --reward {dotted}: is where ruler itself writes; {advice}")
     if any(_changes(path, reader, line) for line, _ in records[:_TRIED]):
         raise UsageError(
@@ -133,18 +137,6 @@ def with_reward(
         )
     layout = replace(form.layout, reward=path, source=None, form=b"%s", lost=b"null", absent=None)
     return replace(form, layout=layout)
-
-
-def _path_part(text: str) -> str | int:
-    return int(text) if text.isdecimal() and len(text) < 10 else text
-
-
-def _is_ours(path: Path, form: Format) -> bool:
-    """Tell if a path is, holds, or lies below a path that ruler writes beside the reward."""
-    paths: list[Path] = [("ruler",), form.layout.ruler]
-    if form.layout.extras:
-        paths += [("logs",), ("metrics", "ruler_score"), ("metrics", "independent_reward")]
-    return any(path[: len(other)] == other[: len(path)] for other in paths)
 
 
 def _changes(path: Path, reader: Reader, line: Line) -> bool:
