@@ -42,8 +42,7 @@ def _read_inspect(record: dict[str, Any]) -> list[Rollout]:
     messages = _inspect_messages(record)
     if isinstance(attached := record.get("attachments"), dict):
         messages = _resolved(messages, attached)
-    scores = record.get("scores")
-    scores = scores if isinstance(scores, dict) else {}
+    scores = record["scores"] if isinstance(record.get("scores"), dict) else {}
     if "ruler" in scores and lookup(record, "metadata.ruler.status") is None:
         raise UnreadableError("has a scorer `ruler` that ruler did not write; rename it")
     score = next((score for name, score in scores.items() if name != "ruler"), None)
@@ -57,23 +56,18 @@ def _inspect_messages(record: dict[str, Any]) -> Messages:
     messages = check_messages(record["messages"], "messages") if record.get("messages") else []
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
-    if messages:
-        # after a tool's result `output` is still the model's message before it
-        return messages if whole[len(messages) :] and _is_last_answer(whole[-1], messages) else whole
-    if len(whole) == len(before):
+    if len(whole) > len(before):
+        # after a tool's result `output` is still the model's message before it, or it is empty
+        last: dict[str, Any] = next((m for m in reversed(messages) if m.get("role") == "assistant"), {})
+        own, said = ([m.get(key) or None for key in ("content", "tool_calls")] for m in (whole[-1], last))
+        return messages if messages and (not any(own) or own == said) else whole
+    if not messages:
         reason = lookup(record, "error.message")
         why = f": {printable(reason, 200)}" if isinstance(reason, str) else ""
         raise UnreadableError(
             f"has no messages in `messages` (Inspect writes this when a sample failed early{why})"
         )
-    return whole
-
-
-def _is_last_answer(answer: dict[str, Any], messages: Messages) -> bool:
-    """Tell if an answer is the agent's last message, or is empty."""
-    last: dict[str, Any] = next((m for m in reversed(messages) if m.get("role") == "assistant"), {})
-    own = [answer.get(name) or None for name in ("content", "tool_calls")]
-    return not any(own) or own == [last.get(name) or None for name in ("content", "tool_calls")]
+    return messages
 
 
 def _resolved(value: Any, attached: dict[str, Any]) -> Any:
@@ -118,35 +112,25 @@ _RUN_VARIABLES = ("sessionId",)
 
 
 def _read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
-    output = lookup(record, "response.output")
+    output, raw = lookup(record, "response.output"), lookup(record, "prompt.raw")
     if output is None:
         why = lookup(record, "error") or lookup(record, "response.error")
-        raise UnreadableError(
-            f"has no answer in `response.output`{': ' + printable(why, 200) if isinstance(why, str) else ''}"
-        )
+        reason = f": {printable(why, 200)}" if isinstance(why, str) else ""
+        raise UnreadableError(f"has no answer in `response.output`{reason}")
     if output == "[output stripped]":
         raise UnreadableError("has no answer: it was written with PROMPTFOO_STRIP_RESPONSE_OUTPUT")
-    answer: Messages = [{"role": "assistant", "content": output}]
-    if is_message_list(output) and all(
-        "function" in item or item.get("type") == "function" for item in output
-    ):
-        answer = [{"role": "assistant", "content": None, "tool_calls": output}]
-    return [Rollout([*_prompt(record), *answer], reward=record.get("score"), outcome=record.get("success"))]
-
-
-def _is_promptfoo(record: Mapping[str, Any]) -> bool:
-    """Tell if it has the keys of promptfoo's results; before 2024 there were no indexes."""
-    return any(has_keys(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
-
-
-def _prompt(record: Mapping[str, Any]) -> Messages:
-    """The prompt of promptfoo, a text or JSON text of messages; the variables if there is none."""
-    raw = lookup(record, "prompt.raw")
     if isinstance(raw, str) and raw.strip() and raw != "[prompt stripped]":
-        return prompt_turns(raw, "prompt.raw")
-    if variables := _variables(record):
-        return [{"role": "user", "content": variables}]
-    raise UnreadableError("has no prompt in `prompt.raw` and no `vars` (see PROMPTFOO_STRIP_PROMPT_TEXT)")
+        prompt = prompt_turns(raw, "prompt.raw")
+    elif variables := _variables(record):
+        prompt = [{"role": "user", "content": variables}]
+    else:
+        raise UnreadableError("has no prompt in `prompt.raw` and no `vars` (see PROMPTFOO_STRIP_PROMPT_TEXT)")
+    called = is_message_list(output) and all(
+        "function" in item or item.get("type") == "function" for item in output
+    )
+    content = {"content": None, "tool_calls": output} if called else {"content": output}
+    turns = [*prompt, {"role": "assistant", **content}]
+    return [Rollout(turns, reward=record.get("score"), outcome=record.get("success"))]
 
 
 def _variables(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,8 +152,8 @@ def _chat(record: dict[str, Any], otherwise: str) -> Messages:
 
 
 def _read_row(record: dict[str, Any]) -> list[Rollout]:
-    messages = _chat(record, " (written when a rollout failed)")
-    return [Rollout(messages, tools=tools_of(record), reward=lookup(record, "evaluation_result.score"))]
+    messages, reward = _chat(record, " (written when a rollout failed)"), "evaluation_result.score"
+    return [Rollout(messages, tools=tools_of(record), reward=lookup(record, reward))]
 
 
 _APART = ("epoch", "iteration", "episode", "episode_id", "rollout_id", "run_id", "trial", "group_id", "seed")
@@ -222,7 +206,9 @@ FORMATS = (
     ),
     Format(
         "promptfoo results", "promptfoo", "`testIdx`, `promptIdx`, `prompt.raw`",
-        lambda record: _is_promptfoo(record) and isinstance(lookup(record, "prompt.raw"), str),
+        # before 2024 there were no indexes
+        lambda record: isinstance(lookup(record, "prompt.raw"), str)
+        and any(has_keys(*keys.split())(record) for keys in ("testIdx promptIdx", "vars gradingResult")),
         _read_promptfoo, layout=RecordLayout(reward=("score",)), key_of=_test_key,
         key_description="variables of the test",
     ),
