@@ -64,16 +64,16 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
         if call.kind != "call":
             continue
         question, answer = _question(call.input), agent_turns(call.output)
-        outer = next((span for span in _around(by_id, call) if _is_whole_call(span)), None)
-        if (question or answer) and not (outer and _repeats(answer, outer)):
+        calls = (span for span in _around(by_id, call) if span.kind == "call")
+        outer = next((span for span in calls if None not in (span.input, span.output)), None)
+        # a framework's call wraps its client's, and holds its answer
+        wrap = [*_question(outer.input), *agent_turns(outer.output)] if outer else []
+        if (question or answer) and not (outer and _says(prints(wrap), prints(answer))):
             steps.add(number, question, answer)
-    for conversation in steps.conversations:
-        if called := {name for message in conversation.output for name in called_names(message)}:
-            results = steps.results(conversation.last, len(spans))
-            conversation.output = [
-                *conversation.output,
-                *(turn for turn in results if turn["name"] in called),
-            ]
+    for one in steps.conversations:
+        if called := {name for message in one.output for name in called_names(message)}:
+            results = steps.results(one.last, len(spans))
+            one.output = [*one.output, *(turn for turn in results if turn["name"] in called)]
     return steps.conversations
 
 
@@ -104,9 +104,10 @@ class _Steps:
         if conversation is None:
             conversation = Conversation(number, number)
             self.conversations.append(conversation)
-        elif question:
+        elif question:  # without its first messages with which the conversation ends already
             end = [*conversation.input_prints[-len(asked) :], *conversation.output_prints]
-            question = question[_overlap(end, asked) :]
+            sizes = range(min(len(end), len(asked)), 0, -1)
+            question = question[next((n for n in sizes if end[-n:] == asked[:n]), 0) :]
         else:
             question = self.results(conversation.last, number)
         conversation.input += [*conversation.output, *question]
@@ -128,8 +129,11 @@ class _Steps:
         """The conversation that a step continues, the one of the longest input first."""
         for key in _hashes(asked)[:0:-1]:
             for one in self._by_input.get(key, ())[-_NEAR:][::-1]:
-                begins = one.input_prints == asked[: len(one.input_prints)]
-                if begins and _continues(one, asked, answered):
+                if one.input_prints != asked[: len(one.input_prints)]:
+                    continue
+                said, rest = one.output_prints, asked[len(one.input_prints) :]
+                # it holds the conversation's answer, or is the same step again
+                if _says(rest, said) if rest else not answered or not said or answered == said:
                     return one
         return None
 
@@ -154,10 +158,7 @@ def tool_turns(span: Span) -> Messages:
 def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
     """The number of tools around each conversation: a sub-agent's is one deeper."""
     by_id = _by_id(spans)
-    return [
-        sum(outer.kind == "tool" for outer in _around(by_id, spans[conversation.first]))
-        for conversation in conversations
-    ]
+    return [sum(s.kind == "tool" for s in _around(by_id, spans[one.first])) for one in conversations]
 
 
 def prints(messages: Messages) -> list[Print]:
@@ -172,18 +173,9 @@ def _by_id(spans: Sequence[Span]) -> dict[str, Span]:
 def _question(value: Any) -> Messages:
     """The messages of an input; an input without any as one user's message."""
     messages = input_messages(value)
-    if messages is None:
-        return [] if value in EMPTY else [{"role": "user", "content": as_json(value)}]
-    return messages
-
-
-def _is_whole_call(span: Span) -> bool:
-    return span.kind == "call" and span.input is not None and span.output is not None
-
-
-def _repeats(answer: Messages, outer: Span) -> bool:
-    """Tell if a call's answer stands in the call around it: a framework's call wraps its client's."""
-    return _says(prints([*_question(outer.input), *agent_turns(outer.output)]), prints(answer))
+    if messages is None and value not in EMPTY:
+        return [{"role": "user", "content": as_json(value)}]
+    return messages or []
 
 
 def _around(by_id: Mapping[str, Span], span: Span) -> Iterator[Span]:
@@ -196,14 +188,6 @@ def _around(by_id: Mapping[str, Span], span: Span) -> Iterator[Span]:
         outer = by_id.get(outer.parent or "")
 
 
-def _continues(conversation: Conversation, asked: list[Print], answered: list[Print]) -> bool:
-    """Tell if a step with the same beginning holds the conversation's answer, or is the same step again."""
-    rest = asked[len(conversation.input_prints) :]
-    if rest:
-        return _says(rest, conversation.output_prints)
-    return not answered or not conversation.output_prints or answered == conversation.output_prints
-
-
 def _says(messages: list[Print], answer: list[Print]) -> bool:
     """Tell if messages hold an answer: its text without its thoughts, and its calls."""
     own = [(text, called) for role, text, called in messages if role in ("assistant", "None")]
@@ -212,11 +196,6 @@ def _says(messages: list[Print], answer: list[Print]) -> bool:
         any(text.split("</think>")[-1].strip() in other for other, _ in own) and names.issuperset(called)
         for _, text, called in answer
     )
-
-
-def _overlap(end: list[Print], asked: list[Print]) -> int:
-    """The number of first messages of a question with which the conversation ends already."""
-    return next((n for n in range(min(len(end), len(asked)), 0, -1) if end[-n:] == asked[:n]), 0)
 
 
 def _print(message: Mapping[str, Any]) -> Print:

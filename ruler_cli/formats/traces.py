@@ -40,7 +40,7 @@ from ruler_cli.formats.dialects import (
     output_messages,
     text_of,
 )
-from ruler_cli.formats.fields import first_at, items, lookup
+from ruler_cli.formats.fields import first_at, items, lookup, objects
 from ruler_cli.formats.interface import Format
 from ruler_cli.formats.reader import key_text
 from ruler_cli.formats.trace_spans import Span, decoded, parsed, spans_of
@@ -75,9 +75,8 @@ def _listed(record: Mapping[str, Any]) -> list[Any]:
         return [record]
     for holder in (record, _trace(record)):
         for path in _SPANS:
-            listed = lookup(holder, path)
-            if isinstance(listed, list) and any(isinstance(item, Mapping) for item in listed):
-                return listed
+            if objects(listed := lookup(holder, path)):
+                return items(listed)
     return []
 
 
@@ -111,22 +110,18 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     spans = spans_of(_listed(record))
     root = _root(record, spans)
     conversations = conversations_of(spans)
-    if conversations:
-        conversations = _ordered(spans, conversations, root)
-        messages = _with_ends(conversations, root)
-    else:
-        messages = _steps(spans, root)
+    if conversations:  # the one that holds the task first, the others in the order in which they begin
+        task, depth = _last_question(input_messages(root.input)), depths(spans, conversations)
+        order = range(len(conversations))
+        best = min(order, key=lambda i: (not _is_asked(task, [conversations[i]]), depth[i], i))
+        conversations.insert(0, conversations.pop(best))
+    messages = _with_ends(conversations, root) if conversations else _steps(spans, root)
     further = tuple(one.messages for one in conversations[1:])
-    outcome = _outcome(record, spans)
+    # a score is the outcome if it is the only one that is a number
+    holders = [record, _trace(record), *(span.raw for span in spans)]
+    scores = [*{id(score): value for holder in holders for score, value in _scores(holder)}.values()]
+    outcome = scores[0] if len(scores) == 1 else None
     return [Rollout(messages, (), further, tools_of(spans), record.get("reward"), None, outcome)]
-
-
-def _ordered(spans: list[Span], conversations: list[Conversation], root: Span) -> list[Conversation]:
-    """The conversation that holds the task first; the others in the order in which they begin."""
-    task, depth = _last_question(input_messages(root.input)), depths(spans, conversations)
-    numbers = range(len(conversations))
-    best = min(numbers, key=lambda i: (not _is_asked(task, [conversations[i]]), depth[i], i))
-    return [conversations[best], *conversations[:best], *conversations[best + 1 :]]
 
 
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
@@ -208,13 +203,6 @@ def _last_question(question: Messages | None) -> str:
     return texts[-1] if texts else ""
 
 
-def _outcome(record: Mapping[str, Any], spans: list[Span]) -> Any:
-    """The only score that is a number; None if there are none, or several."""
-    holders = [record, _trace(record), *(span.raw for span in spans)]
-    values = {id(score): value for holder in holders for score, value in _scores(holder)}
-    return next(iter(values.values())) if len(values) == 1 else None
-
-
 def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[Any, float]]:
     """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback."""
     stats = holder.get("feedback_stats")
@@ -233,9 +221,8 @@ def _item_key(record: Mapping[str, Any]) -> str | None:
         names = (lookup(holder, path) for path in _ITEMS)
         if (item := next((v for v in names if isinstance(v, str | int) and v != ""), None)) is not None:
             return key_text(item)
-        attributes = lookup(holder, "metadata.attributes")
-        if isinstance(attributes, Mapping) and attributes.get("langfuse.experiment.item.id"):
-            return key_text(attributes["langfuse.experiment.item.id"])
+        if item := lookup(lookup(holder, "metadata.attributes"), "langfuse.experiment.item.id"):
+            return key_text(item)
     return None
 
 
@@ -248,8 +235,7 @@ def _is_spans(record: Mapping[str, Any]) -> bool:
 
 def _is_langfuse(record: Mapping[str, Any]) -> bool:
     trace = _trace(record)
-    listed = lookup(record, "observations") or trace.get("observations")
-    if isinstance(listed, list) and any(isinstance(item, Mapping) for item in listed):
+    if objects(lookup(record, "observations") or trace.get("observations")):
         return True
     named = "timestamp" in trace and any(key in trace for key in _TRACE_FIELDS)
     return "id" in trace and named and trace.get("output") is not None
