@@ -49,6 +49,7 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats import turns
 from ruler_cli.formats.chat import Messages, tools_of
 from ruler_cli.formats.fields import first_at, is_message_list, is_text_list, items, list_field, lookup
 from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, keyed_format
@@ -63,42 +64,24 @@ from ruler_cli.formats.prompts import (
     with_system,
 )
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.turns import (
-    ANSWER_LISTS,
-    ANSWERS,
-    all_conversations,
-    answer_turns,
-    answers_path,
-    chat_turns,
-    dialogue,
-    find_answer,
-    is_answer,
-    json_messages,
-    json_turns,
-    make_rollout,
-    named_turns,
-    prompt_turns,
-    read_or_error,
-    response_turns,
-    with_answer,
-)
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS
 from ruler_cli.types import Path, Rollout
 
 
 def _read_ultra(record: dict[str, Any]) -> list[Rollout]:
     completions = list_field(record, "completions")
-    prompt = prompt_turns(record.get("instruction"), "instruction")
+    prompt = turns.prompt_turns(record.get("instruction"), "instruction")
     out = []
     for i, item in enumerate(completions):
         read = partial(_completion, prompt, item, f"completions[{i}].response")
-        out.append(read_or_error(read, ("completions", i), reward=lookup(item, "overall_score")))
+        out.append(turns.read_or_error(read, ("completions", i), reward=lookup(item, "overall_score")))
     return out
 
 
 def _completion(prompt: Messages, item: Any, where: str) -> Rollout:
     if not isinstance(item, dict):
         raise UnreadableError("is no object")
-    return make_rollout(prompt, answer_turns(item.get("response"), where))
+    return turns.make_rollout(prompt, turns.answer_turns(item.get("response"), where))
 
 
 def _is_ultra(record: Mapping[str, Any]) -> bool:
@@ -108,7 +91,7 @@ def _is_ultra(record: Mapping[str, Any]) -> bool:
 
 
 def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
-    prompt = prompt_turns(record.get("prompt"), "prompt")
+    prompt = turns.prompt_turns(record.get("prompt"), "prompt")
     both = [(name, answer) for name in ("chosen", "rejected") for answer in list_field(record, name)]
     return [
         answer_rollout(prompt, answer, name, i, outcome=name == "chosen")
@@ -121,7 +104,7 @@ def _read_live_code(record: dict[str, Any]) -> list[Rollout]:
     answers = record.get(name)
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers in `{name}`")
-    prompt = prompt_turns(record.get("question_content"), "question_content")
+    prompt = turns.prompt_turns(record.get("question_content"), "question_content")
     graded = column(record, "graded_list", len(answers))
     return [answer_rollout(prompt, answer, name, i, outcome=graded[i]) for i, answer in enumerate(answers)]
 
@@ -138,13 +121,13 @@ def _read_samples(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)")
     prompt = first_at(record, *_ARGUMENTS)
     prompt = prompt[0] if is_text_list(prompt) else prompt  # a chat prompt is JSON text, in a list
-    turns: Messages | None = None
+    asked: Messages | None = None
     if isinstance(prompt, str) and prompt.lstrip().startswith("["):
         with suppress(UnreadableError):  # a text that begins with a bracket
-            turns = json_turns(prompt, "arguments")
-    turns = prompt_turns(prompt, "arguments") if turns is None else turns
+            asked = turns.json_turns(prompt, "arguments")
+    asked = turns.prompt_turns(prompt, "arguments") if asked is None else asked
     return [
-        answer_rollout(turns, answer, "resps[0]", i, member=hashed_key(str(i), answer))
+        answer_rollout(asked, answer, "resps[0]", i, member=hashed_key(str(i), answer))
         for i, answer in enumerate(answers)
     ]
 
@@ -168,21 +151,22 @@ def _list_path(record: Mapping[str, Any]) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
     lists = [name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list)]
     lists += [name for name in ANSWERS if is_text_list(record.get(name))]
-    return answers_path(record) or tuple(lists[:1])
+    return turns.answers_path(record) or tuple(lists[:1])
 
 
 def _is_group(record: Mapping[str, Any]) -> bool:
     if "labels" in record or "conversations" in record:
         return False
     if "messages" in record:
-        return bool(answers_path(record))
+        return bool(turns.answers_path(record))
     answers = value_at(record, _list_path(record))
-    return isinstance(answers, list) and prompt_field(record) is not None and all(map(is_answer, answers))
+    prompted = prompt_field(record) is not None
+    return prompted and isinstance(answers, list) and all(map(turns.is_answer, answers))
 
 
 def _group_path(record: Mapping[str, Any]) -> Path:
     """Return the same for a record that is known to be a group, which may have only one answer."""
-    return _list_path(record) or answers_path(record, 1)
+    return _list_path(record) or turns.answers_path(record, 1)
 
 
 def _read_group(record: dict[str, Any]) -> list[Rollout]:
@@ -191,11 +175,14 @@ def _read_group(record: dict[str, Any]) -> list[Rollout]:
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
     given, rewards = record.get("messages"), column(record, "rewards", len(answers))
-    prompt = task_turns(record, prompt_field(record)) if given is None else chat_turns(given, "messages")
-    name = ".".join(map(str, path))
-    # of an object without an answer None remains, which becomes the error of its rollout
-    values = [find_answer(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
-    return [answer_rollout(prompt, answer, name, i, reward=rewards[i]) for i, answer in enumerate(values)]
+    name = prompt_field(record)
+    prompt = task_turns(record, name) if given is None else turns.chat_turns(given, "messages")
+    where, out = ".".join(map(str, path)), []
+    for i, value in enumerate(answers):
+        # of an object without an answer None remains, which becomes the error of its rollout
+        answer = turns.find_answer(value, f"{where}[{i}]") if isinstance(value, dict) else value
+        out.append(answer_rollout(prompt, answer, where, i, reward=rewards[i]))
+    return out
 
 
 def _group_lists(record: Mapping[str, Any], size: int) -> list[Path]:
@@ -212,7 +199,7 @@ _TURN_LISTS = ("conversations", "conversation", "dialog", "dialogue", "turns", "
 def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the fields with prompt and answer of a record; None for one that is missing."""
     prompt = prompt_field(record)
-    present = [name for name in ANSWERS if name in record and is_answer(record[name])]
+    present = [name for name in ANSWERS if name in record and turns.is_answer(record[name])]
     answer = next((name for name in present if record[name] is not None), present[0] if present else None)
     if answer is None and prompt == "question" and isinstance(record.get("answer"), str):
         answer = "answer"
@@ -221,7 +208,7 @@ def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def _is_pair(record: Mapping[str, Any]) -> bool:
     whole = any(name in record for name in _WHOLE)
-    return None not in _pair_fields(record) and not whole and not answers_path(record)
+    return None not in _pair_fields(record) and not whole and not turns.answers_path(record)
 
 
 def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
@@ -229,17 +216,18 @@ def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout
     prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
     if answer_name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = response_turns(record.get(answer_name), answer_name, as_json=as_json)
+    answer = turns.response_turns(record.get(answer_name), answer_name, as_json=as_json)
     label, tools, reward = record.get("label"), tools_of(record), record.get("reward")
     outcome = label if isinstance(label, bool) else None
-    rollout = make_rollout(prompt, [*context, *answer], tools=tools, reward=reward, outcome=outcome)
+    rollout = turns.make_rollout(prompt, [*context, *answer], tools=tools, reward=reward, outcome=outcome)
     return [replace(rollout, prompt_length=len(prompt)) if context else rollout]
 
 
 def _refine(records: Sequence[Mapping[str, Any]]) -> Format:
     """Read answers as JSON text of messages if all of them are."""
     answers = [record.get(name) for record in records if (name := _pair_fields(record)[1]) is not None]
-    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if all_conversations(answers) else _PAIR
+    whole = turns.all_conversations(answers)
+    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if whole else _PAIR
 
 
 _PAIR = Format(
@@ -250,27 +238,28 @@ _PAIR = Format(
 
 def _turns_field(record: Mapping[str, Any]) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
-    turns = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
+    listed = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
     texts = (name for name in ("text", *_TURN_LISTS) if _as_dialogue(record.get(name)) is not None)
-    return next(turns, None) or next(texts, None)
+    return next(listed, None) or next(texts, None)
 
 
 def _is_turns(value: Any) -> bool:
     if isinstance(value, str):
-        return json_messages(value) is not None
-    return is_message_list(value) and ({"role", "content"} <= value[0].keys() or bool(named_turns(value)))
+        return turns.json_messages(value) is not None
+    chat = is_message_list(value) and {"role", "content"} <= value[0].keys()
+    return chat or (is_message_list(value) and bool(turns.named_turns(value)))
 
 
 def _as_dialogue(value: Any) -> Messages | None:
-    return dialogue(value) if isinstance(value, str) and json_messages(value) is None else None
+    return turns.dialogue(value) if isinstance(value, str) and turns.json_messages(value) is None else None
 
 
 def _read_turns(record: dict[str, Any]) -> list[Rollout]:
     name = _turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    turns = _as_dialogue(record[name]) or chat_turns(record[name], name)
-    messages = with_system(record, with_answer(record, turns))
+    given = _as_dialogue(record[name]) or turns.chat_turns(record[name], name)
+    messages = with_system(record, turns.with_answer(record, given))
     return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
 
 

@@ -16,19 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ruler_cli.formats import sessions
 from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import first_at, lookup, objects
 from ruler_cli.formats.interface import refused_shapes
-from ruler_cli.formats.sessions import (
-    Record,
-    Session,
-    content_parts,
-    events_of,
-    made_of,
-    part_text,
-    plain_content,
-    session_format,
-)
 from ruler_cli.reading.event_kinds import is_claude, is_codex
 
 Event = dict[str, Any]
@@ -44,8 +35,8 @@ _REMINDERS = ("system-reminder", "ide_opened_file", "ide_diagnostics")
 """Tags of texts that Claude Code adds to a prompt."""
 
 
-def _read_claude(record: Record, session: Session) -> None:
-    events = events_of(record)
+def _read_claude(record: sessions.Record, session: sessions.Session) -> None:
+    events = sessions.events_of(record)
     known = objects(events)
     answers = [event for event in known if event.get("type") == "assistant" and _is_main(event)]
     tree = bool(answers) and all(event.get("parentUuid") is not None for event in answers)
@@ -80,7 +71,7 @@ class _ClaudeReader:
     are the indices of the user's prompts, `waiting` are texts that were typed and not yet read.
     """
 
-    session: Session
+    session: sessions.Session
     attached: bool
     tree: bool
     cleared: bool = False
@@ -102,7 +93,7 @@ class _ClaudeReader:
         elif kind == "queue-operation":
             self._queue(event.get("operation"), event.get("content"))
         elif (queued := _queued(event)) is not None:
-            content = plain_content(queued)
+            content = sessions.plain_content(queued)
             if isinstance(content, str) and content.startswith(_NOTIFICATIONS):
                 self.session.note(content)
             else:
@@ -114,7 +105,7 @@ class _ClaudeReader:
 
     def _answer(self, message: Mapping[str, Any], content: Any) -> None:
         if message.get("model") == "<synthetic>":
-            self.session.note(plain_content(content))
+            self.session.note(sessions.plain_content(content))
             return
         last = self.session.turns[-1] if self.session.turns else {}
         same = message.get("id") is not None and message["id"] == self.message_id
@@ -126,8 +117,8 @@ class _ClaudeReader:
 
     def _ask(self, event: Event, given: Any) -> None:
         self.message_id = None
-        parts = map(_without_reminders, content_parts(given))
-        content = plain_content([part for part in parts if part is not None])
+        parts = map(_without_reminders, sessions.content_parts(given))
+        content = sessions.plain_content([part for part in parts if part is not None])
         text = content if isinstance(content, str) else ""
         session, turns = self.session, self.session.turns
         last = turns[-1].get("content") if turns else None
@@ -178,12 +169,14 @@ class _ClaudeReader:
 
 
 def _blocks(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content_parts(content)
+    return (
+        [{"type": "text", "text": content}] if isinstance(content, str) else sessions.content_parts(content)
+    )
 
 
 def _without_reminders(part: Any) -> Any:
     """A part of a user's turn without texts between closed tags of the harness; None if nothing is left."""
-    text = part_text(part)
+    text = sessions.part_text(part)
     if text is None:
         return part
     rest = text
@@ -209,9 +202,9 @@ _REQUEST = "## My request for Codex:"
 _SILENT = ("ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "token_count")
 
 
-def _read_codex(record: Record, session: Session) -> None:
+def _read_codex(record: sessions.Record, session: sessions.Session) -> None:
     """Read the items in the order of the file, and the events that no item repeats."""
-    events = events_of(record)
+    events = sessions.events_of(record)
     items = [_item(event) for event in events]
     has = {str(item.get("role") or item.get("type")) for item in items if isinstance(item, dict)}
     asked = any(map(_is_typed, items))
@@ -260,11 +253,11 @@ def _is_typed(item: Event | None) -> bool:
     return any(
         text is None
         or not (_DROPPED.match(text) or _AGENTS_MD.match(text) or text.lstrip().startswith(added))
-        for text in map(part_text, content_parts(item.get("content")))
+        for text in map(sessions.part_text, sessions.content_parts(item.get("content")))
     )
 
 
-def _read_item(item: Event, session: Session) -> None:
+def _read_item(item: Event, session: sessions.Session) -> None:
     """Add an item of the model's input or output as a turn."""
     kind, identity = item.get("type"), item.get("call_id") or item.get("id")
     if kind in _SILENT:
@@ -272,7 +265,7 @@ def _read_item(item: Event, session: Session) -> None:
     if "role" in item:
         _read_message(str(item["role"]), item.get("content"), session)
     elif kind == "reasoning":
-        thought = plain_content(item.get("content") or item.get("summary"))
+        thought = sessions.plain_content(item.get("content") or item.get("summary"))
         texts = [part.get("text") for part in objects(thought)] if isinstance(thought, list) else [thought]
         session.add("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
     elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
@@ -284,14 +277,14 @@ def _read_item(item: Event, session: Session) -> None:
         session.turns.append(item)
 
 
-def _read_message(role: str, content: Any, session: Session) -> None:
+def _read_message(role: str, content: Any, session: sessions.Session) -> None:
     """Add a message part by part: texts of the harness are no part of the task."""
     if role == "assistant":
         session.add(role, content)
         return
     parts = []
-    for part in content_parts(content):
-        text = part_text(part)
+    for part in sessions.content_parts(content):
+        text = sessions.part_text(part)
         if text is None:
             parts.append(part)
         elif _DROPPED.match(text) or (role == "developer" and text.lstrip().startswith("<")):
@@ -304,10 +297,12 @@ def _read_message(role: str, content: Any, session: Session) -> None:
             session.note(text)
         else:
             parts.append(text.rpartition(_REQUEST)[2].strip() if _REQUEST in text else text)
-    session.add(role, plain_content(parts))
+    session.add(role, sessions.plain_content(parts))
 
 
-def _read_event(payload: Event, session: Session, has: set[str], prompts: list[int], *, asked: bool) -> None:
+def _read_event(
+    payload: Event, session: sessions.Session, has: set[str], prompts: list[int], *, asked: bool
+) -> None:
     """Add an event that stands beside the items, if no item (`has`: roles and types) says the same."""
     kind = payload.get("type")
     if kind == "user_message" and not asked:
@@ -326,25 +321,25 @@ def _read_event(payload: Event, session: Session, has: set[str], prompts: list[i
         session.note(payload.get("message"))
 
 
-def _is_codex_sub_agent(record: Record) -> bool:
+def _is_codex_sub_agent(record: sessions.Record) -> bool:
     """Tell if the first `session_meta` names a sub-agent."""
-    heads = (event for event in objects(events_of(record)) if event.get("type") == "session_meta")
+    heads = (event for event in objects(sessions.events_of(record)) if event.get("type") == "session_meta")
     head = lookup(next(heads, None), "payload")
     source = lookup(head, "source")
     return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
 
 
-_codex_events, _claude_events = made_of(is_codex, "events"), made_of(is_claude, "events")
-_claude_lines = made_of(
+_codex_events, _claude_events = sessions.made_of(is_codex, "events"), sessions.made_of(is_claude, "events")
+_claude_lines = sessions.made_of(
     lambda event: event.get("type") in ("user", "assistant", "system") and "role" not in event, "loglines"
 )
 FORMATS, _SUB_AGENTS = zip(
-    session_format(
+    sessions.session_format(
         "claude-code", "Claude Code", "`events` with `sessionId` in each",
         lambda record: _claude_events(record) or _claude_lines(record), _read_claude,
-        lambda record: not any(map(_is_main, objects(events_of(record)))),
+        lambda record: not any(map(_is_main, objects(sessions.events_of(record)))),
     ),
-    session_format(
+    sessions.session_format(
         "codex", "Codex", "`events` with `payload` in each",
         lambda record: _codex_events(record) and not _claude_events(record), _read_codex, _is_codex_sub_agent,
     ),

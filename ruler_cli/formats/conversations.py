@@ -12,20 +12,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from ruler_cli.formats import dialects
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.dialects import (
-    EMPTY,
-    OWN_ROLES,
-    agent_turns,
-    as_json,
-    call_turn,
-    called_names,
-    input_messages,
-    is_result,
-    offered_tools,
-    result_turn,
-    text_of,
-)
 from ruler_cli.formats.trace_spans import Span
 
 _NEAR = 20
@@ -63,15 +51,15 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
     for number, call in enumerate(spans):
         if call.kind != "call":
             continue
-        question, answer = _question(call.input), agent_turns(call.output)
+        question, answer = _question(call.input), dialects.agent_turns(call.output)
         calls = (span for span in _around(by_id, call) if span.kind == "call")
         outer = next((span for span in calls if None not in (span.input, span.output)), None)
         # a framework's call wraps its client's, and holds its answer
-        wrap = [*_question(outer.input), *agent_turns(outer.output)] if outer else []
+        wrap = [*_question(outer.input), *dialects.agent_turns(outer.output)] if outer else []
         if (question or answer) and not (outer and _says(prints(wrap), prints(answer))):
             steps.add(number, question, answer)
     for one in steps.conversations:
-        if called := {name for message in one.output for name in called_names(message)}:
+        if called := {name for message in one.output for name in dialects.called_names(message)}:
             results = steps.results(one.last, len(spans))
             one.output = [*one.output, *(turn for turn in results if turn["name"] in called)]
     return steps.conversations
@@ -98,7 +86,9 @@ class _Steps:
                 self._index(conversation, number)
             return
         # some frameworks send only new messages: none, results of tools, or the agent's own turns
-        partial = not question or is_result(question[0]) or question[0].get("role") in OWN_ROLES
+        partial = (
+            not question or dialects.is_result(question[0]) or question[0].get("role") in dialects.OWN_ROLES
+        )
         latest = self._by_parent.get(self._spans[number].parent) or next(reversed(self.conversations), None)
         conversation = latest if partial else None
         if conversation is None:
@@ -146,13 +136,18 @@ def _hashes(messages: list[Print]) -> list[int]:
 def tools_of(spans: Sequence[Span]) -> Any:
     """The tools that the first call was offered."""
     calls = (span for span in spans if span.kind == "call")
-    return next((tools for span in calls if (tools := span.tools or offered_tools(span.input))), None)
+    return next(
+        (tools for span in calls if (tools := span.tools or dialects.offered_tools(span.input))), None
+    )
 
 
 def tool_turns(span: Span) -> Messages:
     """The call of a tool that ran, and its result."""
     identity = span.identity or span.name
-    return [call_turn(identity, span.name, span.input), result_turn(identity, span.output, span.name)]
+    return [
+        dialects.call_turn(identity, span.name, span.input),
+        dialects.result_turn(identity, span.output, span.name),
+    ]
 
 
 def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
@@ -172,9 +167,9 @@ def _by_id(spans: Sequence[Span]) -> dict[str, Span]:
 
 def _question(value: Any) -> Messages:
     """The messages of an input; an input without any as one user's message."""
-    messages = input_messages(value)
-    if messages is None and value not in EMPTY:
-        return [{"role": "user", "content": as_json(value)}]
+    messages = dialects.input_messages(value)
+    if messages is None and value not in dialects.EMPTY:
+        return [{"role": "user", "content": dialects.as_json(value)}]
     return messages or []
 
 
@@ -201,10 +196,10 @@ def _says(messages: list[Print], answer: list[Print]) -> bool:
 def _print(message: Mapping[str, Any]) -> Print:
     if "role" not in message and message.get("type") == "function_call_output":
         return "tool", str(message.get("output")).strip(), ()
-    text = text_of(message)
+    text = dialects.text_of(message)
     if not text:  # other parts tell it from other messages
         parts = message.get("content")
         if isinstance(parts, list):
             parts = [p for p in parts if not (isinstance(p, Mapping) and p.get("type") == "tool_use")]
-        text = "" if parts in EMPTY else repr(parts)
-    return str(message.get("role")), text, called_names(message)
+        text = "" if parts in dialects.EMPTY else repr(parts)
+    return str(message.get("role")), text, dialects.called_names(message)

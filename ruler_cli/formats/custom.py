@@ -11,21 +11,11 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.formats import turns
 from ruler_cli.formats.fields import items, lookup
 from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
 from ruler_cli.formats.parallel import column, parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.turns import (
-    all_conversations,
-    chat_turns,
-    find_answer,
-    is_answer,
-    make_rollout,
-    prompt_size,
-    prompt_turns,
-    read_or_error,
-    with_answer,
-)
 from ruler_cli.types import Line, Path, Record, Rollout
 from ruler_cli.writing.splice import Patches, nested, read_object, span_at
 
@@ -45,7 +35,7 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
         return None
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
-    read = partial(_read_rollout, whole=all_conversations(parts), alone=alone)
+    read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
     return Format(
         name=f"messages at `{path}`",
         family="custom",
@@ -66,7 +56,7 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
 
 def _is_rollout(item: Any) -> bool:
     """Tell if an item of a list is a rollout: a conversation, a text, or an API's choice, but no message."""
-    choice = isinstance(item, dict) and not {"role", "type", "from"} & item.keys() and is_answer(item)
+    choice = isinstance(item, dict) and not {"role", "type", "from"} & item.keys() and turns.is_answer(item)
     return choice or isinstance(item, list | str)
 
 
@@ -83,24 +73,24 @@ def _read_several(path: str, read: Callable[..., Rollout], record: dict[str, Any
         raise UnreadableError(f"has no list at `{path}`")
     rewards = column(record, "rewards", len(values))
     return [
-        read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,), reward=rewards[i])
+        turns.read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,), reward=rewards[i])
         for i, item in enumerate(values)
     ]
 
 
 def _read_rollout(record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool) -> Rollout:
     if isinstance(value, list) or (whole and isinstance(value, str)):
-        messages = given = chat_turns(value, where)
+        messages = given = turns.chat_turns(value, where)
         beside = lookup(record, where.rpartition(".")[0])
         if isinstance(beside, dict):
-            messages = with_answer(beside, messages)
-        ended = with_answer(record, messages)
-        return Rollout(ended, prompt_length=prompt_size(given, ended))
+            messages = turns.with_answer(beside, messages)
+        ended = turns.with_answer(record, messages)
+        return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
     prompt = None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
-    answer = find_answer(value, where)
+    answer = turns.find_answer(value, where)
     if answer is None:
         raise UnreadableError(f"`{where}` is no list of messages and no answer")
-    return make_rollout(prompt_turns(prompt, "prompt"), answer)
+    return turns.make_rollout(turns.prompt_turns(prompt, "prompt"), answer)
 
 
 _TRIED = 5

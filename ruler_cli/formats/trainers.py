@@ -49,6 +49,7 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats import turns
 from ruler_cli.formats.chat import (
     TRANSCRIPT,
     Messages,
@@ -70,14 +71,6 @@ from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, refu
 from ruler_cli.formats.parallel import all_lists, answer_rollout, column
 from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.turns import (
-    answer_turns,
-    json_turns,
-    make_rollout,
-    prompt_turns,
-    read_or_error,
-    with_submission,
-)
 from ruler_cli.types import Rollout
 
 _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
@@ -91,8 +84,8 @@ def read_pair(
     **more: Any,
 ) -> list[Rollout]:
     """Read a prompt, its answer and the reward from the fields of these names."""
-    turns = prompt_turns(record.get(prompt), prompt), answer_turns(record.get(answer), answer)
-    return [make_rollout(*turns, reward=record.get(reward), **more)]
+    both = turns.prompt_turns(record.get(prompt), prompt), turns.answer_turns(record.get(answer), answer)
+    return [turns.make_rollout(*both, reward=record.get(reward), **more)]
 
 
 def _read_messages(record: dict[str, Any], name: str, cause: str) -> list[Rollout]:
@@ -134,13 +127,13 @@ def _read_slime(record: dict[str, Any]) -> list[Rollout]:
     if record.get("messages"):
         answer = check_messages(record["messages"], "messages")
     elif record.get("response") is not None:
-        prompt = prompt_turns(record.get("prompt"), "prompt")
-        answer = answer_turns(record["response"], "response")
+        prompt = turns.prompt_turns(record.get("prompt"), "prompt")
+        answer = turns.answer_turns(record["response"], "response")
     else:
         raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
     reward = record.get("reward")
     outcome = reward.get("acc") if isinstance(reward, dict) else None
-    return [make_rollout(prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome)]
+    return [turns.make_rollout(prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome)]
 
 
 def _is_miles(record: Mapping[str, Any]) -> bool:
@@ -193,10 +186,10 @@ def _read_gym(record: dict[str, Any]) -> list[Rollout]:
     *earlier, last = _conversations(output)
     system = [{"role": "system", "content": rules}] if isinstance(rules, str) and rules else []
     task = task if task or first_agent_turn(last) else _gym_task(record)
-    prompt, answer = [*system, *prompt_turns(task, "input")], with_submission(record, last)
+    prompt, answer = [*system, *turns.prompt_turns(task, "input")], turns.with_submission(record, last)
     tools = tools_of({"tools": lookup(record, "responses_create_params.tools")})
     reward = None if record.get("_ng_failure_class") is not None else record.get("reward")
-    return [make_rollout(prompt, answer, histories=tuple(earlier), tools=tools, reward=reward)]
+    return [turns.make_rollout(prompt, answer, histories=tuple(earlier), tools=tools, reward=reward)]
 
 
 def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
@@ -210,7 +203,7 @@ def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
     if len(content) < 2:
         raise UnreadableError("has a prompt and no answer in `content[0]`")
     prompt = [{"role": "user", "content": content[0]}] if content[0] else []
-    return [Rollout([*prompt, *answer_turns("".join(content[1:]), "content[0]")], reward=reward)]
+    return [Rollout([*prompt, *turns.answer_turns("".join(content[1:]), "content[0]")], reward=reward)]
 
 
 def _has_lists(record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()) -> bool:
@@ -228,10 +221,10 @@ def _read_step(
     prompts, answers, rewards, *others = columns
     out = []
     for i in range(size):
-        turns = prompt_turns(prompts[i], f"prompt[{i}]")
+        asked = turns.prompt_turns(prompts[i], f"prompt[{i}]")
         if others and others[0][i] is not None:
-            turns = json_turns(others[0][i], f"messages[{i}]")
-        out.append(answer_rollout(turns, answers[i], answer, i, reward=rewards[i]))
+            asked = turns.json_turns(others[0][i], f"messages[{i}]")
+        out.append(answer_rollout(asked, answers[i], answer, i, reward=rewards[i]))
     return out
 
 
@@ -246,7 +239,7 @@ def _read_roll_agentic(record: dict[str, Any]) -> list[Rollout]:
         key = "_".join(str(env.get(part)) for part in parts) or None
         reward = lookup(about, "reward_info.episode_reward") if reward is None else reward
         read = partial(_episode, text, f"messages[{i}]", json_value(tools[i]))
-        out.append(read_or_error(read, (i,), reward=reward, key=key))
+        out.append(turns.read_or_error(read, (i,), reward=reward, key=key))
     return out
 
 
@@ -256,13 +249,13 @@ def _episode(text: Any, where: str, tools: Any) -> Rollout:
     if isinstance(value, list) and value and all(isinstance(part, list) for part in value):
         parts = [check_messages(part, where) for part in value if part] or [check_messages([], where)]
     else:
-        parts = [json_turns(text, where)]
+        parts = [turns.json_turns(text, where)]
     return Rollout(parts[-1], histories=tuple(parts[:-1]), tools=tools)
 
 
 def _swift_key(record: Mapping[str, Any]) -> str | None:
     try:
-        prompt = prompt_turns(record.get("prompt"), "prompt")
+        prompt = turns.prompt_turns(record.get("prompt"), "prompt")
     except UnreadableError:
         return None
     return prompt_key(Rollout(prompt, prompt_length=len(prompt)), record.get("gen_step")) if prompt else None
@@ -283,7 +276,7 @@ def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
         return Rollout(messages)
 
     return [
-        read_or_error(partial(read, value, f"messages[{i}]"), (i,), reward=scores[i])
+        turns.read_or_error(partial(read, value, f"messages[{i}]"), (i,), reward=scores[i])
         for i, value in enumerate(conversations)
     ]
 
