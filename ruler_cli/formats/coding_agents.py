@@ -196,14 +196,13 @@ def _atif(record: Mapping[str, Any]) -> Rollout:
 
 
 def _atif_turns(record: Mapping[str, Any]) -> Messages:
-    steps = items(record.get("steps"))
-    if not steps:
-        raise UnreadableError("has no steps in `steps` (the agent was stopped before its first)")
     out: Messages = []
-    for i, step in enumerate(steps):
+    for i, step in enumerate(items(record.get("steps"))):
         if not isinstance(step, dict):
             raise UnreadableError(f"`steps[{i}]` is no object")
         out += _atif_step(step)
+    if not out:
+        raise UnreadableError("has no steps in `steps` (the agent was stopped before its first)")
     return out
 
 

@@ -36,22 +36,17 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
     read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
+
+    def lists(record: Mapping[str, Any], size: int) -> list[Path]:
+        paths = (path_of(record, path), ("rewards",))
+        return parallel_lists(record, size, paths, (*_PROMPTS, "tools"))
+
     return Format(
-        name=f"messages at `{path}`",
-        family="custom",
+        f"messages at `{path}`", "custom", f"`{path}`", lambda record: lookup(record, path) is not None,
+        partial(_read_several if several else _read_single, path, read), ID_KEYS,
+        RecordLayout(reward=("rewards",) if several else ("reward",), listed=several, lists=lists),
         shape="group" if several else "trajectory",
-        signature=f"`{path}`",
-        matches=lambda record: lookup(record, path) is not None,
-        rollouts=partial(_read_several if several else _read_single, path, read),
-        keys=ID_KEYS,
-        layout=RecordLayout(
-            reward=("rewards",) if several else ("reward",),
-            listed=several,
-            lists=lambda record, size: parallel_lists(
-                record, size, (path_of(record, path), ("rewards",)), (*_PROMPTS, "tools")
-            ),
-        ),
-    )
+    )  # fmt: skip
 
 
 def _is_rollout(item: Any) -> bool:

@@ -96,19 +96,11 @@ class Format:
         return self.shape == "group" or (self.layout.listed and self.shape == "trajectory")
 
 
-def keyed_format(
-    fields: str,
-    name: str,
-    family: str,
-    rollouts: Callable[[dict[str, Any]], list[Rollout]],
-    keys: tuple[str, ...] = (),
-    layout: RecordLayout = RecordLayout(),
-    **more: Any,
-) -> Format:
+def keyed_format(fields: str, name: str, family: str, *more: Any, **options: Any) -> Format:
     """Return a format that matches records with all of these fields, separated by spaces."""
     names = fields.split()
     signature = ", ".join(f"`{field}`" for field in names)
-    return Format(name, family, signature, has_keys(*names), rollouts, keys, layout, **more)
+    return Format(name, family, signature, has_keys(*names), *more, **options)
 
 
 @dataclass(frozen=True, slots=True)

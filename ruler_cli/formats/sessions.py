@@ -81,12 +81,9 @@ def plain_content(content: Any) -> Any:
 
 def part_text(part: Any) -> str | None:
     """The text of a part of a message; None if it is something else."""
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict) or part.get("type") not in (None, "text", "input_text", "output_text"):
-        return None
-    text = part.get("text")
-    return text if isinstance(text, str) else None
+    if isinstance(part, dict) and part.get("type") in (None, "text", "input_text", "output_text"):
+        part = part.get("text")
+    return part if isinstance(part, str) else None
 
 
 def content_parts(content: Any) -> list[Any]:
@@ -164,8 +161,7 @@ def read_gemini(record: Record, session: Session) -> None:
                 _gemini_turn(turn, aside)
             session.taken_back.append(aside.turns)
         elif isinstance(event.get("$set"), dict):
-            messages = event["$set"].get("messages")
-            if isinstance(messages, list) and messages:
+            if messages := items(event["$set"].get("messages")):
                 turns = {str(turn.get("id") or f"item {n}"): turn for n, turn in enumerate(objects(messages))}
         elif "projectHash" in event:
             session.identify(event.get("sessionId"), after_turns=bool(turns))
@@ -213,7 +209,7 @@ def _gemini_result(call: Mapping[str, Any]) -> Any:
     for part in content_parts(call.get("result")):
         response = lookup(part, "functionResponse.response")
         if isinstance(response, dict):
-            out.append(next((response[k] for k in ("output", "error") if k in response), response))
+            out.append(response.get("output", response.get("error", response)))
         else:
             out.append(part_text(part) or part)
     out = out or [call.get("resultDisplay") or call.get("status")]
@@ -236,19 +232,19 @@ def _read_opencode(record: Record, session: Session) -> None:
     cut = lookup(record, "info.revert.messageID")
     reverted: int | None = None
     for message in record.get("messages") or ():
-        if not isinstance(message, dict) or not isinstance(message.get("info"), dict):
+        info, parts = lookup(message, "info"), objects(lookup(message, "parts"))
+        if not isinstance(info, dict):
             session.add("unreadable", message)
             continue
-        info, parts = message["info"], objects(message.get("parts"))
         if cut is not None and info.get("id") == cut:
             reverted = len(session.turns)
         if info.get("role") == "user":
-            session.add("user", plain_content([p for p in map(_opencode_prompt, parts) if p]))
-        else:
-            for part in parts:
-                _opencode_part(part, session)
-            if isinstance(info.get("error"), dict):
-                session.note(str(info["error"].get("name")))
+            session.add("user", plain_content([*filter(None, map(_opencode_prompt, parts))]))
+            continue
+        for part in parts:
+            _opencode_part(part, session)
+        if isinstance(info.get("error"), dict):
+            session.note(str(info["error"].get("name")))
     if reverted is not None:
         session.take_back(reverted)
 
