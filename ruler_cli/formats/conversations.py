@@ -51,11 +51,11 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
     for number, call in enumerate(spans):
         if call.kind != "call":
             continue
-        question, answer = _question(call.input), dialects.agent_turns(call.output)
+        question, answer = dialects.question_turns(call.input), dialects.agent_turns(call.output)
         calls = (span for span in _around(by_id, call) if span.kind == "call")
         outer = next((span for span in calls if None not in (span.input, span.output)), None)
         # a framework's call wraps its client's, and holds its answer
-        wrap = [*_question(outer.input), *dialects.agent_turns(outer.output)] if outer else []
+        wrap = [*dialects.question_turns(outer.input), *dialects.agent_turns(outer.output)] if outer else []
         if (question or answer) and not (outer and _says(prints(wrap), prints(answer))):
             steps.add(number, question, answer)
     for one in steps.conversations:
@@ -163,14 +163,6 @@ def prints(messages: Messages) -> list[Print]:
 
 def _by_id(spans: Sequence[Span]) -> dict[str, Span]:
     return {span.identity: span for span in spans if span.identity is not None}
-
-
-def _question(value: Any) -> Messages:
-    """The messages of an input; an input without any as one user's message."""
-    messages = dialects.input_messages(value)
-    if messages is None and value not in dialects.EMPTY:
-        return [{"role": "user", "content": dialects.as_json(value)}]
-    return messages or []
 
 
 def _around(by_id: Mapping[str, Span], span: Span) -> Iterator[Span]:

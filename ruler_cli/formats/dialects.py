@@ -110,13 +110,20 @@ def agent_turns(value: Any) -> Messages:
     """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
     messages = [] if value in EMPTY else output_messages(value)
     if messages is None or any(m.get("role") not in OWN_ROLES or holds_result(m) for m in messages):
-        return [{"role": "assistant", "content": as_json(value)}]
+        return as_turn("assistant", value)
     return messages
 
 
-def as_json(value: Any) -> str:
-    """A value of no known shape as text, so that a part that looks like a tool's result is none."""
-    return value if isinstance(value, str) else dump(value).decode()
+def question_turns(value: Any) -> Messages:
+    """The messages of an input; an input without any as one user's message."""
+    messages = input_messages(value)
+    return as_turn("user", value) if messages is None else messages
+
+
+def as_turn(role: str, value: Any) -> Messages:
+    """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
+    text = value if isinstance(value, str) else dump(value).decode()
+    return [] if value in EMPTY else [{"role": role, "content": text}]
 
 
 def holds_result(message: Mapping[str, Any]) -> bool:

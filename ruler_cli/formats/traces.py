@@ -20,7 +20,6 @@ from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import dialects
 from ruler_cli.formats.chat import Messages, first_agent_turn
 from ruler_cli.formats.conversations import (
     Conversation,
@@ -29,6 +28,18 @@ from ruler_cli.formats.conversations import (
     prints,
     tool_turns,
     tools_of,
+)
+from ruler_cli.formats.dialects import (
+    EMPTY,
+    OWN_ROLES,
+    as_turn,
+    holds_result,
+    input_messages,
+    is_message,
+    is_result,
+    output_messages,
+    question_turns,
+    text_of,
 )
 from ruler_cli.formats.fields import first_at, items, lookup, objects
 from ruler_cli.formats.interface import Format
@@ -101,7 +112,7 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     root = _root(record, spans)
     conversations = conversations_of(spans)
     if conversations:  # the one that holds the task first, the others in the order in which they begin
-        task, depth = _last_question(dialects.input_messages(root.input)), depths(spans, conversations)
+        task, depth = _last_question(input_messages(root.input)), depths(spans, conversations)
         order = range(len(conversations))
         best = min(order, key=lambda i: (not _is_asked(task, [conversations[i]]), depth[i], i))
         conversations.insert(0, conversations.pop(best))
@@ -117,42 +128,24 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     """The first conversation, with the root's task and final answer if no conversation has them."""
     messages = conversations[0].messages
-    question = dialects.input_messages(root.input)
+    question = input_messages(root.input)
     if question and not _is_asked(_last_question(question), conversations):
         messages = [*question, *messages]
     elif first_agent_turn(messages) == 0:  # no message before it tells the task
         opening = [m for m in messages if m.get("role") == "user"][:1]
-        given = (
-            []
-            if root.input in dialects.EMPTY
-            else [{"role": "user", "content": dialects.as_json(root.input)}]
-        )
-        messages = [*(question or opening or given), *messages]
-    if root.output in dialects.EMPTY:
-        return messages
-    texts = [
-        dialects.text_of(m)
-        for one in conversations
-        for m in one.messages
-        if m.get("role") in dialects.OWN_ROLES
-    ]
-    answers = [
-        m
-        for m in dialects.output_messages(root.output) or ()
-        if m.get("role") in dialects.OWN_ROLES and dialects.text_of(m)
-    ]
+        messages = [*(question or opening or as_turn("user", root.input)), *messages]
+    texts = [text_of(m) for one in conversations for m in one.messages if m.get("role") in OWN_ROLES]
+    answers = [m for m in output_messages(root.output) or () if m.get("role") in OWN_ROLES and text_of(m)]
     if answers:
-        shown = any(_within(dialects.text_of(answers[-1]), text, _LONG) for text in texts)
-        return messages if shown else [*messages, answers[-1]]
-    shown = root.output in map(parsed, texts)
-    return messages if shown else [*messages, {"role": "assistant", "content": dialects.as_json(root.output)}]
+        shown = any(_within(text_of(answers[-1]), text, _LONG) for text in texts)
+    else:
+        shown = root.output in map(parsed, texts)
+    return messages if shown else [*messages, *(answers[-1:] or as_turn("assistant", root.output))]
 
 
 def _is_asked(task: str, conversations: list[Conversation]) -> bool:
     """Tell if a task stands in an input of the conversations, or is empty."""
-    return not task or any(
-        _within(task, dialects.text_of(m), _WORD) for one in conversations for m in one.input
-    )
+    return not task or any(_within(task, text_of(m), _WORD) for one in conversations for m in one.input)
 
 
 def _within(text: str, other: str, least: int) -> bool:
@@ -165,34 +158,28 @@ def _answer(root: Span) -> Messages:
 
     A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
     """
-    if root.output in dialects.EMPTY:
-        return []
-    messages, before = dialects.output_messages(root.output), dialects.input_messages(root.input) or []
-    whole = [{"role": "assistant", "content": dialects.as_json(root.output)}]
+    messages, before = output_messages(root.output), input_messages(root.input) or []
+    whole = as_turn("assistant", root.output)
     if messages is None or _has_more(root.output):
         return whole
     if before and len(messages) > len(before) and prints(messages[: len(before)]) == prints(before):
         messages = messages[len(before) :]
     with_results = isinstance(root.output, Mapping) and "messages" in root.output
-    own = [m.get("role") in dialects.OWN_ROLES and not dialects.holds_result(m) for m in messages]
-    known = all(
-        mine or (with_results and dialects.is_result(m)) for m, mine in zip(messages, own, strict=True)
-    )
+    own = [m.get("role") in OWN_ROLES and not holds_result(m) for m in messages]
+    known = all(mine or (with_results and is_result(m)) for m, mine in zip(messages, own, strict=True))
     return messages if known else whole
 
 
 def _has_more(value: Any) -> bool:
     """Tell if an object has several members and no messages, so that all of it is shown."""
-    if not isinstance(value, Mapping) or dialects.is_message(value) or _ANSWER_MEMBERS & value.keys():
+    if not isinstance(value, Mapping) or is_message(value) or _ANSWER_MEMBERS & value.keys():
         return False
-    return sum(inner not in dialects.EMPTY for inner in value.values()) > 1
+    return sum(inner not in EMPTY for inner in value.values()) > 1
 
 
 def _steps(spans: list[Span], root: Span) -> Messages:
     """A trace without messages of model calls: the root's input, the tools as they ran, its output."""
-    question = None if _has_more(root.input) else dialects.input_messages(root.input)
-    if question is None and root.input not in dialects.EMPTY:
-        question = [{"role": "user", "content": dialects.as_json(root.input)}]
+    question = as_turn("user", root.input) if _has_more(root.input) else question_turns(root.input)
     answer = _answer(root)
     tools = [span for span in spans if span.kind == "tool" and span is not root]
     if not answer:
@@ -201,12 +188,12 @@ def _steps(spans: list[Span], root: Span) -> Messages:
             "was said, not only when"
         )
     ran = [turn for span in tools for turn in tool_turns(span)] if len(answer) == 1 else []
-    return [*(question or []), *ran, *answer]
+    return [*question, *ran, *answer]
 
 
 def _last_question(question: Messages | None) -> str:
     """The text of the last message that a user wrote."""
-    texts = [dialects.text_of(m) for m in question or () if m.get("role") == "user"]
+    texts = [text_of(m) for m in question or () if m.get("role") == "user"]
     return texts[-1] if texts else ""
 
 
