@@ -13,7 +13,8 @@ answers: equal ones are one rollout, judged once and scored on both lines; docum
 task, so the prompt belongs to the key; metrics are of the filtered answers, mostly of the first; in older
 files `arguments` is a list of pairs; in multiple-choice tasks `resps` holds log-likelihoods, no rollouts.
 
-LiveCodeBench: `code_list`, or whole answers in `output_list`, with their outcomes in `graded_list`.
+LiveCodeBench: `code_list`, or whole answers in `output_list`, with their outcomes in `graded_list`. HumanEval
+(`task_id`, `completion`), EvalPlus (`solution`): `passed` is the outcome.
 
 A prompt and a list of its answers: verl's `main_generation_server`, best-of-n sets, hand-made ones. The
 prompt is text or `messages`; an answer is a text, a message, a list of messages, or an API's choice, also in
@@ -244,10 +245,9 @@ def _turns_field(record: Mapping[str, Any]) -> str | None:
 
 
 def _is_turns(value: Any) -> bool:
-    if isinstance(value, str):
-        return turns.json_messages(value) is not None
-    chat = is_message_list(value) and {"role", "content"} <= value[0].keys()
-    return chat or (is_message_list(value) and bool(turns.named_turns(value)))
+    if isinstance(value, str) or not is_message_list(value):
+        return isinstance(value, str) and turns.json_messages(value) is not None
+    return {"role", "content"} <= value[0].keys() or turns.named_turns(value) is not None
 
 
 def _as_dialogue(value: Any) -> Messages | None:
@@ -263,6 +263,29 @@ def _read_turns(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
 
 
+_PROMPTS = ("prompt", "problem", "question", "question_content", "instruction")
+_COMPLETIONS = ("completion", "solution")
+_OTHERS = {"messages", "response", "responses", "output", "outputs", "completions", "sample_idx", "advantage"}
+"""Fields of other records with a `task_id`."""
+
+
+def _read_completion(record: dict[str, Any]) -> list[Rollout]:
+    prompt = next((record[name] for name in _PROMPTS if isinstance(record.get(name), str)), None)
+    name = next((name for name in _COMPLETIONS if name in record), _COMPLETIONS[0])
+    messages = [*turns.prompt_turns(prompt, "prompt"), *turns.answer_turns(record.get(name), name)]
+    return [Rollout(messages, reward=record.get("reward"), outcome=record.get("passed"))]
+
+
+def _is_completion(record: Mapping[str, Any]) -> bool:
+    """Tell if it is a sample of a code benchmark: a `solution` beside a prompt may be the data set's own."""
+    prompted = any(name in record for name in _PROMPTS)
+    if not isinstance(record.get("task_id"), str) or _OTHERS & record.keys():
+        return False
+    if "completion" in record:
+        return isinstance(record["completion"], str) and ("passed" in record or not prompted)
+    return isinstance(record.get("solution"), str) and not prompted
+
+
 FORMATS = (
     Format(
         "LiveCodeBench outputs", "code", "`question_content`, `code_list`",
@@ -270,6 +293,9 @@ FORMATS = (
         _read_live_code, ("question_id",),
         RecordLayout(reward=None, listed=True, lists=lists_at("output_list", "code_list", "graded_list")),
         shape="group",
+    ),
+    Format(
+        "code completions", "code", "`task_id`, `completion`", _is_completion, _read_completion, ("task_id",)
     ),
     keyed_format(
         "doc_id resps", "lm-eval samples", "lm-eval", _read_samples,
