@@ -37,7 +37,7 @@ the same prompt comes again in another `gen_step`, which therefore belongs to th
 
 Atropos: one group a line, `data_path_to_save_groups` (`atroposlib/envs/base.py`), with `messages` only with
 `include_messages`. Traps: if an environment gives no messages of its own, the base class writes one user
-message with the whole json_value text, which is the rollout and no question; `scores` is null in groups that
+message with the whole decoded text, which is the rollout and no question; `scores` is null in groups that
 only distil.
 """
 
