@@ -175,9 +175,9 @@ def _read_group(record: dict[str, Any]) -> list[Rollout]:
     answers = value_at(record, path)
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
-    given, rewards = record.get("messages"), column(record, "rewards", len(answers))
-    name = prompt_field(record)
+    given, name = record.get("messages"), prompt_field(record)
     prompt = task_turns(record, name) if given is None else turns.chat_turns(given, "messages")
+    rewards = column(record, "rewards", len(answers))
     where, out = ".".join(map(str, path)), []
     for i, value in enumerate(answers):
         # of an object without an answer None remains, which becomes the error of its rollout

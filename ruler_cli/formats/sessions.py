@@ -1,6 +1,6 @@
 """Sessions of coding agents, a file each: a session's turns so far, and Gemini CLI, OpenCode, pi and its kin.
 
-Claude Code and Codex have a module of their own. A record is the session's document, or the events of its file
+Claude Code and Codex share another module. A record is the session's document, or the events of its file
 (`reading/events.py`). The judge sees the user's prompts, and the agent's texts, thoughts, calls and their
 results. It does not see what the harness writes for itself (hooks, snapshots, counts of tokens, the
 environment with its directory and date), so that two sessions of one task have one prompt. Traps: a turn that
