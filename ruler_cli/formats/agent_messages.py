@@ -18,13 +18,14 @@ ones, so a set is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.dialects import normalize_call, normalize_message, normalize_part, result_turn
-from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, items, lookup, objects
-from ruler_cli.formats.turns import is_message_list
+from ruler_cli.formats.fields import is_message_list, items, lookup, objects
+from ruler_cli.formats.interface import ID_KEYS, Format, refused_shapes
 from ruler_cli.reading.event_kinds import is_autogen, is_langchain
 from ruler_cli.types import Rollout
 
@@ -32,27 +33,25 @@ _USERS = ("user", "human", "user_proxy", "userproxy", "userproxyagent", "user_pr
 _SILENT = ("ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "SelectorEvent", "UserInputRequestedEvent")
 _RESULTS = ("ToolCallExecutionEvent", "FunctionExecutionResultMessage")
 _THREADS = ("messages", "message_thread", "llm_messages", "llm_context.messages")
+"""Paths of AutoGen's messages: of a result, or of the input of a model. A team has a state an agent."""
 _STATES = ("messages", "values.messages", "channel_values.messages")
+"""Paths of LangChain's and LangGraph's messages."""
 
 
-def _first_list(record: Mapping[str, Any], paths: tuple[str, ...], *more: Any) -> list[Any]:
-    """The first list of messages at these paths, or among `more`; [] if there is none."""
-    values = (*(lookup(record, path) for path in paths), *more)
-    return next((value for value in values if is_message_list(value)), [])
+def _listed(record: Mapping[str, Any], paths: tuple[str, ...]) -> list[Any]:
+    """The first list of messages at these paths, or of an agent's state; [] if there is none."""
+    states = record.get("agent_states") if paths is _THREADS else None
+    values = [lookup(record, path) for path in paths]
+    values += [lookup(s, "message_thread") for s in states.values()] if isinstance(states, dict) else []
+    return next(filter(is_message_list, values), [])
 
 
-def _thread(record: Mapping[str, Any]) -> list[Any]:
-    """AutoGen's messages: of a result, of a team's manager, or of the input of an agent's model."""
-    states = record.get("agent_states")
-    states = states.values() if isinstance(states, dict) else ()
-    threads = [lookup(state, "message_thread") for state in states]
-    return _first_list(record, _THREADS, *threads)
-
-
-def _read(listed: list[Any], turns_of: Callable[[dict[str, Any]], Iterable[Any]]) -> Iterator[Any]:
-    if not listed:
+def _read(
+    paths: tuple[str, ...], turns_of: Callable[[dict[str, Any]], Iterable[Any]], record: dict[str, Any]
+) -> Iterator[Any]:
+    if not (messages := _listed(record, paths)):
         raise UnreadableError("has no messages where its framework writes them")
-    for message in listed:
+    for message in messages:
         if not isinstance(message, dict):
             raise UnreadableError("has a message that is no object")
         yield from turns_of(message)
@@ -96,13 +95,8 @@ def _speaker(message: Mapping[str, Any]) -> Any:
 
 
 def _is_chat_history(record: Mapping[str, Any]) -> bool:
-    known = any(name in record for name in ("summary", "cost", "human_input"))
-    return known and "messages" not in record and is_message_list(record.get("chat_history"))
-
-
-def _is_langchain(record: Mapping[str, Any]) -> bool:
-    messages = _first_list(record, _STATES)
-    return bool(messages) and is_langchain(messages[0]) and not is_autogen(messages[0])
+    known = {"summary", "cost", "human_input"} & record.keys() and "messages" not in record
+    return bool(known) and is_message_list(record.get("chat_history"))
 
 
 def _read_crew(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -131,13 +125,12 @@ def _pick(value: Any, name: str) -> Any:
 
 def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, Any]]:
     """Gemini's content as messages: its text and calls, then the result of each call."""
-    if isinstance(content, str | None):
-        content = {"content": content}
-    if isinstance(content.get("content"), str):  # trpc-agent-go
-        yield {"role": role, "content": content["content"]}
+    text = content if isinstance(content, str | None) else content.get("content")
+    if isinstance(text, str):  # trpc-agent-go
+        yield {"role": role, "content": text}
         return
     parts, results = list[Any](), list[Any]()
-    for part in content.get("parts") or ():
+    for part in lookup(content, "parts") or ():
         if not isinstance(part, Mapping) or any(value is not None for value in part.values()):
             one = normalize_part(part)
             (results if lookup(one, "type") == "tool_result" else parts).append(one)
@@ -184,10 +177,8 @@ def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _read_case(record: dict[str, Any]) -> list[Rollout]:
     events = _pick(_pick(record, "session_details"), "events")
     metrics = _pick(record, "eval_metric_result_per_invocation") or ()
-    actual = objects([_pick(metric, "actual_invocation") for metric in metrics])
-    messages = (
-        list(_events(events)) if events else [turn for one in actual if one for turn in _invocation(one)]
-    )
+    actual = filter(None, objects([_pick(metric, "actual_invocation") for metric in metrics]))
+    messages = [*_events(events)] if events else [turn for one in actual for turn in _invocation(one)]
     if not messages:
         raise UnreadableError("has no session in `sessionDetails`, and no `actualInvocation`")
     status = _pick(record, "final_eval_status")
@@ -215,11 +206,10 @@ def _history(
     name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], keys: tuple[str, ...] = ID_KEYS
 ) -> Format:
     """The format of a framework's histories; the first word of its name is the family."""
-
-    def rollouts(record: dict[str, Any]) -> list[Rollout]:
-        return [Rollout(list(read(record)), reward=record.get("reward"))]
-
-    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=keys)
+    return Format(
+        name, name.split(maxsplit=1)[0].lower(), tells, matches,
+        lambda record: [Rollout([*read(record)], reward=record.get("reward"))], keys,
+    )  # fmt: skip
 
 
 FORMATS = (
@@ -232,22 +222,19 @@ FORMATS = (
     ),
     _history(
         "AutoGen messages", "`messages` with `source`, `type` in each",
-        lambda record: any(map(is_autogen, _thread(record)[:1])),
-        lambda record: _read(_thread(record), _autogen_turns),
+        lambda record: any(map(is_autogen, _listed(record, _THREADS)[:1])),
+        partial(_read, _THREADS, _autogen_turns),
     ),
     _history("AutoGen 0.2 histories", "`chat_history`, `summary`", _is_chat_history, _read_chat_history),
     _history(
-        "LangChain messages", "`messages` with `type` (human, ai) in each", _is_langchain,
-        lambda record: _read(_first_list(record, _STATES), normalize_message),
+        "LangChain messages", "`messages` with `type` (human, ai) in each",
+        lambda record: any(is_langchain(m) and not is_autogen(m) for m in _listed(record, _STATES)[:1]),
+        partial(_read, _STATES, normalize_message),
     ),
     _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _read_crew),
 )  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        lambda record: (
-            _pick(record, "eval_id") is not None and "conversation" in record and not _is_case(record)
-        ),
-        "is of an ADK evaluation set, whose answers are the expected ones; give the results that `adk eval` "
-        "wrote (.evalset_result.json), or sessions",
-    ),
-)
+REFUSALS = refused_shapes(
+    (lambda r: _pick(r, "eval_id") is not None and "conversation" in r and not _is_case(r),
+     "is of an ADK evaluation set, whose answers are the expected ones; give the results that `adk eval` "
+     "wrote (.evalset_result.json), or sessions"),
+)  # fmt: skip

@@ -13,7 +13,8 @@ answers: equal ones are one rollout, judged once and scored on both lines; docum
 task, so the prompt belongs to the key; metrics are of the filtered answers, mostly of the first; in older
 files `arguments` is a list of pairs; in multiple-choice tasks `resps` holds log-likelihoods, no rollouts.
 
-LiveCodeBench: `code_list`, or whole answers in `output_list`, with their outcomes in `graded_list`.
+LiveCodeBench: `code_list`, or whole answers in `output_list`, with their outcomes in `graded_list`. HumanEval
+(`task_id`, `completion`), EvalPlus (`solution`): `passed` is the outcome.
 
 A prompt and a list of its answers: verl's `main_generation_server`, best-of-n sets, hand-made ones. The
 prompt is text or `messages`; an answer is a text, a message, a list of messages, or an API's choice, also in
@@ -43,13 +44,16 @@ them, and `chosen`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats import turns
 from ruler_cli.formats.chat import Messages, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, first_at, items, keyed_format, lookup
+from ruler_cli.formats.fields import first_at, is_message_list, is_text_list, items, list_field, lookup
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, keyed_format
 from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
 from ruler_cli.formats.prompts import (
     HISTORIES,
@@ -61,56 +65,34 @@ from ruler_cli.formats.prompts import (
     with_system,
 )
 from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.turns import (
-    ANSWER_LISTS,
-    ANSWERS,
-    all_conversations,
-    answer_turns,
-    answers_path,
-    chat_turns,
-    dialogue,
-    find_answer,
-    is_answer,
-    is_text_list,
-    json_messages,
-    json_turns,
-    list_field,
-    make_rollout,
-    named_turns,
-    prompt_turns,
-    read_or_error,
-    response_turns,
-    with_answer,
-)
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS
 from ruler_cli.types import Path, Rollout
 
 
 def _read_ultra(record: dict[str, Any]) -> list[Rollout]:
     completions = list_field(record, "completions")
-    prompt = prompt_turns(record.get("instruction"), "instruction")
+    prompt = turns.prompt_turns(record.get("instruction"), "instruction")
     out = []
     for i, item in enumerate(completions):
-        path, reward = ("completions", i), lookup(item, "overall_score")
-        out.append(read_or_error(partial(_completion, prompt, item, path, reward), path, reward=reward))
+        read = partial(_completion, prompt, item, f"completions[{i}].response")
+        out.append(turns.read_or_error(read, ("completions", i), reward=lookup(item, "overall_score")))
     return out
 
 
-def _completion(prompt: Messages, item: Any, path: Path, reward: Any) -> Rollout:
+def _completion(prompt: Messages, item: Any, where: str) -> Rollout:
     if not isinstance(item, dict):
         raise UnreadableError("is no object")
-    answer = answer_turns(item.get("response"), f"completions[{path[1]}].response")
-    return make_rollout(prompt, answer, path, reward=reward)
+    return turns.make_rollout(prompt, turns.answer_turns(item.get("response"), where))
 
 
 def _is_ultra(record: Mapping[str, Any]) -> bool:
     completions = record.get("completions")
-    if "instruction" not in record or not isinstance(completions, list):
-        return False
-    return all(isinstance(item, dict) and "response" in item for item in completions)
+    known = "instruction" in record and isinstance(completions, list)
+    return known and all(isinstance(item, dict) and "response" in item for item in items(completions))
 
 
 def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
-    prompt = prompt_turns(record.get("prompt"), "prompt")
+    prompt = turns.prompt_turns(record.get("prompt"), "prompt")
     both = [(name, answer) for name in ("chosen", "rejected") for answer in list_field(record, name)]
     return [
         answer_rollout(prompt, answer, name, i, outcome=name == "chosen")
@@ -123,7 +105,7 @@ def _read_live_code(record: dict[str, Any]) -> list[Rollout]:
     answers = record.get(name)
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers in `{name}`")
-    prompt = prompt_turns(record.get("question_content"), "question_content")
+    prompt = turns.prompt_turns(record.get("question_content"), "question_content")
     graded = column(record, "graded_list", len(answers))
     return [answer_rollout(prompt, answer, name, i, outcome=graded[i]) for i, answer in enumerate(answers)]
 
@@ -138,34 +120,26 @@ def _read_samples(record: dict[str, Any]) -> list[Rollout]:
     answers = [answers] if isinstance(answers, str) else items(answers)
     if not is_text_list(answers):
         raise UnreadableError("has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)")
-    prompt = _sample_prompt(record)
+    prompt = first_at(record, *_ARGUMENTS)
+    prompt = prompt[0] if is_text_list(prompt) else prompt  # a chat prompt is JSON text, in a list
+    asked: Messages | None = None
+    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
+        with suppress(UnreadableError):  # a text that begins with a bracket
+            asked = turns.json_turns(prompt, "arguments")
+    asked = turns.prompt_turns(prompt, "arguments") if asked is None else asked
     return [
-        answer_rollout(prompt, answer, "resps[0]", i, member=hashed_key(str(i), answer))
+        answer_rollout(asked, answer, "resps[0]", i, member=hashed_key(str(i), answer))
         for i, answer in enumerate(answers)
     ]
 
 
-def _argument(record: Mapping[str, Any]) -> Any:
-    return first_at(record, "arguments.gen_args_0.arg_0", "arguments.0.0")
-
-
-def _sample_prompt(record: Mapping[str, Any]) -> Messages:
-    prompt = _argument(record)
-    prompt = prompt[0] if is_text_list(prompt) else prompt  # a chat prompt is JSON text, in a list
-    if isinstance(prompt, str) and prompt.lstrip().startswith("["):
-        try:
-            return json_turns(prompt, "arguments")
-        except UnreadableError:
-            pass  # a text that begins with a bracket
-    return prompt_turns(prompt, "arguments")
+_ARGUMENTS = ("arguments.gen_args_0.arg_0", "arguments.0.0")
 
 
 def _sample_key(record: Mapping[str, Any]) -> str | None:
     if record.get("doc_id") is None:
         return None
-    prompt = _argument(record)
-    prompt = record.get("doc") if prompt is None else prompt
-    return key_text(record["doc_id"]) + " " + hashed_key("prompt", prompt)
+    return key_text(record["doc_id"]) + " " + hashed_key("prompt", first_at(record, *_ARGUMENTS, "doc"))
 
 
 def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
@@ -176,33 +150,24 @@ def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
 
 def _list_path(record: Mapping[str, Any]) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
-    if path := answers_path(record):
-        return path
-    lists = (name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list))
-    return next(((name,) for name in (*lists, *(n for n in ANSWERS if is_text_list(record.get(n))))), ())
+    lists = [name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list)]
+    lists += [name for name in ANSWERS if is_text_list(record.get(name))]
+    return turns.answers_path(record) or tuple(lists[:1])
 
 
 def _is_group(record: Mapping[str, Any]) -> bool:
     if "labels" in record or "conversations" in record:
         return False
     if "messages" in record:
-        return bool(answers_path(record))
+        return bool(turns.answers_path(record))
     answers = value_at(record, _list_path(record))
-    return isinstance(answers, list) and prompt_field(record) is not None and all(map(is_answer, answers))
+    prompted = prompt_field(record) is not None
+    return prompted and isinstance(answers, list) and all(map(turns.is_answer, answers))
 
 
 def _group_path(record: Mapping[str, Any]) -> Path:
     """Return the same for a record that is known to be a group, which may have only one answer."""
-    return _list_path(record) or answers_path(record, 1)
-
-
-def _group_prompt(record: dict[str, Any]) -> Messages:
-    if record.get("messages") is not None:
-        return chat_turns(record["messages"], "messages")
-    name = prompt_field(record)
-    if name is None:
-        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
-    return task_turns(record, name)
+    return _list_path(record) or turns.answers_path(record, 1)
 
 
 def _read_group(record: dict[str, Any]) -> list[Rollout]:
@@ -210,12 +175,15 @@ def _read_group(record: dict[str, Any]) -> list[Rollout]:
     answers = value_at(record, path)
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
-    prompt = _group_prompt(record)
+    given, name = record.get("messages"), prompt_field(record)
+    prompt = task_turns(record, name) if given is None else turns.chat_turns(given, "messages")
     rewards = column(record, "rewards", len(answers))
-    name = ".".join(map(str, path))
-    # of an object without an answer None remains, which becomes the error of its rollout
-    values = [find_answer(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
-    return [answer_rollout(prompt, answer, name, i, reward=rewards[i]) for i, answer in enumerate(values)]
+    where, out = ".".join(map(str, path)), []
+    for i, value in enumerate(answers):
+        # of an object without an answer None remains, which becomes the error of its rollout
+        answer = turns.find_answer(value, f"{where}[{i}]") if isinstance(value, dict) else value
+        out.append(answer_rollout(prompt, answer, where, i, reward=rewards[i]))
+    return out
 
 
 def _group_lists(record: Mapping[str, Any], size: int) -> list[Path]:
@@ -232,7 +200,7 @@ _TURN_LISTS = ("conversations", "conversation", "dialog", "dialogue", "turns", "
 def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the fields with prompt and answer of a record; None for one that is missing."""
     prompt = prompt_field(record)
-    present = [name for name in ANSWERS if name in record and is_answer(record[name])]
+    present = [name for name in ANSWERS if name in record and turns.is_answer(record[name])]
     answer = next((name for name in present if record[name] is not None), present[0] if present else None)
     if answer is None and prompt == "question" and isinstance(record.get("answer"), str):
         answer = "answer"
@@ -241,29 +209,26 @@ def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def _is_pair(record: Mapping[str, Any]) -> bool:
     whole = any(name in record for name in _WHOLE)
-    return None not in _pair_fields(record) and not whole and not answers_path(record)
+    return None not in _pair_fields(record) and not whole and not turns.answers_path(record)
 
 
 def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
     prompt_name, answer_name = _pair_fields(record)
-    if prompt_name is None:
-        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
+    prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
     if answer_name is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = response_turns(record.get(answer_name), answer_name, as_json=as_json)
-    label = record.get("label")
+    answer = turns.response_turns(record.get(answer_name), answer_name, as_json=as_json)
+    label, tools, reward = record.get("label"), tools_of(record), record.get("reward")
     outcome = label if isinstance(label, bool) else None
-    prompt, context = task_turns(record, prompt_name), retrieved_turn(record)
-    rollout = make_rollout(
-        prompt, [*context, *answer], tools=tools_of(record), reward=record.get("reward"), outcome=outcome
-    )
+    rollout = turns.make_rollout(prompt, [*context, *answer], tools=tools, reward=reward, outcome=outcome)
     return [replace(rollout, prompt_length=len(prompt)) if context else rollout]
 
 
 def _refine(records: Sequence[Mapping[str, Any]]) -> Format:
     """Read answers as JSON text of messages if all of them are."""
     answers = [record.get(name) for record in records if (name := _pair_fields(record)[1]) is not None]
-    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if all_conversations(answers) else _PAIR
+    whole = turns.all_conversations(answers)
+    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if whole else _PAIR
 
 
 _PAIR = Format(
@@ -274,30 +239,51 @@ _PAIR = Format(
 
 def _turns_field(record: Mapping[str, Any]) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
-    turns = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
+    listed = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
     texts = (name for name in ("text", *_TURN_LISTS) if _as_dialogue(record.get(name)) is not None)
-    return next(turns, None) or next(texts, None)
+    return next(listed, None) or next(texts, None)
 
 
 def _is_turns(value: Any) -> bool:
-    if isinstance(value, str):
-        return json_messages(value) is not None
-    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
-        return False
-    return {"role", "content"} <= value[0].keys() or named_turns(value) is not None
+    if isinstance(value, str) or not is_message_list(value):
+        return isinstance(value, str) and turns.json_messages(value) is not None
+    return {"role", "content"} <= value[0].keys() or turns.named_turns(value) is not None
 
 
 def _as_dialogue(value: Any) -> Messages | None:
-    return dialogue(value) if isinstance(value, str) and json_messages(value) is None else None
+    return turns.dialogue(value) if isinstance(value, str) and turns.json_messages(value) is None else None
 
 
 def _read_turns(record: dict[str, Any]) -> list[Rollout]:
     name = _turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    turns = _as_dialogue(record[name]) or chat_turns(record[name], name)
-    messages = with_system(record, with_answer(record, turns))
+    given = _as_dialogue(record[name]) or turns.chat_turns(record[name], name)
+    messages = with_system(record, turns.with_answer(record, given))
     return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
+
+
+_PROMPTS = ("prompt", "problem", "question", "question_content", "instruction")
+_COMPLETIONS = ("completion", "solution")
+_OTHERS = {"messages", "response", "responses", "output", "outputs", "completions", "sample_idx", "advantage"}
+"""Fields of other records with a `task_id`."""
+
+
+def _read_completion(record: dict[str, Any]) -> list[Rollout]:
+    prompt = next((record[name] for name in _PROMPTS if isinstance(record.get(name), str)), None)
+    name = next((name for name in _COMPLETIONS if name in record), _COMPLETIONS[0])
+    messages = [*turns.prompt_turns(prompt, "prompt"), *turns.answer_turns(record.get(name), name)]
+    return [Rollout(messages, reward=record.get("reward"), outcome=record.get("passed"))]
+
+
+def _is_completion(record: Mapping[str, Any]) -> bool:
+    """Tell if it is a sample of a code benchmark: a `solution` beside a prompt may be the data set's own."""
+    prompted = any(name in record for name in _PROMPTS)
+    if not isinstance(record.get("task_id"), str) or _OTHERS & record.keys():
+        return False
+    if "completion" in record:
+        return isinstance(record["completion"], str) and ("passed" in record or not prompted)
+    return isinstance(record.get("solution"), str) and not prompted
 
 
 FORMATS = (
@@ -307,6 +293,9 @@ FORMATS = (
         _read_live_code, ("question_id",),
         RecordLayout(reward=None, listed=True, lists=lists_at("output_list", "code_list", "graded_list")),
         shape="group",
+    ),
+    Format(
+        "code completions", "code", "`task_id`, `completion`", _is_completion, _read_completion, ("task_id",)
     ),
     keyed_format(
         "doc_id resps", "lm-eval samples", "lm-eval", _read_samples,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import repeat
 from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import items, lookup, objects, printable
+from ruler_cli.formats.fields import items, lookup, objects
+from ruler_cli.formats.interface import printable
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
 
@@ -56,8 +58,7 @@ def messages_of(trajectory: Mapping[str, Any]) -> Messages:
     for key in ("messages", "messages_and_choices"):
         if trajectory.get(key) is not None:
             return check_messages(trajectory[key], key)
-    conversations = _conversations(trajectory.get("exchanges"))
-    if conversations:
+    if conversations := _conversations(trajectory.get("exchanges")):
         return check_messages(conversations[-1], "exchanges")
     raise UnreadableError("has no messages")
 
@@ -80,17 +81,14 @@ def histories(trajectory: Mapping[str, Any]) -> tuple[Messages, ...]:
 def tools_of(trajectory: Mapping[str, Any]) -> Any:
     """Return the trajectory's tools, also if they are JSON text or stand in the first exchange."""
     tools = trajectory.get("tools")
+    if isinstance(tools, str):
+        with suppress(UnreadableError):
+            return parse_text(tools)
     if tools is None:
         values = (lookup(trajectory, path) for path in TOOLS)
         tools = next((value for value in values if isinstance(value, list)), None)
-    if isinstance(tools, str):
-        try:
-            return parse_text(tools)
-        except UnreadableError:
-            return tools
     if tools is None and "exchanges" in trajectory:
-        for request, _ in _exchanges(trajectory.get("exchanges")):
-            return request.get("tools")
+        tools = next((request.get("tools") for request, _ in _exchanges(trajectory["exchanges"])), None)
     return tools
 
 
@@ -117,6 +115,13 @@ def check_messages(value: Any, where: str) -> Messages:
             raise UnreadableError(f"`{where}[{i}]` has no role")
         out.append(message)
     return out
+
+
+def messages_in(record: Mapping[str, Any], name: str, cause: str) -> Messages:
+    """Return the messages in a field; UnreadableError with the cause if there are none."""
+    if not record.get(name):
+        raise UnreadableError(f"has no messages in `{name}` ({cause})")
+    return check_messages(record[name], name)
 
 
 def first_agent_turn(messages: Messages) -> int:
@@ -162,8 +167,7 @@ def has_content(message: Mapping[str, Any]) -> bool:
     content = message.get("content")
     if isinstance(content, str) and content and not content.isspace():
         return True
-    parts = content if isinstance(content, list) else ()
-    if any(isinstance(part, dict) and part.get("type") not in _TEXT_KINDS for part in parts):
+    if any(part.get("type") not in _TEXT_KINDS for part in objects(content)):
         return True  # a call without arguments, a picture
     if "role" not in message and message.get("type") not in _TEXT_KINDS:
         return True  # a Responses item that is no text
@@ -237,12 +241,11 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _exchanges(value: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    if isinstance(value, dict):
-        for kind in ("chat_completions", "responses", "messages", "completions"):
-            for exchange in objects(value.get(kind)):
-                request, response = exchange.get("request"), exchange.get("response")
-                if isinstance(request, dict) and isinstance(response, dict):
-                    yield request, response
+    kinds = ("chat_completions", "responses", "messages", "completions")
+    for exchange in [e for kind in kinds for e in objects(lookup(value, kind))]:
+        request, response = exchange.get("request"), exchange.get("response")
+        if isinstance(request, dict) and isinstance(response, dict):
+            yield request, response
 
 
 def _request_messages(request: Mapping[str, Any]) -> Messages:
@@ -260,11 +263,9 @@ def _request_messages(request: Mapping[str, Any]) -> Messages:
 
 
 def _response_messages(response: Mapping[str, Any]) -> Messages:
-    choices, output = response.get("choices"), response.get("output")
-    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        message = choices[0].get("message")
-        text = choices[0].get("text")
-        return [message] if message is not None else [{"role": "assistant", "content": text}]
-    if isinstance(output, list):
-        return list(output)
+    for choice in objects(items(response.get("choices"))[:1]):
+        message = choice.get("message")
+        return [message] if message is not None else [{"role": "assistant", "content": choice.get("text")}]
+    if isinstance(response.get("output"), list):
+        return list(response["output"])
     return [{"role": response.get("role", "assistant"), "content": response.get("content")}]

@@ -44,28 +44,25 @@ from itertools import chain
 from typing import Any, TypeGuard
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages
+from ruler_cli.formats.chat import Messages, check_messages, messages_in
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    RefusedFormat,
-    first_at,
-    has_keys,
-    items,
-    keyed_format,
-    lookup,
-    objects,
-    printable,
-)
+from ruler_cli.formats.fields import first_at, has_keys, items, lookup, objects
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, printable, refused_shapes
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.reading.event_kinds import is_openhands
 from ruler_cli.types import Rollout
 
+_STOPPED = "the run was stopped before its first step"
+
 
 def _read_swe_agent(record: dict[str, Any]) -> list[Rollout]:
-    history = _messages(record, "history")
-    messages = [_with_call_id(message) for message in history if not message.get("is_demo")]
+    history = messages_in(record, "history", _STOPPED)
+    messages = []
+    for message in history:
+        calls = items(message.get("tool_call_ids"))
+        single = len(calls) == 1 and message.get("role") == "tool"
+        if not message.get("is_demo"):
+            messages.append({**message, "tool_call_id": calls[0]} if single else message)
     if not messages:
         raise UnreadableError("holds a demonstration only in `history`")
     observation = lookup(record, "trajectory.-1.observation")
@@ -75,22 +72,9 @@ def _read_swe_agent(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
 
 
-def _with_call_id(message: dict[str, Any]) -> dict[str, Any]:
-    """A message; if it is the result of a single call, with `tool_call_id`."""
-    calls = items(message.get("tool_call_ids"))
-    single = len(calls) == 1 and message.get("role") == "tool"
-    return {**message, "tool_call_id": calls[0]} if single else message
-
-
 def _read_mini(record: dict[str, Any]) -> list[Rollout]:
-    messages = _messages(record, "messages")
+    messages = messages_in(record, "messages", _STOPPED)
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
-
-
-def _messages(record: dict[str, Any], name: str) -> Messages:
-    if not record.get(name):
-        raise UnreadableError(f"has no messages in `{name}` (the run was stopped before its first step)")
-    return check_messages(record[name], name)
 
 
 _SILENT = ("agent_state_changed", "change_agent_state", "null", "recall")
@@ -140,7 +124,16 @@ def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         role = message.get("role") or ("assistant" if event.get("source") == "agent" else "user")
         yield {**message, "role": role, "content": _with_extension(message.get("content"), event)}
     elif kind == "ActionEvent":
-        yield _sdk_action(event)
+        given = event.get("action")
+        if isinstance(given, dict):
+            given = {name: value for name, value in given.items() if name != "kind" and value is not None}
+        else:  # no tool took it
+            given = lookup(event, "tool_call.arguments")
+        thought, reasoning = event.get("thought"), event.get("reasoning_content")
+        parts = [*items(event.get("thinking_blocks")), *items(thought)]
+        content = thought if reasoning or not parts else parts
+        turn = call_turn(identity, event.get("tool_name"), given)
+        yield turn | {"content": content, "reasoning_content": reasoning}
     elif kind == "ACPToolCallEvent":
         yield call_turn(identity, event.get("title"), event.get("raw_input"))
         yield result_turn(identity, event.get("raw_output"))
@@ -152,24 +145,14 @@ def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": "error", "content": event.get("detail") or event.get("code")}
 
 
-def _sdk_action(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An action as a call; the arguments of one that no tool took stand in `tool_call` alone."""
-    given = event.get("action")
-    if isinstance(given, dict):
-        given = {name: value for name, value in given.items() if name != "kind" and value is not None}
-    else:
-        given = lookup(event, "tool_call.arguments")
-    thought, reasoning = event.get("thought"), event.get("reasoning_content")
-    parts = [*items(event.get("thinking_blocks")), *items(thought)]
-    turn = call_turn(event.get("tool_call_id"), event.get("tool_name"), given)
-    return turn | {"content": thought if reasoning or not parts else parts, "reasoning_content": reasoning}
-
-
 def _with_extension(content: Any, event: Mapping[str, Any]) -> Any:
     """Content with the parts that the SDK adds to it for the model, e.g. the text of a skill."""
     more = items(event.get("extended_content"))
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     return [*parts, *more] if more else content
+
+
+_JOIN = "jq -cs '{events: .}' events/*.json > conversation.jsonl"
 
 
 def _read_conversation(record: dict[str, Any]) -> list[Rollout]:
@@ -178,12 +161,6 @@ def _read_conversation(record: dict[str, Any]) -> list[Rollout]:
     return _read_openhands({**record, "history": record["events"]})
 
 
-def _is_conversation(record: Mapping[str, Any]) -> bool:
-    first = next(iter(items(record.get("events"))), None)
-    return isinstance(first, dict) and is_openhands(first)
-
-
-_JOIN = "jq -cs '{events: .}' events/*.json > conversation.jsonl"
 _CONVERSATIONS = ("messages", "history", "trajectory", "trajectories", "prompt", "conversations")
 
 
@@ -204,9 +181,6 @@ def _is_prediction(record: Mapping[str, Any]) -> bool:
     return named and not any(name in record for name in _CONVERSATIONS)
 
 
-_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
-
-
 def _is_atif(record: Any) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(record, Mapping) and str(record.get("schema_version", "")).startswith("ATIF-v")
 
@@ -215,46 +189,41 @@ def _atif(record: Mapping[str, Any]) -> Rollout:
     messages = _atif_turns(record)
     further = tuple(_atif_turns(sub) for sub in objects(record.get("subagent_trajectories")))
     tools, reward = lookup(record, "agent.tool_definitions"), lookup(record, "extra.reward")
-    return Rollout(messages, (), further, tools, reward, member=_partial_session(record))
+    copied = any(step.get("is_copied_context") for step in objects(record.get("steps")))
+    session = record.get("session_id")  # names the rollout of a record that is only a part of it
+    member = session if copied or record.get("continued_trajectory_ref") else None
+    return Rollout(messages, (), further, tools, reward, member=member if isinstance(member, str) else None)
 
 
 def _atif_turns(record: Mapping[str, Any]) -> Messages:
-    steps = items(record.get("steps"))
-    if not steps:
-        raise UnreadableError("has no steps in `steps` (the agent was stopped before its first)")
     out: Messages = []
-    for i, step in enumerate(steps):
+    for i, step in enumerate(items(record.get("steps"))):
         if not isinstance(step, dict):
             raise UnreadableError(f"`steps[{i}]` is no object")
         out += _atif_step(step)
+    if not out:
+        raise UnreadableError("has no steps in `steps` (the agent was stopped before its first)")
     return out
 
 
 def _atif_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A step's message with its calls, and their results."""
-    turn = {"role": _ROLES.get(str(step.get("source")), "user"), "content": step.get("message")}
+    source, calls = step.get("source"), items(step.get("tool_calls"))
+    role = "assistant" if source == "agent" else "system" if source == "system" else "user"
+    turn: dict[str, Any] = {"role": role, "content": step.get("message")}
     if step.get("reasoning_content"):
         turn["reasoning_content"] = step["reasoning_content"]
-    if items(step.get("tool_calls")):
-        turn["tool_calls"] = [_atif_call(call) for call in step["tool_calls"]]
+    if calls:
+        named = {"id": "tool_call_id", "name": "function_name", "arguments": "arguments"}
+        turn["tool_calls"] = [
+            {ours: call.get(name) for ours, name in named.items()} if isinstance(call, dict) else call
+            for call in calls
+        ]
     yield turn
     for result in objects(lookup(step, "observation.results")):
         elsewhere = "(a sub-agent's work)" if result.get("subagent_trajectory_ref") else None
         content = result.get("content")
         yield result_turn(result.get("source_call_id"), elsewhere if content is None else content)
-
-
-def _atif_call(call: Any) -> Any:
-    names = {"id": "tool_call_id", "name": "function_name", "arguments": "arguments"}
-    return {ours: call.get(name) for ours, name in names.items()} if isinstance(call, dict) else call
-
-
-def _partial_session(record: Mapping[str, Any]) -> str | None:
-    """The session of a record that is only a part of it; None for a whole run."""
-    copied = any(step.get("is_copied_context") for step in objects(record.get("steps")))
-    session = record.get("session_id")
-    part = copied or record.get("continued_trajectory_ref")
-    return session if part and isinstance(session, str) else None
 
 
 def _read_trial(record: dict[str, Any]) -> list[Rollout]:
@@ -272,8 +241,8 @@ def _read_trial(record: dict[str, Any]) -> list[Rollout]:
 
 def _read_row(record: dict[str, Any]) -> list[Rollout]:
     messages = check_messages(record.get("conversations") or None, "conversations")
-    trial, tools = record.get("trial_name"), record.get("tool_definitions")
-    member = trial if isinstance(trial, str) else None
+    trial = record.get("trial_name")
+    member, tools = trial if isinstance(trial, str) else None, record.get("tool_definitions")
     return [Rollout(messages, tools=tools, reward=record.get("result"), member=member)]
 
 
@@ -286,7 +255,8 @@ FORMATS = (
     ),
     Format(
         "OpenHands conversations", "openhands", "`events` with `action`, `observation` or `kind` in each",
-        _is_conversation, _read_conversation, _INSTANCE,
+        lambda record: any(map(is_openhands, objects(items(record.get("events"))[:1]))),
+        _read_conversation, _INSTANCE,
     ),
     keyed_format("trajectory history info", "SWE-agent", "swe-agent", _read_swe_agent, _INSTANCE),
     Format(
@@ -315,16 +285,12 @@ FORMATS = (
         RecordLayout(reward=("result",), form=b'"%s"'),
     ),
 )  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        lambda record: (
-            bool(record) and all(isinstance(v, dict) and "model_patch" in v for v in record.values())
-        ),
-        "holds SWE-bench predictions by their instances (mini-swe-agent's preds.json); write one a line: "
-        "jq -c '.[]'",
+REFUSALS = refused_shapes(
+    (lambda record: (
+        bool(record) and all(isinstance(v, dict) and "model_patch" in v for v in record.values())
     ),
-    RefusedFormat(
-        is_openhands,
-        f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_JOIN}",
-    ),
-)
+     "holds SWE-bench predictions by their instances (mini-swe-agent's preds.json); write one a line: "
+     "jq -c '.[]'"),
+    (is_openhands,
+     f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_JOIN}"),
+)  # fmt: skip

@@ -12,20 +12,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from ruler_cli.formats import dialects
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.dialects import (
-    EMPTY,
-    OWN_ROLES,
-    agent_turns,
-    as_json,
-    call_turn,
-    called_names,
-    input_messages,
-    is_result,
-    offered_tools,
-    result_turn,
-    text_of,
-)
 from ruler_cli.formats.trace_spans import Span
 
 _NEAR = 20
@@ -63,17 +51,17 @@ def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
     for number, call in enumerate(spans):
         if call.kind != "call":
             continue
-        question, answer = _question(call.input), agent_turns(call.output)
-        outer = next((span for span in _around(by_id, call) if _is_whole_call(span)), None)
-        if (question or answer) and not (outer and _repeats(answer, outer)):
+        question, answer = dialects.question_turns(call.input), dialects.agent_turns(call.output)
+        calls = (span for span in _around(by_id, call) if span.kind == "call")
+        outer = next((span for span in calls if None not in (span.input, span.output)), None)
+        # a framework's call wraps its client's, and holds its answer
+        wrap = [*dialects.question_turns(outer.input), *dialects.agent_turns(outer.output)] if outer else []
+        if (question or answer) and not (outer and _says(prints(wrap), prints(answer))):
             steps.add(number, question, answer)
-    for conversation in steps.conversations:
-        if called := {name for message in conversation.output for name in called_names(message)}:
-            results = steps.results(conversation.last, len(spans))
-            conversation.output = [
-                *conversation.output,
-                *(turn for turn in results if turn["name"] in called),
-            ]
+    for one in steps.conversations:
+        if called := {name for message in one.output for name in dialects.called_names(message)}:
+            results = steps.results(one.last, len(spans))
+            one.output = [*one.output, *(turn for turn in results if turn["name"] in called)]
     return steps.conversations
 
 
@@ -98,15 +86,18 @@ class _Steps:
                 self._index(conversation, number)
             return
         # some frameworks send only new messages: none, results of tools, or the agent's own turns
-        partial = not question or is_result(question[0]) or question[0].get("role") in OWN_ROLES
+        partial = (
+            not question or dialects.is_result(question[0]) or question[0].get("role") in dialects.OWN_ROLES
+        )
         latest = self._by_parent.get(self._spans[number].parent) or next(reversed(self.conversations), None)
         conversation = latest if partial else None
         if conversation is None:
             conversation = Conversation(number, number)
             self.conversations.append(conversation)
-        elif question:
+        elif question:  # without its first messages with which the conversation ends already
             end = [*conversation.input_prints[-len(asked) :], *conversation.output_prints]
-            question = question[_overlap(end, asked) :]
+            sizes = range(min(len(end), len(asked)), 0, -1)
+            question = question[next((n for n in sizes if end[-n:] == asked[:n]), 0) :]
         else:
             question = self.results(conversation.last, number)
         conversation.input += [*conversation.output, *question]
@@ -128,8 +119,11 @@ class _Steps:
         """The conversation that a step continues, the one of the longest input first."""
         for key in _hashes(asked)[:0:-1]:
             for one in self._by_input.get(key, ())[-_NEAR:][::-1]:
-                begins = one.input_prints == asked[: len(one.input_prints)]
-                if begins and _continues(one, asked, answered):
+                if one.input_prints != asked[: len(one.input_prints)]:
+                    continue
+                said, rest = one.output_prints, asked[len(one.input_prints) :]
+                # it holds the conversation's answer, or is the same step again
+                if _says(rest, said) if rest else not answered or not said or answered == said:
                     return one
         return None
 
@@ -142,22 +136,24 @@ def _hashes(messages: list[Print]) -> list[int]:
 def tools_of(spans: Sequence[Span]) -> Any:
     """The tools that the first call was offered."""
     calls = (span for span in spans if span.kind == "call")
-    return next((tools for span in calls if (tools := span.tools or offered_tools(span.input))), None)
+    return next(
+        (tools for span in calls if (tools := span.tools or dialects.offered_tools(span.input))), None
+    )
 
 
 def tool_turns(span: Span) -> Messages:
     """The call of a tool that ran, and its result."""
     identity = span.identity or span.name
-    return [call_turn(identity, span.name, span.input), result_turn(identity, span.output, span.name)]
+    return [
+        dialects.call_turn(identity, span.name, span.input),
+        dialects.result_turn(identity, span.output, span.name),
+    ]
 
 
 def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
     """The number of tools around each conversation: a sub-agent's is one deeper."""
     by_id = _by_id(spans)
-    return [
-        sum(outer.kind == "tool" for outer in _around(by_id, spans[conversation.first]))
-        for conversation in conversations
-    ]
+    return [sum(s.kind == "tool" for s in _around(by_id, spans[one.first])) for one in conversations]
 
 
 def prints(messages: Messages) -> list[Print]:
@@ -167,23 +163,6 @@ def prints(messages: Messages) -> list[Print]:
 
 def _by_id(spans: Sequence[Span]) -> dict[str, Span]:
     return {span.identity: span for span in spans if span.identity is not None}
-
-
-def _question(value: Any) -> Messages:
-    """The messages of an input; an input without any as one user's message."""
-    messages = input_messages(value)
-    if messages is None:
-        return [] if value in EMPTY else [{"role": "user", "content": as_json(value)}]
-    return messages
-
-
-def _is_whole_call(span: Span) -> bool:
-    return span.kind == "call" and span.input is not None and span.output is not None
-
-
-def _repeats(answer: Messages, outer: Span) -> bool:
-    """Tell if a call's answer stands in the call around it: a framework's call wraps its client's."""
-    return _says(prints([*_question(outer.input), *agent_turns(outer.output)]), prints(answer))
 
 
 def _around(by_id: Mapping[str, Span], span: Span) -> Iterator[Span]:
@@ -196,14 +175,6 @@ def _around(by_id: Mapping[str, Span], span: Span) -> Iterator[Span]:
         outer = by_id.get(outer.parent or "")
 
 
-def _continues(conversation: Conversation, asked: list[Print], answered: list[Print]) -> bool:
-    """Tell if a step with the same beginning holds the conversation's answer, or is the same step again."""
-    rest = asked[len(conversation.input_prints) :]
-    if rest:
-        return _says(rest, conversation.output_prints)
-    return not answered or not conversation.output_prints or answered == conversation.output_prints
-
-
 def _says(messages: list[Print], answer: list[Print]) -> bool:
     """Tell if messages hold an answer: its text without its thoughts, and its calls."""
     own = [(text, called) for role, text, called in messages if role in ("assistant", "None")]
@@ -214,18 +185,13 @@ def _says(messages: list[Print], answer: list[Print]) -> bool:
     )
 
 
-def _overlap(end: list[Print], asked: list[Print]) -> int:
-    """The number of first messages of a question with which the conversation ends already."""
-    return next((n for n in range(min(len(end), len(asked)), 0, -1) if end[-n:] == asked[:n]), 0)
-
-
 def _print(message: Mapping[str, Any]) -> Print:
     if "role" not in message and message.get("type") == "function_call_output":
         return "tool", str(message.get("output")).strip(), ()
-    text = text_of(message)
+    text = dialects.text_of(message)
     if not text:  # other parts tell it from other messages
         parts = message.get("content")
         if isinstance(parts, list):
             parts = [p for p in parts if not (isinstance(p, Mapping) and p.get("type") == "tool_use")]
-        text = "" if parts in EMPTY else repr(parts)
-    return str(message.get("role")), text, called_names(message)
+        text = "" if parts in dialects.EMPTY else repr(parts)
+    return str(message.get("role")), text, dialects.called_names(message)

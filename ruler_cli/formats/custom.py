@@ -11,20 +11,11 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, items, lookup
+from ruler_cli.formats import turns
+from ruler_cli.formats.fields import items, lookup
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
 from ruler_cli.formats.parallel import column, parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.turns import (
-    all_conversations,
-    chat_turns,
-    find_answer,
-    is_answer,
-    make_rollout,
-    prompt_size,
-    prompt_turns,
-    read_or_error,
-    with_answer,
-)
 from ruler_cli.types import Line, Path, Record, Rollout
 from ruler_cli.writing.splice import Patches, nested, read_object, span_at
 
@@ -44,28 +35,23 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
         return None
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
-    read = partial(_read_rollout, whole=all_conversations(parts), alone=alone)
+    read = partial(_read_rollout, whole=turns.all_conversations(parts), alone=alone)
+
+    def lists(record: Mapping[str, Any], size: int) -> list[Path]:
+        paths = (path_of(record, path), ("rewards",))
+        return parallel_lists(record, size, paths, (*_PROMPTS, "tools"))
+
     return Format(
-        name=f"messages at `{path}`",
-        family="custom",
+        f"messages at `{path}`", "custom", f"`{path}`", lambda record: lookup(record, path) is not None,
+        partial(_read_several if several else _read_single, path, read), ID_KEYS,
+        RecordLayout(reward=("rewards",) if several else ("reward",), listed=several, lists=lists),
         shape="group" if several else "trajectory",
-        signature=f"`{path}`",
-        matches=lambda record: lookup(record, path) is not None,
-        rollouts=partial(_read_several if several else _read_single, path, read),
-        keys=ID_KEYS,
-        layout=RecordLayout(
-            reward=("rewards",) if several else ("reward",),
-            listed=several,
-            lists=lambda record, size: parallel_lists(
-                record, size, (path_of(record, path), ("rewards",)), (*_PROMPTS, "tools")
-            ),
-        ),
-    )
+    )  # fmt: skip
 
 
 def _is_rollout(item: Any) -> bool:
     """Tell if an item of a list is a rollout: a conversation, a text, or an API's choice, but no message."""
-    choice = isinstance(item, dict) and not {"role", "type", "from"} & item.keys() and is_answer(item)
+    choice = isinstance(item, dict) and not {"role", "type", "from"} & item.keys() and turns.is_answer(item)
     return choice or isinstance(item, list | str)
 
 
@@ -73,7 +59,7 @@ def _read_single(path: str, read: Callable[..., Rollout], record: dict[str, Any]
     value = lookup(record, path)
     if value is None:
         raise UnreadableError(f"has nothing at `{path}`")
-    return [read(record, value, path, reward=record.get("reward"))]
+    return [replace(read(record, value, path), reward=record.get("reward"))]
 
 
 def _read_several(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
@@ -81,28 +67,25 @@ def _read_several(path: str, read: Callable[..., Rollout], record: dict[str, Any
     if not isinstance(values, list):
         raise UnreadableError(f"has no list at `{path}`")
     rewards = column(record, "rewards", len(values))
-    out = []
-    for i, item in enumerate(values):
-        one = partial(read, record, item, f"{path}[{i}]", path=(i,), reward=rewards[i])
-        out.append(read_or_error(one, (i,), reward=rewards[i]))
-    return out
+    return [
+        turns.read_or_error(partial(read, record, item, f"{path}[{i}]"), (i,), reward=rewards[i])
+        for i, item in enumerate(values)
+    ]
 
 
-def _read_rollout(
-    record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool, **fields: Any
-) -> Rollout:
+def _read_rollout(record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool) -> Rollout:
     if isinstance(value, list) or (whole and isinstance(value, str)):
-        messages = given = chat_turns(value, where)
+        messages = given = turns.chat_turns(value, where)
         beside = lookup(record, where.rpartition(".")[0])
         if isinstance(beside, dict):
-            messages = with_answer(beside, messages)
-        ended = with_answer(record, messages)
-        return Rollout(ended, prompt_length=prompt_size(given, ended), **fields)
+            messages = turns.with_answer(beside, messages)
+        ended = turns.with_answer(record, messages)
+        return Rollout(ended, prompt_length=turns.prompt_size(given, ended))
     prompt = None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
-    answer = find_answer(value, where)
+    answer = turns.find_answer(value, where)
     if answer is None:
         raise UnreadableError(f"`{where}` is no list of messages and no answer")
-    return make_rollout(prompt_turns(prompt, "prompt"), answer, **fields)
+    return turns.make_rollout(turns.prompt_turns(prompt, "prompt"), answer)
 
 
 _TRIED = 5
@@ -117,7 +100,8 @@ def with_reward(
     if form.layout.payload is not None:
         raise UsageError(f"{name}: --reward: {form.name} keep the reward in two places; leave it out")
     own = any(dotted in record for _, record in records)  # a key that holds the dots itself
-    path: Path = (dotted,) if own else tuple(map(_path_part, dotted.split(".")))
+    parts = [dotted] if own else dotted.split(".")
+    path: Path = tuple(int(p) if p.isdecimal() and len(p) < 10 and not own else p for p in parts)
     advice = "name a field of its own"
     if "" in path and not own:
         raise UsageError(f"{name}: --reward {dotted!r}: a part of the path is empty; {advice}")
@@ -126,7 +110,10 @@ def with_reward(
             f"{name}: --reward {dotted}: -1 is the last item of a list, and a score needs a place that "
             "stays; give the number of the item"
         )
-    if _is_ours(path, form):
+    ours: list[Path] = [("ruler",), form.layout.ruler]
+    if form.layout.extras:
+        ours += [("logs",), ("metrics", "ruler_score"), ("metrics", "independent_reward")]
+    if any(path[: len(other)] == other[: len(path)] for other in ours):
         raise UsageError(f"{name}: --reward {dotted}: is where ruler itself writes; {advice}")
     if any(_changes(path, reader, line) for line, _ in records[:_TRIED]):
         raise UsageError(
@@ -135,18 +122,6 @@ def with_reward(
         )
     layout = replace(form.layout, reward=path, source=None, form=b"%s", lost=b"null", absent=None)
     return replace(form, layout=layout)
-
-
-def _path_part(text: str) -> str | int:
-    return int(text) if text.isdecimal() and len(text) < 10 else text
-
-
-def _is_ours(path: Path, form: Format) -> bool:
-    """Tell if a path is, holds, or lies below a path that ruler writes beside the reward."""
-    paths: list[Path] = [("ruler",), form.layout.ruler]
-    if form.layout.extras:
-        paths += [("logs",), ("metrics", "ruler_score"), ("metrics", "independent_reward")]
-    return any(path[: len(other)] == other[: len(path)] for other in paths)
 
 
 def _changes(path: Path, reader: Reader, line: Line) -> bool:

@@ -22,18 +22,9 @@ from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.custom import custom_format, with_reward
-from ruler_cli.formats.interface import (
-    PROMPT_HASH,
-    SHAPE_ERRORS,
-    Format,
-    RefusedFormat,
-    fits,
-    items,
-    lookup,
-    printable,
-)
+from ruler_cli.formats.fields import is_text_list, items, lookup
+from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, RefusedFormat, fits, printable
 from ruler_cli.formats.reader import Reader, validated
-from ruler_cli.formats.turns import is_text_list
 from ruler_cli.reading.parse import parse, parse_text
 from ruler_cli.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record
@@ -49,7 +40,10 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
 
     UsageError if there is none, or more than one, with lines, keys and what to do.
     """
-    records: Records = [(line, value) for line in first if (value := _object(line)) is not None]
+    records: list[tuple[Line, dict[str, Any]]] = []
+    for line in first:
+        with suppress(UnreadableError):
+            records.append((line, parse(line.raw)))
     if not records:
         raise UsageError(_no_object(name, first))
     chosen = _format(name, records, settings)
@@ -61,8 +55,9 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         ("--group-by", settings.group_by),
         (settings.outcome_option, settings.outcome),
     )
+    holders = [one for _, record in records for one in (record, *items(record.get("trajectories")))]
     for option, path in paths:
-        if path is not None and not any(_has_value(record, path) for _, record in records):
+        if path is not None and all(lookup(holder, path) is None for holder in holders):
             raise UsageError(_missing_path(name, option, path, records))
     key = settings.group_by or _key_path(chosen, records)
     reader = Reader(chosen, key, outcome=settings.outcome, prompt=settings.prompt)
@@ -88,13 +83,6 @@ def _format(name: str, records: Records, settings: InputSettings) -> Format:
     if form is None:
         raise UsageError(_missing_path(name, "--messages", settings.messages, records))
     return form
-
-
-def _object(line: Line) -> dict[str, Any] | None:
-    try:
-        return parse(line.raw)
-    except UnreadableError:
-        return None
 
 
 def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
@@ -127,21 +115,14 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
         )
     if votes:
         chosen = next(iter(votes.values()))[0]
-        if wanted == "auto" and chosen.rank == 0:
-            _refuse(name, records)
+        for refusal in refusals() if wanted == "auto" and chosen.rank == 0 else ():
+            if all(fits(refusal, record) for _, record in records):
+                raise UsageError(f"{name}: {records[0][0].where} {refusal.hint}")
         return chosen
-    if any("trajectories" in record for _, record in records):
-        for shape in ("native groups", "ART groups"):
-            if fallback := next((f for f in candidates if f.name == shape), None):
-                return fallback
+    for shape in ("native groups", "ART groups") if any("trajectories" in r for _, r in records) else ():
+        if fallback := next((f for f in candidates if f.name == shape), None):
+            return fallback
     raise UsageError(_no_format(name, *records[0], wanted))
-
-
-def _refuse(name: str, records: Records) -> None:
-    """Raise UsageError if all records of a generic shape are of a kind that holds nothing to judge."""
-    for refusal in refusals():
-        if all(fits(refusal, record) for _, record in records):
-            raise UsageError(f"{name}: {records[0][0].where} {refusal.hint}")
 
 
 def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequence[Format]) -> Format | None:
@@ -150,18 +131,15 @@ def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequenc
     UsageError if several formats of the highest rank match.
     """
     tests = [(candidate, fits(candidate, record)) for candidate in candidates]
-    matching = [candidate for candidate, result in tests if result]
-    if not matching:
-        return None
-    rank = max(f.rank for f in matching)
-    best = [f for f in matching if f.rank == rank]
+    rank = max((candidate.rank for candidate, result in tests if result), default=None)
+    best = [candidate for candidate, result in tests if result and candidate.rank == rank]
     if len(best) > 1:
         raise UsageError(
             f"{name}: {line.where} could be {best[0].name} or {best[1].name}; say which, e.g. "
             f"--format {best[0].family}"
         )
-    unsure = any(result is None for _, result in tests)
-    return None if unsure and rank == 0 else best[0]
+    unsure = rank == 0 and any(result is None for _, result in tests)
+    return best[0] if best and not unsure else None
 
 
 def _key_path(chosen: Format, records: Records) -> str:
@@ -186,11 +164,6 @@ def _scored_key(reader: Reader, records: Records) -> str:
         return reader.key
     same = all([record.key for record in _read(reader, line)] == [key] for line, key in keys)
     return reader.key if same else path
-
-
-def _has_value(record: Mapping[str, Any], path: str) -> bool:
-    """Tell if a record, or a rollout of it, has a value at a path."""
-    return any(lookup(one, path) is not None for one in (record, *items(record.get("trajectories"))))
 
 
 def _missing_path(name: str, option: str, path: str, records: Records) -> str:
@@ -260,23 +233,18 @@ def _judgeable_format(record: Any) -> Format | None:
         rollouts = [] if best is None else best.rollouts(record)
     except (UnreadableError, *SHAPE_ERRORS):
         return None
-    judged = all(
-        validated(rollout).error is None and any(map(has_content, task_messages(rollout)))
-        for rollout in rollouts
-    )
+    judged = all(validated(r).error is None and any(map(has_content, task_messages(r))) for r in rollouts)
     return best if rollouts and judged else None
 
 
 def _closest(record: Mapping[str, Any]) -> str:
     """Return the two formats that have the largest share of their keys in a record, to end a message."""
-    candidates: list[tuple[float, Format]] = []
+    shares: list[tuple[float, Format]] = []
     for form in formats():
         keys = form.signature.split("`")[1::2]
-        present = sum(lookup(record, key) is not None for key in keys)
-        if present and present < len(keys):
-            candidates.append((present / len(keys), form))
-    candidates.sort(key=lambda candidate: -candidate[0])
-    return "".join(f"; {form.name} would have {form.signature}" for _, form in candidates[:2])
+        shares.append((sum(lookup(record, key) is not None for key in keys) / max(len(keys), 1), form))
+    close = sorted((pair for pair in shares if 0 < pair[0] < 1), key=lambda pair: -pair[0])
+    return "".join(f"; {form.name} would have {form.signature}" for _, form in close[:2])
 
 
 _MAX_DEPTH, _MAX_OBJECTS = 3, 200
@@ -330,6 +298,5 @@ def families() -> tuple[str, ...]:
 
 @cache
 def _modules() -> tuple[object, ...]:
-    names = sorted(m.name for m in pkgutil.iter_modules(ruler_cli.formats.__path__))
-    formats_only = (n for n in names if n not in {"detect", "reader"})
-    return tuple(importlib.import_module(f"ruler_cli.formats.{name}") for name in formats_only)
+    names = sorted(module.name for module in pkgutil.iter_modules(ruler_cli.formats.__path__))
+    return tuple(importlib.import_module(f"ruler_cli.formats.{name}") for name in names)

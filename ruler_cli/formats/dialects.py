@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ruler_cli.formats.chat import RESULT_KINDS, Messages, other_text
-from ruler_cli.formats.interface import first_at, items, lookup, objects
+from ruler_cli.formats.chat import RESULT_KINDS, THOUGHT_KEYS, Messages, other_text
+from ruler_cli.formats.fields import first_at, items, lookup, objects
 from ruler_cli.reading.event_kinds import LANGCHAIN, langchain_body
 from ruler_cli.reading.parse import dump
 
@@ -97,9 +97,7 @@ def output_messages(value: Any, depth: int = 0) -> Messages | None:
 
 def _listed(value: list[Any]) -> Messages | None:
     """The turns of a list that holds messages alone."""
-    if not all(map(is_message, value)):
-        return None
-    return [turn for item in value for turn in normalize_message(item)]
+    return [t for item in value for t in normalize_message(item)] if all(map(is_message, value)) else None
 
 
 def _only_text(value: Mapping[str, Any]) -> str | None:
@@ -110,17 +108,22 @@ def _only_text(value: Mapping[str, Any]) -> str | None:
 
 def agent_turns(value: Any) -> Messages:
     """The output of a model as its own turns, whatever roles it claims; an unknown value as JSON."""
-    if value in EMPTY:
-        return []
-    messages = output_messages(value)
+    messages = [] if value in EMPTY else output_messages(value)
     if messages is None or any(m.get("role") not in OWN_ROLES or holds_result(m) for m in messages):
-        return [{"role": "assistant", "content": as_json(value)}]
+        return as_turn("assistant", value)
     return messages
 
 
-def as_json(value: Any) -> str:
-    """A value of no known shape as text, so that a part that looks like a tool's result is none."""
-    return value if isinstance(value, str) else dump(value).decode()
+def question_turns(value: Any) -> Messages:
+    """The messages of an input; an input without any as one user's message."""
+    messages = input_messages(value)
+    return as_turn("user", value) if messages is None else messages
+
+
+def as_turn(role: str, value: Any) -> Messages:
+    """A value of no known shape as a turn of text, so that a part that looks like a tool's result is none."""
+    text = value if isinstance(value, str) else dump(value).decode()
+    return [] if value in EMPTY else [{"role": role, "content": text}]
 
 
 def holds_result(message: Mapping[str, Any]) -> bool:
@@ -174,22 +177,19 @@ def normalize_message(value: Mapping[str, Any]) -> Messages:
     if isinstance(content, list):
         parts = [normalize_part(part) for part in content]
         kinds = [part.get("type") for part in objects(parts)]
-        if "tool_use" in kinds and role == "tool":
-            out["role"] = "assistant"
-        elif "tool_result" in kinds and role == "tool":
-            out["role"] = "user"
+        if role == "tool":
+            out["role"] = "assistant" if "tool_use" in kinds else "user" if "tool_result" in kinds else role
         if len(calls) >= kinds.count("tool_use"):
             parts = [part for part in parts if lookup(part, "type") != "tool_use"]
         else:
             calls = []
         out["content"] = parts[0]["text"] if len(parts) == 1 and kinds == ["text"] else parts
     more = {name: body.get(name) for name in ("name", "tool_call_id", "refusal")}
-    thought = next((body[name] for name in _THOUGHTS if body.get(name)), None)
+    thought = next((body[name] for name in THOUGHT_KEYS if body.get(name)), None)
     more |= {"tool_calls": calls, "reasoning_content": thought or lookup(body, _MORE + "reasoning_content")}
     return [out | {name: inner for name, inner in more.items() if inner}]
 
 
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _MORE = "additional_kwargs."
 """The member of LangChain's messages that holds fields of a single provider."""
 
@@ -197,13 +197,11 @@ _MORE = "additional_kwargs."
 def offered_tools(value: Any) -> list[Any]:
     """The tools of an input, from the request or from among its messages."""
     if isinstance(value, Mapping):
-        tools = lookup(value, "tools") or lookup(value, "config.tools")
-        if isinstance(tools, list) and tools:
+        if tools := items(lookup(value, "tools") or lookup(value, "config.tools")):
             return [d for tool in tools for d in (lookup(tool, "function_declarations") or [tool])]
         value = value.get("messages")
-    return [
-        tool for tool in objects([m.get("content") for m in objects(value)]) if tool.get("type") == "function"
-    ]
+    contents = objects([message.get("content") for message in objects(value)])
+    return [tool for tool in contents if tool.get("type") == "function"]
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -230,8 +228,8 @@ def _texts(content: Any, depth: int) -> list[str]:
 
 def _plain(value: Any) -> str | None:
     """The text of a system prompt; None if it has none."""
-    if isinstance(value, Mapping) and isinstance(value.get("parts"), list):
-        value = value["parts"]
+    parts = lookup(value, "parts")
+    value = parts if isinstance(parts, list) else value
     if isinstance(value, list):
         value = "\n".join(_texts([normalize_part(part) for part in value], 0))
     return value if isinstance(value, str) and value else None
@@ -241,8 +239,7 @@ def _calls(body: Mapping[str, Any]) -> list[Any]:
     """The tool calls that stand beside the content of a message."""
     listed = items(body.get("tool_calls") or lookup(body, _MORE + "tool_calls"))
     single = body.get("function_call") or lookup(body, _MORE + "function_call")
-    calls = [*listed, *items(body.get("invalid_tool_calls"))]
-    calls += [single] if isinstance(single, Mapping) else []
+    calls = [*listed, *items(body.get("invalid_tool_calls")), *objects([single])]
     return [normalize_call(call) if isinstance(call, Mapping) else call for call in calls]
 
 
@@ -281,9 +278,8 @@ def normalize_part(part: Any) -> Any:
     for name, other, read in _GEMINI:
         if isinstance(inner := part.get(name) or part.get(other), Mapping):
             return read(inner)
-    if kind in ("tool_call", "tool_use") or (
-        kind == "function" and isinstance(part.get("function"), Mapping)
-    ):
+    function = kind == "function" and isinstance(part.get("function"), Mapping)
+    if kind in ("tool_call", "tool_use") or function:
         return _use(part)
     if kind in ("tool_call_response", "tool_result"):
         return _result(part)

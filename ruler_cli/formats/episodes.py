@@ -43,20 +43,12 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    first_at,
-    has_keys,
-    items,
-    keyed_format,
-    lookup,
-    objects,
-)
-from ruler_cli.formats.named_fields import pair
+from ruler_cli.formats.fields import first_at, has_keys, items, lookup, objects
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format
 from ruler_cli.formats.reader import hashed_key, key_text
+from ruler_cli.formats.trainers import read_pair
 from ruler_cli.formats.turns import read_or_error
-from ruler_cli.types import Path, Rollout
+from ruler_cli.types import Rollout
 
 _KEY_PARTS = ("env_name", "task", "step")
 _KEYS = ("task.key", "task.hash", "traces.0.task.key", "traces.0.task.hash")
@@ -80,42 +72,36 @@ def _result_key(record: Mapping[str, Any]) -> str | None:
 
 def _read_result(record: dict[str, Any]) -> list[Rollout]:
     tools, outcome = tools_of({"tools": record.get("tool_defs")}), _correct(record.get("metrics"))
-    return [pair(record, "prompt", "completion", tools=tools, outcome=outcome)]
+    return read_pair(record, tools=tools, outcome=outcome)
 
 
 def _branches(nodes: Any) -> list[Messages]:
-    """The messages from the root to each leaf, in the order of the leaves.
-
-    UnreadableError if there are no nodes, or one has no message or no earlier node as its parent.
-    """
+    """The messages from the root to each leaf, in the order of the leaves."""
     if not isinstance(nodes, list) or not nodes:
         raise UnreadableError("has no messages in `nodes` (the rollout ended before the first turn)")
-    parents: list[int | None] = []
     for i, node in enumerate(nodes):
         if not isinstance(node, dict) or "message" not in node:
             raise UnreadableError(f"`nodes[{i}]` holds no `message`")
         parent = node.get("parent")
         if parent is not None and (not isinstance(parent, int) or not 0 <= parent < i):
             raise UnreadableError(f"`nodes[{i}]` has no earlier node as its `parent`")
-        parents.append(parent)
-    branches = []
-    for leaf in (i for i in range(len(nodes)) if i not in set(parents)):
+    branches, parents = [], {node.get("parent") for node in nodes}
+    for leaf in (i for i in range(len(nodes)) if i not in parents):
         messages: list[Any] = []
         at: int | None = leaf
         while at is not None:
             messages.append(nodes[at]["message"])
-            at = parents[at]
+            at = nodes[at].get("parent")
         branches.append(check_messages(messages[::-1], "nodes"))
     return branches
 
 
-def _read_trace(trace: Mapping[str, Any], path: Path, reward: Any, member: str | None) -> Rollout:
+def _read_trace(trace: Mapping[str, Any]) -> Rollout:
     *parts, last = _branches(trace.get("nodes"))
-    outcome = _correct(trace.get("metrics"))
-    if outcome is None:
-        outcome = _correct(trace.get("rewards"))
+    found = (_correct(trace.get(name)) for name in ("metrics", "rewards"))
+    outcome = next((value for value in found if value is not None), None)
     outcome = outcome.get("score") if isinstance(outcome, dict) else outcome
-    return Rollout(last, path, tuple(parts), tools_of(trace), reward, None, outcome, member)
+    return Rollout(last, (), tuple(parts), tools_of(trace), trace.get("rewards"), outcome=outcome)
 
 
 def _read_episode(record: dict[str, Any]) -> list[Rollout]:
@@ -139,10 +125,8 @@ def _rollouts(
     """Read members of the list `name` by their indices; UnreadableError if none of them can be judged."""
     rollouts = []
     for i, value in members.items():
-        path, reward = (name, i), lookup(value, reward_name)
-        rollouts.append(
-            read_or_error(partial(read, value, path, reward, **shared), path, reward=reward, **shared)
-        )
+        reward = lookup(value, reward_name)
+        rollouts.append(read_or_error(partial(read, value), (name, i), reward=reward, **shared))
     if all(rollout.error is not None for rollout in rollouts):
         raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}")
     return rollouts
@@ -178,23 +162,30 @@ def _trace_layout(record: Mapping[str, Any]) -> RecordLayout | None:
     return _WEIGHTED if record.get("version") == 1 and not figures else _PLAIN
 
 
-def _is_episode(record: Mapping[str, Any], *, grouped: bool) -> bool:
+def _is_trace(record: Mapping[str, Any], layout: RecordLayout, group: str) -> bool:
+    return _trace_layout(record) is layout and ("group_id" in record) == bool(group)
+
+
+def _read_bare(record: dict[str, Any]) -> list[Rollout]:
+    return [_read_trace(record)]
+
+
+def _is_episode(record: Mapping[str, Any], group: str) -> bool:
     if not isinstance(record.get("traces"), list) or not {"task", "env"} & record.keys():
         return False
-    return (lookup(record, "group.id") is not None) == grouped
+    return (lookup(record, "group.id") is not None) == bool(group)
 
 
 def _rllm_key(record: Mapping[str, Any]) -> str | None:
-    task = first_at(record, "task_hash", "task.id")
+    task, step = first_at(record, "task_hash", "task.id"), record.get("training_step")
     if task is None and record.get("task") is not None:
         task = hashed_key("task", record["task"])
-    step = record.get("training_step")
-    if task is None or step is None:
-        return None if task is None else key_text(task)
-    return f"{key_text(task)} in step {key_text(step)}"
+    if task is None:
+        return None
+    return key_text(task) + ("" if step is None else f" in step {key_text(step)}")
 
 
-def _read_trajectory(value: Any, path: Path, reward: Any, outcome: Any, member: str | None) -> Rollout:
+def _read_trajectory(value: Any) -> Rollout:
     """The conversations of a trajectory's steps that no later step continues, as one rollout."""
     conversations: list[Messages] = []
     for step in objects(lookup(value, "steps")):
@@ -204,7 +195,7 @@ def _read_trajectory(value: Any, path: Path, reward: Any, outcome: Any, member: 
     if not conversations:
         raise UnreadableError("has no `chat_completions` in its steps: the workflow did not record them")
     *earlier, last = conversations
-    return Rollout(last, path, tuple(earlier), None, reward, None, outcome, member)
+    return Rollout(last, histories=tuple(earlier))
 
 
 def _read_rllm(record: dict[str, Any]) -> list[Rollout]:
@@ -217,39 +208,19 @@ def _read_rllm(record: dict[str, Any]) -> list[Rollout]:
     return _rollouts("trajectories", dict(enumerate(trajectories)), "reward", _read_trajectory, **known)
 
 
-def _of_task(
-    name: str,
-    tells: str,
-    matches: Any,
-    rollouts: Any,
-    keys: tuple[str, ...],
-    layout: RecordLayout = _WEIGHTED,
-) -> Format:
-    """A format of verifiers, whose task is the group, or of prime-rl, whose groups have their own keys."""
-    family = name.split(maxsplit=1)[0]
-    key_of, key_description = (_task_key, "hash of task.data") if family == "verifiers" else (None, "")
+def _of_task(name: str, bare: RecordLayout | None = None, *, group: str = "") -> Format:
+    """A format of episodes, or of bare traces with a layout; `group` is the path of prime-rl's own key."""
+    tells = "`nodes`, `task`, `rewards`" if bare else "`traces`, `task`"
     return Format(
         name,
-        family,
-        tells,
-        matches,
-        rollouts,
-        keys=keys,
-        layout=layout,
-        key_of=key_of,
-        key_description=key_description,
-    )
-
-
-def _bare(name: str, layout: RecordLayout, *, grouped: bool) -> Format:
-    """The format of a bare trace; prime-rl's have a `group_id`."""
-    return _of_task(
-        name,
-        "`nodes`, `task`, `rewards`" + ", `group_id`" * grouped,
-        lambda record: _trace_layout(record) is layout and ("group_id" in record) == grouped,
-        lambda record: [_read_trace(record, (), record.get("rewards"), None)],
-        ("group_id",) if grouped else _KEYS[:2],
-        layout,
+        "prime-rl" if group else "verifiers",
+        f"{tells}, `{group}`" if group else tells,
+        partial(_is_trace, layout=bare, group=group) if bare else partial(_is_episode, group=group),
+        _read_bare if bare else _read_episode,
+        (group,) if group else _KEYS[:2] if bare else _KEYS,
+        bare or _WEIGHTED,
+        key_of=None if group else _task_key,
+        key_description="" if group else "hash of task.data",
     )
 
 
@@ -258,17 +229,12 @@ FORMATS = (
         "example_id prompt completion", "verifiers results", "verifiers", _read_result, ("example_id",),
         key_of=_result_key, key_description="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
     ),
-    _of_task(
-        "verifiers episodes", "`traces`, `task`", partial(_is_episode, grouped=False), _read_episode, _KEYS
-    ),
-    _bare("verifiers traces", _WEIGHTED, grouped=False),
-    _bare("verifiers 0.2 traces", _PLAIN, grouped=False),
-    _of_task(
-        "prime-rl episodes", "`traces`, `task`, `group.id`", partial(_is_episode, grouped=True),
-        _read_episode, ("group.id",),
-    ),
-    _bare("prime-rl weighted traces", _WEIGHTED, grouped=True),
-    _bare("prime-rl traces", _PLAIN, grouped=True),
+    _of_task("verifiers episodes"),
+    _of_task("verifiers traces", _WEIGHTED),
+    _of_task("verifiers 0.2 traces", _PLAIN),
+    _of_task("prime-rl episodes", group="group.id"),
+    _of_task("prime-rl weighted traces", _WEIGHTED, group="group_id"),
+    _of_task("prime-rl traces", _PLAIN, group="group_id"),
     Format(
         "rLLM episodes", "rllm", "`trajectories`, `task_hash` or `episode_id`",
         lambda record: (

@@ -1,4 +1,4 @@
-"""Runs of evaluation tools, a sample each: Inspect AI, promptfoo, eval-protocol.
+"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, eval-protocol, tau2-bench, BFCL, MT-bench.
 
 Inspect (`EvalSample`, as `inspect log dump` and a log hold it; `inspect_ai.log`, `_recorders/json.py`,
 `_recorders/eval.py`). Traps: the epoch counts the rollouts of a task, and tasks are never adjacent; a tool
@@ -18,28 +18,34 @@ keeps unknown keys and takes no null as a score either. A recording (`mcp/execut
 for playback. Traps: threads write in no order; the file is appended to, so an index of a run may come again
 in the next one: the first answer, whose calls have ids of their own, tells the rollouts apart; there is no
 reward.
+
+tau2-bench (`results.json`, `tau2.data_model.simulation.SimulationRun`). Traps: the trial is the outer loop,
+so tasks lie apart; arguments of tool calls are objects, and a result has the call's `id`; the simulated user
+calls tools too (`requestor`), which are not the agent's work; a full-duplex (voice) run has `ticks` and no
+`messages`. Its reader (`Results.load`) drops unknown keys but for `reward_info.info`, and takes no null as a
+reward, so it reads no file in which a group failed: `--on-failure drop` leaves those out.
+
+BFCL (`BFCL_v*_result.json`, JSON lines): the question stands in the log if a conversation has several turns,
+and else in another file; score files hold it, but only of answers that failed. FastChat
+(`model_answer/*.jsonl`; Arena-Hard and LiveBench write the same): the questions are always in another file. A
+record without its question is refused with the command that joins both.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
+from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, messages_in, tools_of
 from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    RefusedFormat,
-    has_keys,
-    keyed_format,
-    lookup,
-    printable,
-)
+from ruler_cli.formats.fields import first_at, has_keys, is_message_list, items, lookup, objects
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, printable, refused_shapes
 from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.reader import hashed_key
-from ruler_cli.formats.turns import chat_turns, is_message_list, prompt_turns, with_answer
+from ruler_cli.formats.turns import answer_turns, chat_turns, prompt_turns, read_or_error, with_answer
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
@@ -49,8 +55,7 @@ def _read_inspect(record: dict[str, Any]) -> list[Rollout]:
     messages = _inspect_messages(record)
     if isinstance(attached := record.get("attachments"), dict):
         messages = _resolved(messages, attached)
-    scores = record.get("scores")
-    scores = scores if isinstance(scores, dict) else {}
+    scores = record["scores"] if isinstance(record.get("scores"), dict) else {}
     if "ruler" in scores and lookup(record, "metadata.ruler.status") is None:
         raise UnreadableError("has a scorer `ruler` that ruler did not write; rename it")
     score = next((score for name, score in scores.items() if name != "ruler"), None)
@@ -64,23 +69,18 @@ def _inspect_messages(record: dict[str, Any]) -> Messages:
     messages = check_messages(record["messages"], "messages") if record.get("messages") else []
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
-    if messages:
-        # after a tool's result `output` is still the model's message before it
-        return messages if whole[len(messages) :] and _is_last_answer(whole[-1], messages) else whole
-    if len(whole) == len(before):
+    if len(whole) > len(before):
+        # after a tool's result `output` is still the model's message before it, or it is empty
+        last: dict[str, Any] = next((m for m in reversed(messages) if m.get("role") == "assistant"), {})
+        own, said = ([m.get(key) or None for key in ("content", "tool_calls")] for m in (whole[-1], last))
+        return messages if messages and (not any(own) or own == said) else whole
+    if not messages:
         reason = lookup(record, "error.message")
         why = f": {printable(reason, 200)}" if isinstance(reason, str) else ""
         raise UnreadableError(
             f"has no messages in `messages` (Inspect writes this when a sample failed early{why})"
         )
-    return whole
-
-
-def _is_last_answer(answer: dict[str, Any], messages: Messages) -> bool:
-    """Tell if an answer is the agent's last message, or is empty."""
-    last: dict[str, Any] = next((m for m in reversed(messages) if m.get("role") == "assistant"), {})
-    own = [answer.get(name) or None for name in ("content", "tool_calls")]
-    return not any(own) or own == [last.get(name) or None for name in ("content", "tool_calls")]
+    return messages
 
 
 def _resolved(value: Any, attached: dict[str, Any]) -> Any:
@@ -125,35 +125,25 @@ _RUN_VARIABLES = ("sessionId",)
 
 
 def _read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
-    output = lookup(record, "response.output")
+    output, raw = lookup(record, "response.output"), lookup(record, "prompt.raw")
     if output is None:
         why = lookup(record, "error") or lookup(record, "response.error")
-        raise UnreadableError(
-            f"has no answer in `response.output`{': ' + printable(why, 200) if isinstance(why, str) else ''}"
-        )
+        reason = f": {printable(why, 200)}" if isinstance(why, str) else ""
+        raise UnreadableError(f"has no answer in `response.output`{reason}")
     if output == "[output stripped]":
         raise UnreadableError("has no answer: it was written with PROMPTFOO_STRIP_RESPONSE_OUTPUT")
-    answer: Messages = [{"role": "assistant", "content": output}]
-    if is_message_list(output) and all(
-        "function" in item or item.get("type") == "function" for item in output
-    ):
-        answer = [{"role": "assistant", "content": None, "tool_calls": output}]
-    return [Rollout([*_prompt(record), *answer], reward=record.get("score"), outcome=record.get("success"))]
-
-
-def _is_promptfoo(record: Mapping[str, Any]) -> bool:
-    """Tell if it has the keys of promptfoo's results; before 2024 there were no indexes."""
-    return any(has_keys(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
-
-
-def _prompt(record: Mapping[str, Any]) -> Messages:
-    """The prompt of promptfoo, a text or JSON text of messages; the variables if there is none."""
-    raw = lookup(record, "prompt.raw")
     if isinstance(raw, str) and raw.strip() and raw != "[prompt stripped]":
-        return prompt_turns(raw, "prompt.raw")
-    if variables := _variables(record):
-        return [{"role": "user", "content": variables}]
-    raise UnreadableError("has no prompt in `prompt.raw` and no `vars` (see PROMPTFOO_STRIP_PROMPT_TEXT)")
+        prompt = prompt_turns(raw, "prompt.raw")
+    elif variables := _variables(record):
+        prompt = [{"role": "user", "content": variables}]
+    else:
+        raise UnreadableError("has no prompt in `prompt.raw` and no `vars` (see PROMPTFOO_STRIP_PROMPT_TEXT)")
+    called = is_message_list(output) and all(
+        "function" in item or item.get("type") == "function" for item in output
+    )
+    content = {"content": None, "tool_calls": output} if called else {"content": output}
+    turns = [*prompt, {"role": "assistant", **content}]
+    return [Rollout(turns, reward=record.get("score"), outcome=record.get("success"))]
 
 
 def _variables(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,8 +165,8 @@ def _chat(record: dict[str, Any], otherwise: str) -> Messages:
 
 
 def _read_row(record: dict[str, Any]) -> list[Rollout]:
-    messages = _chat(record, " (written when a rollout failed)")
-    return [Rollout(messages, tools=tools_of(record), reward=lookup(record, "evaluation_result.score"))]
+    messages, reward = _chat(record, " (written when a rollout failed)"), "evaluation_result.score"
+    return [Rollout(messages, tools=tools_of(record), reward=lookup(record, reward))]
 
 
 _APART = ("epoch", "iteration", "episode", "episode_id", "rollout_id", "run_id", "trial", "group_id", "seed")
@@ -210,6 +200,141 @@ def _read_step(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(messages, tools=tools_of(record), reward=record.get("reward"), member=member)]
 
 
+def _read_tau2(record: dict[str, Any]) -> list[Rollout]:
+    if record.get("ticks") and not record.get("messages"):
+        raise UnreadableError("is a full-duplex run: it has `ticks` and no `messages`; write those first")
+    messages = messages_in(record, "messages", "tau2-bench writes this when a run crashed")
+    turns = [turn for message in messages for turn in _tau2_turns(message)]
+    return [Rollout(turns, reward=lookup(record, "reward_info.reward"))]
+
+
+def _tau2_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A message, with results named by their calls, and calls of the simulated user marked as such."""
+    calls = items(message.get("tool_calls"))
+    if isinstance(message.get("tool_messages"), list):  # the results of calls that were made at once
+        for one in objects(message["tool_messages"]):
+            yield from _tau2_turns({"role": "tool", **one})
+    elif message.get("role") == "tool":
+        yield {**message, "tool_call_id": message.get("id")}
+    elif message.get("role") == "user" and calls:
+        named = [{**c, "name": f"{c.get('name')} (the user's)"} if isinstance(c, dict) else c for c in calls]
+        yield {**message, "tool_calls": named}
+    else:
+        yield message
+
+
+def _read_bfcl(record: dict[str, Any]) -> list[Rollout]:
+    if "traceback" in record:
+        raise UnreadableError("has an error in `result` and no answer (BFCL writes this with `traceback`)")
+    question, log = _question(record), record.get("inference_log")
+    result = first_at(record, "result", "model_result_raw", "model_result")
+    if any(_QUERY in turn for turn in objects(log)):
+        messages = [turn for part in objects(log) for turn in _logged(part)]
+    elif question:
+        messages = list(_answered(question, result))
+    elif (request := _request(log)) is not None:
+        prompt = request.get("message") if isinstance(request, dict) else request
+        messages = [*prompt_turns(prompt, "inference_log"), _model_turn(result)]
+    else:
+        raise UnreadableError("has no question, neither in `inference_log` nor joined from its file")
+    tools = lookup(record, "function") or lookup(record, "prompt.function")
+    return [Rollout(messages, tools=tools, reward=record.get("reward"), outcome=record.get("valid"))]
+
+
+_QUERY = "begin_of_turn_query"
+_CATEGORY = re.compile(
+    r"(live_|exec_|executable_|multi_turn_|simple|multiple|parallel|irrelevance|relevance|java|rest|sql|chatable|"
+    r"web_search|memory|format_sensitivity)"
+)
+"""Beginnings of BFCL's ids: the category."""
+
+
+def _question(record: Mapping[str, Any]) -> Any:
+    turns = record.get("question") or lookup(record, "prompt.question")
+    return turns if isinstance(turns, list) and all(isinstance(turn, list) for turn in turns) else None
+
+
+def _request(log: Any) -> Any:
+    """The first request in a log (`--include-input-log`); None if there is none."""
+    requests = (entry.get("content") for entry in objects(log) if entry.get("role") == "inference_input")
+    return next(filter(None, requests), None)
+
+
+def _logged(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One turn of a log: the query, then the messages of the model and the tools at each step."""
+    yield from check_messages(turn[_QUERY], _QUERY) if turn.get(_QUERY) else ()
+    for name, step in turn.items():
+        for entry in objects(step) if name.startswith("step_") else ():
+            role = entry.get("role")
+            if role == "assistant":
+                thought = entry.get("reasoning_content")
+                yield {**_model_turn(entry.get("content")), "reasoning_content": thought}
+            elif role == "tool":
+                yield {"role": "tool", "content": entry.get("content")}
+
+
+def _answered(question: list[Any], result: Any) -> Iterator[dict[str, Any]]:
+    """The questions of turns, each with its answer; of several turns each answer is a list of steps."""
+    many = len(question) > 1
+    if many and not (isinstance(result, list) and len(result) == len(question)):
+        raise UnreadableError(f"has {len(question)} turns in `question` and other answers in `result`")
+    for turn, answer in zip(question, result if many else [result], strict=True):
+        yield from check_messages(turn, "question") if turn else ()
+        for step in answer if many and isinstance(answer, list) else [answer]:
+            yield _model_turn(step)
+
+
+def _model_turn(answer: Any) -> dict[str, Any]:
+    """The turn of a model that answered with a text, or with calls as `{name: arguments}`."""
+    calls = objects(answer)
+    if not calls or len(calls) != len(answer):
+        return {"role": "assistant", "content": answer}
+    listed = [{"name": name, "arguments": value} for call in calls for name, value in call.items()]
+    return {"role": "assistant", "content": None, "tool_calls": listed}
+
+
+def _from_bfcl(record: Mapping[str, Any]) -> bool:
+    named = isinstance(record.get("id"), str) and _CATEGORY.match(record["id"])
+    logged = {"inference_log", "input_token_count", "traceback"} & record.keys()
+    score = has_keys("id", "valid", "prompt")(record) and bool(lookup(record, "prompt.question"))
+    return ("result" in record and bool(named) and bool(logged)) or score
+
+
+def _is_bfcl(record: Mapping[str, Any]) -> bool:
+    log = record.get("inference_log")
+    logged = any(_QUERY in part for part in objects(log))
+    return _from_bfcl(record) and bool(_question(record) or logged or _request(log))
+
+
+def _read_mt_bench(record: dict[str, Any]) -> list[Rollout]:
+    rollouts = []
+    for name, what in (("choices", "answers"), ("turns", "questions")):
+        if not isinstance(record.get(name), list) or (name == "choices" and not record[name]):
+            raise UnreadableError(f"has no list of {what} in `{name}`")
+    for i, choice in enumerate(record["choices"]):
+        read = partial(_turn_by_turn, record["turns"], lookup(choice, "turns"))
+        rollouts.append(read_or_error(read, ("choices", i), reward=lookup(choice, "reward")))
+    return rollouts
+
+
+def _turn_by_turn(questions: list[Any], answers: Any) -> Rollout:
+    """Questions, each with its answer; both are texts or objects with `content`."""
+    if not isinstance(answers, list) or not answers:
+        raise UnreadableError("has no answers in `turns`")
+    if len(answers) > len(questions):
+        raise UnreadableError(f"has {len(answers)} answers for {len(questions)} questions")
+    messages: Messages = []
+    for pair in zip(questions, answers, strict=False):
+        question, answer = (turn.get("content") if isinstance(turn, dict) else turn for turn in pair)
+        messages += [{"role": "user", "content": question}, *answer_turns(answer, "turns")]
+    return Rollout(messages)
+
+
+def _is_mt_bench(record: Mapping[str, Any]) -> bool:
+    first = next(iter(record.get("choices") or ()), None)
+    return {"question_id", "choices"} <= record.keys() and isinstance(first, dict) and "turns" in first
+
+
 FORMATS = (
     keyed_format(
         "messages input_metadata", "eval-protocol rows", "eval-protocol", _read_row,
@@ -229,15 +354,44 @@ FORMATS = (
     ),
     Format(
         "promptfoo results", "promptfoo", "`testIdx`, `promptIdx`, `prompt.raw`",
-        lambda record: _is_promptfoo(record) and isinstance(lookup(record, "prompt.raw"), str),
+        # before 2024 there were no indexes
+        lambda record: isinstance(lookup(record, "prompt.raw"), str)
+        and any(has_keys(*keys.split())(record) for keys in ("testIdx promptIdx", "vars gradingResult")),
         _read_promptfoo, layout=RecordLayout(reward=("score",)), key_of=_test_key,
         key_description="variables of the test",
     ),
-)  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        has_keys("evalId", "results"),
-        "is a whole promptfoo result in one line; give the .json file, or a result a line: "
-        "jq -c '.results.results[]'",
+    keyed_format(
+        "task_id messages reward_info", "tau2-bench", "tau2", _read_tau2, ("task_id",),
+        RecordLayout(
+            reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"),
+            refuses_null="tau2-bench",
+        ),
+        simulated_user=True,
     ),
-)
+    Format("BFCL results", "bfcl", "`id`, `result`, `inference_log`", _is_bfcl, _read_bfcl, ("id",)),
+    Format(
+        "MT-bench answers", "mt-bench", "`question_id`, `choices`, `turns`",
+        lambda record: _is_mt_bench(record) and isinstance(record.get("turns"), list), _read_mt_bench,
+        ("question_id",),
+    ),
+)  # fmt: skip
+REFUSALS = refused_shapes(
+    ("evalId results",
+     "is a whole promptfoo result in one line; give the .json file, or a result a line: "
+     "jq -c '.results.results[]'"),
+    (_from_bfcl,
+     "holds an answer of BFCL without its question; join them: jq -c --slurpfile q QUESTIONS.json "
+     "'. as $a | $q[] | select(.id == $a.id) | {question, function} + $a' RESULT.json > joined.jsonl"),
+    (_is_mt_bench,
+     "holds answers of MT-bench without their questions; join them: jq -c --slurpfile q question.jsonl "
+     "'. as $a | $q[] | select(.question_id == $a.question_id) | {turns} + $a' ANSWERS.jsonl > "
+     "joined.jsonl"),
+    (lambda record: has_keys("question_id", "text")(record) and "category" not in record,
+     "holds an answer or a question alone (Vicuna's, FLASK's, Gorilla's); join them: jq -c --slurpfile q "
+     "QUESTIONS.jsonl '. as $a | $q[] | select((.question_id // .idx) == $a.question_id) | {prompt: "
+     "(.text // .instruction), completion: $a.text}' ANSWERS.jsonl > joined.jsonl"),
+    (lambda record: (
+        has_keys("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
+    ),
+     "is a judgment of FastChat's judge, not a rollout; give the answers of `model_answer`"),
+)  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.reading.parse import parse_text
+from ruler_cli.formats.fields import has_keys
 from ruler_cli.types import Path, Rollout
 
 PROMPT_HASH = "hash of the prompt"
@@ -96,19 +96,11 @@ class Format:
         return self.shape == "group" or (self.layout.listed and self.shape == "trajectory")
 
 
-def keyed_format(
-    fields: str,
-    name: str,
-    family: str,
-    rollouts: Callable[[dict[str, Any]], list[Rollout]],
-    keys: tuple[str, ...] = (),
-    layout: RecordLayout = RecordLayout(),
-    **more: Any,
-) -> Format:
+def keyed_format(fields: str, name: str, family: str, *more: Any, **options: Any) -> Format:
     """Return a format that matches records with all of these fields, separated by spaces."""
     names = fields.split()
     signature = ", ".join(f"`{field}`" for field in names)
-    return Format(name, family, signature, has_keys(*names), rollouts, keys, layout, **more)
+    return Format(name, family, signature, has_keys(*names), *more, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +109,13 @@ class RefusedFormat:
 
     matches: Callable[[Mapping[str, Any]], bool]
     hint: str
+
+
+def refused_shapes(*rows: tuple[str | Callable[[Mapping[str, Any]], bool], str]) -> tuple[RefusedFormat, ...]:
+    """Return refused shapes, each from a test, or fields that its records have, and a hint."""
+    return tuple(
+        RefusedFormat(has_keys(*test.split()) if isinstance(test, str) else test, hint) for test, hint in rows
+    )
 
 
 def fits(shape: Format | RefusedFormat, record: Mapping[str, Any]) -> bool | None:
@@ -131,56 +130,3 @@ def printable(text: str, longest: int = 60) -> str:
     """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
     clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
     return clean if len(clean) <= longest else clean[:longest] + "…"
-
-
-def has_keys(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a test for records with all of these keys."""
-    required = frozenset(keys)
-    return lambda record: required <= record.keys()
-
-
-def items(value: Any) -> list[Any]:
-    """Return a list unchanged, and an empty list for any other value."""
-    return value if isinstance(value, list) else []
-
-
-def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list."""
-    return [item for item in items(value) if isinstance(item, dict)]
-
-
-def json_value(value: Any) -> Any:
-    """Return the value of JSON text, None if a text is no JSON, and any other value unchanged."""
-    try:
-        return parse_text(value) if isinstance(value, str) else value
-    except UnreadableError:
-        return None
-
-
-def first_at(record: Any, *paths: str) -> Any:
-    """Return the first value at these dotted paths that is not null; None if there is none."""
-    return next((value for path in paths if (value := lookup(record, path)) is not None), None)
-
-
-def lookup(record: Any, path: str) -> Any:
-    """Return the value at a dotted path; None if absent. A key that contains the dots itself comes first.
-
-    A part that is a number picks an item of a list, `-1` the last one.
-    """
-    if isinstance(record, dict) and path in record:
-        return record[path]
-    for part in path.split("."):
-        if isinstance(record, dict) and part in record:
-            record = record[part]
-        elif isinstance(record, list) and (index := item_index(part, len(record))) is not None:
-            record = record[index]
-        else:
-            return None
-    return record
-
-
-def item_index(part: str, size: int) -> int | None:
-    """Return the index that a part of a path names in a list of this size; None if there is no such item."""
-    if part == "-1" and size:
-        return size - 1
-    return int(part) if part.isdecimal() and len(part) < 10 and int(part) < size else None

@@ -12,20 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats import turns
 from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, json_value
+from ruler_cli.formats.fields import json_value, list_field
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
 from ruler_cli.formats.prompts import SYSTEM, with_system
-from ruler_cli.formats.turns import (
-    ANSWER_LISTS,
-    ANSWERS,
-    SUBMISSION_FIELDS,
-    answers_path,
-    chat_turns,
-    list_field,
-    prompt_size,
-    with_answer,
-    with_submission,
-)
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, SUBMISSION_FIELDS
 from ruler_cli.types import Path, Rollout
 
 _BESIDE = frozenset((
@@ -44,17 +36,17 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
         if own is None:
             messages = with_system(value, messages_of(value))
         else:
-            messages = chat_turns(own, "messages")
+            messages = turns.chat_turns(own, "messages")
             if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
                 tools = value.get("tools") and tools_of(value)
                 return Rollout(messages, path, tools=tools, reward=value.get("reward"))
             given = with_system(value, messages)
-            messages = with_answer(value, given)
-            prompt_length = prompt_size(given, messages)
+            messages = turns.with_answer(value, given)
+            prompt_length = turns.prompt_size(given, messages)
         further = histories(value)
     except UnreadableError as error:
         return Rollout([], path, reward=value.get("reward"), error=str(error))
-    messages = with_submission(value, messages)
+    messages = turns.with_submission(value, messages)
     tools, reward = tools_of(value), value.get("reward")
     return Rollout(messages, path, further, tools, reward, prompt_length=prompt_length)
 
@@ -124,7 +116,7 @@ FORMATS = (
     ),
     Format(
         "native trajectories", "native", "`messages`",
-        lambda record: "messages" in record and not answers_path(record), read_single, ID_KEYS, _LAYOUT,
+        lambda record: "messages" in record and not turns.answers_path(record), read_single, ID_KEYS, _LAYOUT,
         rank=0,
     ),
 )  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import ParallelLists, item_index, printable
+from ruler_cli.formats.fields import item_index
+from ruler_cli.formats.interface import ParallelLists, printable
 from ruler_cli.formats.turns import answer_turns, make_rollout
 from ruler_cli.types import Path, Rollout
 

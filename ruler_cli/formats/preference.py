@@ -19,13 +19,13 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import Format, RecordLayout, RefusedFormat, lookup
+from ruler_cli.formats.fields import is_message_list, lookup
+from ruler_cli.formats.interface import Format, RecordLayout, refused_shapes
 from ruler_cli.formats.parallel import no_removal
 from ruler_cli.formats.prompts import is_prompt, prompt_field, task_turns
 from ruler_cli.formats.turns import (
     chat_turns,
     dialogue_pair,
-    is_message_list,
     json_messages,
     make_rollout,
     prompt_turns,
@@ -54,33 +54,21 @@ _WINNERS = ("winner", "preference", "preferred", "label", "chosen", "human_prefe
 _NOUNS = ("model", "assistant", "response", "answer", "output", "completion", "generation", "conversation")
 
 
-def _zero_or_one(value: Any) -> int | None:
-    return value if type(value) is int and value in (0, 1) else None
+def _is_bit(value: Any) -> bool:
+    return type(value) is int and value in (0, 1)
 
 
-def _one_or_zero(value: Any) -> int | None:
-    return None if _zero_or_one(value) is None else 1 - int(value)
-
-
-def _sign(value: Any) -> int | None:
-    return None if not value else int(value > 0)
-
-
-def _one_or_two(value: Any) -> int | None:
-    return None if not 1 <= value <= 2 or value == 1.5 else int(value > 1.5)
-
-
-_LABELS: tuple[tuple[str, tuple[str, str], Callable[[Any], int | None]], ...] = (
-    ("preference", ("output_1", "output_2"), _one_or_two),
-    ("better_response_id", ("response_0", "response_1"), _zero_or_one),
-    ("safer_response_id", ("response_0", "response_1"), _zero_or_one),
-    ("preference_strength", ("response_1", "response_2"), _sign),
-    ("overall_preference", ("response1", "response2"), _sign),
-    ("labels", ("human_ref_A", "human_ref_B"), _one_or_zero),
-    ("winner_model_a", ("response_a", "response_b"), lambda value: 0 if value == 1 else None),
-    ("winner_model_b", ("response_a", "response_b"), lambda value: 1 if value == 1 else None),
+_LABELS: tuple[tuple[str, tuple[str, str], Callable[[Any], bool], Callable[[Any], int | bool]], ...] = (
+    ("preference", ("output_1", "output_2"), lambda v: 1 <= v <= 2 and v != 1.5, lambda v: v > 1.5),
+    ("better_response_id", ("response_0", "response_1"), _is_bit, lambda v: v),
+    ("safer_response_id", ("response_0", "response_1"), _is_bit, lambda v: v),
+    ("preference_strength", ("response_1", "response_2"), bool, lambda v: v > 0),
+    ("overall_preference", ("response1", "response2"), bool, lambda v: v > 0),
+    ("labels", ("human_ref_A", "human_ref_B"), _is_bit, lambda v: 1 - v),
+    ("winner_model_a", ("response_a", "response_b"), lambda v: v == 1, lambda _: 0),
+    ("winner_model_b", ("response_a", "response_b"), lambda v: v == 1, lambda _: 1),
 )
-"""Labels that are numbers: the field, the answers beside it, and the index of the one that a value prefers.
+"""Labels that are numbers: the field, the answers beside it, a test for a preference, and the winner's index.
 
 AlpacaEval, PKU-SafeRLHF (twice), HelpSteer 2 and 3, SHP, and Chatbot Arena's table of 55,000 battles.
 """
@@ -91,21 +79,25 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     if not names:
         raise UnreadableError("has neither `chosen` nor `rejected`, nor other names of answers to one prompt")
     prompt, tools = _prompt(record), record.get("tools") or lookup(record, "input.tools")
-    if (dialogues := _dialogues(record, names)) is not None:
-        shared = [] if _holds_prompt(dialogues[0], prompt) else prompt
+    texts = [record[name] for name in names if isinstance(record.get(name), str)]
+    dialogues = dialogue_pair(*texts) if names in _PREFERRED and len(texts) == 2 else None
+    if dialogues is not None:  # whole dialogues (HH-RLHF), which may hold the prompt
+        asked = [str(turn.get("content")).strip() for turn in prompt]
+        held = all(any(text in turn["content"] for turn in dialogues[0]) for text in asked)
+        shared = [] if held else prompt
         return [
             make_rollout([*shared, *turns[:-1]], turns[-1:], (i,), tools=tools, outcome=i == 0)
             for i, turns in enumerate(dialogues)
         ]
-    best = 0 if names in _PREFERRED else _best(record, names)
+    best, judged = 0 if names in _PREFERRED else _best(record, names), record.get("turn")
     rollouts = []
     for i, name in enumerate(names):
         outcome = None if best is None else i == best
         try:
             answer = _answer(record, names, name)
             whole = _is_whole(answer)
-            if whole and _has_more_turns(answer, record.get("turn")):
-                outcome = None
+            if whole and type(judged) is int and sum(m.get("role") == "user" for m in answer) > judged:
+                outcome = None  # the conversation goes on after the turn that was judged (MT-bench)
             rollouts.append(make_rollout([] if whole else prompt, answer, (i,), tools=tools, outcome=outcome))
         except UnreadableError as error:
             rollouts.append(Rollout([], (i,), outcome=outcome, error=str(error)))
@@ -153,33 +145,16 @@ def _answer(record: Mapping[str, Any], names: tuple[str, ...], name: str) -> Mes
 
 def _battle(record: Mapping[str, Any], name: str) -> Messages:
     """A conversation of the Arena's table, in which prompt and answers are lists of texts, as JSON text."""
-    questions, answers = (_texts(record.get(field), field) for field in ("prompt", name))
-    if len(questions) != len(answers):
-        raise UnreadableError(f"has {len(questions)} turns in `prompt` and {len(answers)} in `{name}`")
-    messages: Messages = []
-    for question, answer in zip(questions, answers, strict=True):
-        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    return messages
-
-
-def _dialogues(record: Mapping[str, Any], names: tuple[str, ...]) -> tuple[Messages, Messages] | None:
-    """The turns of two texts that are whole dialogues (HH-RLHF); None if they are none."""
-    one, other = (record.get(name) for name in names[:2])
-    whole = names in _PREFERRED and isinstance(one, str) and isinstance(other, str)
-    return dialogue_pair(str(one), str(other)) if whole else None
-
-
-def _holds_prompt(whole: Messages, prompt: Messages) -> bool:
-    """Tell if a dialogue holds the texts of a prompt already, or the prompt is empty."""
-    texts = [turn["content"] for turn in whole]
-    return all(any(str(turn.get("content")).strip() in text for text in texts) for turn in prompt)
-
-
-def _texts(value: Any, where: str) -> list[Any]:
-    texts = parse_text(value) if isinstance(value, str) else value
-    if not isinstance(texts, list):
-        raise UnreadableError(f"`{where}` is no list of texts")
-    return texts
+    lists: list[list[Any]] = []
+    for field in ("prompt", name):
+        value = record.get(field)
+        value = parse_text(value) if isinstance(value, str) else value
+        if not isinstance(value, list):
+            raise UnreadableError(f"`{field}` is no list of texts")
+        lists.append([{"role": "user" if field == "prompt" else "assistant", "content": v} for v in value])
+    if len(lists[0]) != len(lists[1]):
+        raise UnreadableError(f"has {len(lists[0])} turns in `prompt` and {len(lists[1])} in `{name}`")
+    return [turn for turns in zip(*lists, strict=True) for turn in turns]
 
 
 def _is_whole(answer: Any) -> bool:
@@ -187,17 +162,12 @@ def _is_whole(answer: Any) -> bool:
     return is_message_list(answer) and answer[0].get("role") in ("system", "developer", "user")
 
 
-def _has_more_turns(messages: Messages, turn: Any) -> bool:
-    """Tell if a conversation goes on after the turn that was judged (MT-bench's human judgments)."""
-    return type(turn) is int and sum(message.get("role") == "user" for message in messages) > turn
-
-
 def _best(record: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     """The index of the answer that won; None for a draw, and for a label whose meaning is not known."""
-    for field, beside, read in _LABELS:
+    for field, beside, prefers, winner in _LABELS:
         value = record.get(field)
-        if names == beside and isinstance(value, int | float) and (winner := read(value)) is not None:
-            return winner
+        if names == beside and isinstance(value, int | float) and prefers(value):
+            return int(winner(value))
     for field in _WINNERS:
         value = record.get(field)
         if isinstance(value, str) and len(value) < 200:
@@ -223,7 +193,8 @@ def _is_named(label: str, name: str, record: Mapping[str, Any]) -> bool:
 def _matches(record: Mapping[str, Any]) -> bool:
     names = _names(record)
     values = [record.get(name) for name in names]
-    if not any(values) or not all(_may_answer(value) for value in values):
+    known = all(v is None or isinstance(v, str | dict) or is_message_list(v) for v in values)
+    if not any(values) or not known:
         return False
     both = names in _PREFERRED and all(name in record for name in names)
     return both or _has_prompt(record) or all(map(_is_whole, values))
@@ -237,25 +208,20 @@ def _has_prompt(record: Mapping[str, Any]) -> bool:
         return True
 
 
-def _may_answer(value: Any) -> bool:
-    return value is None or isinstance(value, str | dict) or is_message_list(value)
-
-
-_PAIRS = Format(
-    "preference pairs", "preference",
-    "`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`", _matches, _read,
-    ("prompt_id", "question_id", "id"),
-    RecordLayout(
-        reward=None, listed=True,
-        lists=no_removal("is a pair, and without one of its two answers it would be none"),
+FORMATS = (
+    Format(
+        "preference pairs", "preference",
+        "`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`", _matches, _read,
+        ("prompt_id", "question_id", "id"),
+        RecordLayout(
+            reward=None, listed=True,
+            lists=no_removal("is a pair, and without one of its two answers it would be none"),
+        ),
+        shape="group",
     ),
-    shape="group",
 )  # fmt: skip
-FORMATS = (_PAIRS,)
-REFUSALS = (
-    RefusedFormat(
-        lambda record: bool(_numbered(record)) and not _has_prompt(record),
-        "holds answers side by side and no prompt, without which they cannot be judged; write the prompt "
-        "beside them as `prompt`",
-    ),
-)
+REFUSALS = refused_shapes(
+    (lambda record: bool(_numbered(record)) and not _has_prompt(record),
+     "holds answers side by side and no prompt, without which they cannot be judged; write the prompt "
+     "beside them as `prompt`"),
+)  # fmt: skip

@@ -9,7 +9,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, first_agent_turn, has_content, task_messages
-from ruler_cli.formats.turns import dialogue_prompt, is_message_list, json_messages, prompt_turns
+from ruler_cli.formats.fields import is_message_list
+from ruler_cli.formats.turns import dialogue, json_messages, prompt_turns
 from ruler_cli.reading.parse import dump
 from ruler_cli.types import Rollout
 
@@ -43,8 +44,13 @@ def is_prompt(value: Any) -> bool:
     return isinstance(value, str) or is_message_list(value)
 
 
-def task_turns(record: Mapping[str, Any], name: str) -> Messages:
-    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself."""
+def task_turns(record: Mapping[str, Any], name: str | None) -> Messages:
+    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself.
+
+    UnreadableError if the record has no field with a prompt, whose `name` is then None.
+    """
+    if name is None:
+        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     value = record.get(name)
     if name in _WITH_CONTEXT and isinstance(value, str):
         names = INSTRUCTION_INPUTS if name == "instruction" else INSTRUCTION_INPUTS[1:]
@@ -56,11 +62,10 @@ def task_turns(record: Mapping[str, Any], name: str) -> Messages:
 def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
     prompt = next((record[name] for name in SYSTEM if record.get(name)), None)
-    parts = [{"text": prompt}] if isinstance(prompt, str) else prompt
-    if not isinstance(parts, list) or not all(isinstance(part, dict) and "text" in part for part in parts):
-        return messages
+    is_list = isinstance(prompt, list) and all(isinstance(part, dict) and "text" in part for part in prompt)
     system = {"role": "system", "content": prompt}
-    if not has_content(system) or any(message.get("role") in _SYSTEM_ROLES for message in messages[:1]):
+    given = any(message.get("role") in _SYSTEM_ROLES for message in messages[:1])
+    if given or not (isinstance(prompt, str) or is_list) or not has_content(system):
         return messages
     return [system, *messages]
 
@@ -73,8 +78,11 @@ def retrieved_turn(record: Mapping[str, Any]) -> Messages:
 
 def _prompt_turns(value: Any, where: str) -> Messages:
     """Return the turns of a prompt, also of one that is a dialogue in one text."""
-    turns = dialogue_prompt(value) if isinstance(value, str) else None
-    return prompt_turns(value, where) if turns is None else turns
+    turns = dialogue(value) if isinstance(value, str) else None
+    if turns is None:
+        return prompt_turns(value, where)
+    # it may end with a marker for the answer to come
+    return turns[:-1] if turns[-1] == {"role": "assistant", "content": ""} else turns
 
 
 def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
@@ -90,19 +98,16 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
         return replace(rollout, error=str(error))
     if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
-    messages = rollout.messages
-    start = next((i for i, m in enumerate(messages) if m.get("role") not in _SYSTEM_ROLES), len(messages))
-    if turns[0].get("role") in _SYSTEM_ROLES:
-        start = 0
+    messages, size, start = rollout.messages, rollout.prompt_length, 0
+    if turns[0].get("role") not in _SYSTEM_ROLES:
+        start = next((i for i, m in enumerate(messages) if m.get("role") not in _SYSTEM_ROLES), len(messages))
     if _begins(messages[start:], turns) or _begins(messages, turns):
         return rollout
-    prompt_length = rollout.prompt_length
-    if prompt_length is not None:
-        prompt_length += len(turns)
+    if size is not None:
+        size += len(turns)
     elif first_agent_turn(turns) < len(turns):
-        prompt_length = start + len(turns) + first_agent_turn(messages[start:])
-    messages = [*messages[:start], *turns, *messages[start:]]
-    return replace(rollout, messages=messages, prompt_length=prompt_length)
+        size = start + len(turns) + first_agent_turn(messages[start:])
+    return replace(rollout, messages=[*messages[:start], *turns, *messages[start:]], prompt_length=size)
 
 
 def _begins(messages: Messages, turns: Messages) -> bool:
@@ -124,16 +129,16 @@ def _contains(content: Any, text: Any) -> bool:
 
 def _earlier(record: Mapping[str, Any]) -> Messages:
     """Return the turns before the prompt, from messages or pairs of a question and its answer."""
-    name = next((name for name in HISTORIES if record.get(name)), None)
-    value = None if name is None else record[name]
+    name, value = next(((name, record[name]) for name in HISTORIES if record.get(name)), ("", None))
     if isinstance(value, str):
         return prompt_turns(value, "history") if json_messages(value) else []
-    if name is None or not isinstance(value, list) or not all(map(_pair, value)):
-        return prompt_turns(value, name or "")
+    pairs = [_pair(item) for item in value] if isinstance(value, list) else []
+    if not pairs or not all(pairs):
+        return prompt_turns(value, name)
     return [
         {"role": role, "content": content}
-        for pair in value
-        for role, content in zip(("user", "assistant"), _pair(pair) or (), strict=False)
+        for pair in pairs
+        for role, content in zip(("user", "assistant"), pair or (), strict=False)
         if content is not None
     ]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import nothing_to_judge
-from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, json_value, lookup
+from ruler_cli.formats.fields import json_value, lookup
+from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format
 from ruler_cli.formats.prompts import prompt_key, with_prompt
 from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.reading.parse import parse, parse_text
@@ -75,21 +76,26 @@ class Reader:
 
     def _parsed(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
         rollouts = tuple(self.format.rollouts(value))
+        shape, listed = self.format.shape, self.format.layout.listed
         if self.prompt is not None:
-            rollouts = tuple(with_prompt(r, self._prompt_of(value, r), self.prompt) for r in rollouts)
-            if self.format.shape == "trajectory" and rollouts[0].error is not None:
+            own = (
+                self.value_at
+                if not listed or shape != "group"
+                else lambda value, _, path: lookup(value, path)
+            )
+            rollouts = tuple(with_prompt(r, own(value, r, self.prompt), self.prompt) for r in rollouts)
+            if shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
         rollouts = tuple(map(validated, rollouts))
-        if self.format.layout.listed:
-            for path in (self.reward, self.key if self.format.shape == "columns" and self._by_path else None):
+        if listed:
+            for path in (self.reward, self.key if shape == "columns" and self._by_path else None):
                 _refuse_uneven(value, path, len(rollouts))
         if self.reward is not None or self.outcome is not None:
             rollouts = tuple(self._with_own_paths(value, rollout) for rollout in rollouts)
         rollouts = tuple(map(self._with_label_words, self._with_first_rewards(value, rollouts)))
-        if self.format.shape == "columns":
+        if shape == "columns":
             return self._columns(value, line, rollouts)
-        rubric = value.get("rubric")
-        tools = value.get("tools") if self.format.shape == "group" else None
+        rubric, tools = value.get("rubric"), value.get("tools") if shape == "group" else None
         key = self._key_of(value, line, rollouts)
         if self.labels is not None and line.source in self.labels:
             key = f"{self.labels[line.source]}: {key}"
@@ -108,7 +114,10 @@ class Reader:
                 raise UnreadableError(f"has no group key at `{self.key}` for rollout {i}")
             key = one.key if key is None else key
             if key is None:
-                key, rollout = _prompt_key_or_error(one, i, value.get("step"))
+                try:
+                    key = prompt_key(one, value.get("step"))
+                except UnreadableError as error:  # without a prompt it is a group of its own
+                    key, rollout = f"rollout {i}", one if one.error else replace(one, error=str(error))
             groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
             Record(line, tuple(members), f"{line.where}: {key}", part=i, parts=len(groups))
@@ -146,12 +155,6 @@ class Reader:
         outcome = rollout.outcome if self.outcome is None else self.value_at(value, rollout, self.outcome)
         return _with_rewards(rollout, reward, outcome)
 
-    def _prompt_of(self, value: dict[str, Any], rollout: Rollout) -> Any:
-        """Return the value at `prompt`: a rollout's own, or the record's if its lists are one group."""
-        path = self.prompt or ""
-        common = self.format.layout.listed and self.format.shape == "group"
-        return lookup(value, path) if common else self.value_at(value, rollout, path)
-
     def value_at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
         """Return the value at a dotted path below a rollout of a record, else below the record itself."""
         if self.format.layout.listed:
@@ -183,12 +186,10 @@ class Reader:
         return (self._with_first_reward(value, rollout) for rollout in rollouts)
 
     def _with_first_reward(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
-        annotation = self.previous_annotation(value, rollout)
-        if not annotation:
-            return rollout
+        annotation = self.previous_annotation(value, rollout) or {}
         first = annotation.get("independent_reward")
         # without a first reward the score stands in its place, unless the reward is read from another
-        known = first is not None or rollout.reward == annotation.get("score")
+        known = annotation and (first is not None or rollout.reward == annotation.get("score"))
         return _with_rewards(rollout, first, rollout.outcome) if known else rollout
 
     def _with_label_words(self, rollout: Rollout) -> Rollout:
@@ -236,14 +237,6 @@ def rollout_object(value: Any, rollout: Rollout) -> Any:
     return value
 
 
-def _prompt_key_or_error(rollout: Rollout, i: int, step: Any) -> tuple[str, Rollout]:
-    """Return the key of rollout i of a columnar record; without a prompt its own group, and an error."""
-    try:
-        return prompt_key(rollout, step), rollout
-    except UnreadableError as error:
-        return f"rollout {i}", rollout if rollout.error else replace(rollout, error=str(error))
-
-
 def hashed_key(name: str, value: Any) -> str:
     """Return a group key of a name and the hash of any JSON value: equal values have equal keys."""
     text = key_text(value).encode("utf-8", "surrogatepass")
@@ -261,11 +254,12 @@ def key_text(value: Any) -> str:
 
 def _refuse_uneven(value: Any, path: str | None, size: int) -> None:
     """Raise UnreadableError if the user's path leads to no list of one item for each of `size` rollouts."""
-    values = None if path is None else lookup(value, path)
-    if isinstance(values, list) and len(values) != size:
-        raise UnreadableError(f"has {len(values)} items at `{path}` for {size} rollouts")
-    if values is not None and not isinstance(values, list):
+    if path is None or (values := lookup(value, path)) is None:
+        return
+    if not isinstance(values, list):
         raise UnreadableError(f"has no list at `{path}`, with one item for each rollout")
+    if len(values) != size:
+        raise UnreadableError(f"has {len(values)} items at `{path}` for {size} rollouts")
 
 
 def _refuse_occupied(holder: Any, path: Path) -> None:

@@ -89,9 +89,13 @@ def number(value: Any) -> float | None:
         return _GRADES[text] if text in _GRADES else _numeric(text)
     if isinstance(value, list):
         return _sum(number(item) if not isinstance(item, list | str) else None for item in value)
-    if isinstance(value, Mapping):
-        return _object_number(value)
-    return None
+    if not isinstance(value, Mapping):
+        return None
+    if value and all(isinstance(item, Mapping) and "score" in item for item in value.values()):
+        parts = ((number(item["score"]), number(item.get("weight", 1.0))) for item in value.values())
+        return _sum(None if score is None or weight is None else score * weight for score, weight in parts)
+    one = value["reward"] if "reward" in value else next(iter(value.values())) if len(value) == 1 else None
+    return number(one) if isinstance(one, bool | int | float) else None
 
 
 def passed(value: Any) -> bool | None:
@@ -102,8 +106,7 @@ def passed(value: Any) -> bool | None:
     """
     if isinstance(value, list) and value and all(isinstance(item, bool) for item in value):
         return all(value)
-    reward = number(value)
-    if reward is not None:
+    if (reward := number(value)) is not None:
         return reward >= PASSING
     word = _normalized_word(value)
     return True if word in _PASSED else False if word in _FAILED else None
@@ -133,18 +136,6 @@ def _numeric(text: str) -> float | None:
         return _finite(float(text))
     except ValueError:
         return None
-
-
-def _object_number(value: Mapping[Any, Any]) -> float | None:
-    if value and all(isinstance(item, Mapping) and "score" in item for item in value.values()):
-        return _sum(_weighted(item) for item in value.values())
-    one = value["reward"] if "reward" in value else next(iter(value.values())) if len(value) == 1 else None
-    return number(one) if isinstance(one, bool | int | float) else None
-
-
-def _weighted(item: Mapping[Any, Any]) -> float | None:
-    score, weight = number(item["score"]), number(item.get("weight", 1.0))
-    return None if score is None or weight is None else score * weight
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

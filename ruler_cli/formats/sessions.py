@@ -1,6 +1,6 @@
 """Sessions of coding agents, a file each: a session's turns so far, and Gemini CLI, OpenCode, pi and its kin.
 
-Claude Code and Codex have modules of their own. A record is the session's document, or the events of its file
+Claude Code and Codex share another module. A record is the session's document, or the events of its file
 (`reading/events.py`). The judge sees the user's prompts, and the agent's texts, thoughts, calls and their
 results. It does not see what the harness writes for itself (hooks, snapshots, counts of tokens, the
 environment with its directory and date), so that two sessions of one task have one prompt. Traps: a turn that
@@ -19,7 +19,8 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.dialects import EMPTY, OWN_ROLES, call_turn, result_turn
-from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, first_at, items, lookup, objects
+from ruler_cli.formats.fields import first_at, items, lookup, objects
+from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, refused_shapes
 from ruler_cli.reading.event_kinds import is_gemini, is_opencode, is_pi
 from ruler_cli.types import Rollout
 
@@ -55,14 +56,6 @@ class Session:
         if content not in (None, "", []) or more:
             self.turns.append({"role": role, "content": plain_content(content), **more})
 
-    def call(self, identity: Any, name: Any, arguments: Any) -> None:
-        """Add a call of a tool."""
-        self.turns.append(call_turn(identity, name, arguments))
-
-    def result(self, identity: Any, content: Any, name: Any = None) -> None:
-        """Add the result of a tool."""
-        self.turns.append(result_turn(identity, content, name))
-
     def note(self, text: Any) -> None:
         """Add a text of the harness; before the agent's first turn it is no part of the task."""
         if self.begun:
@@ -72,17 +65,6 @@ class Session:
         """Take back all turns from index `start` on."""
         self.taken_back.append(self.turns[start:])
         del self.turns[start:]
-
-    def rollout(self, reward: Any, tools: Any = None) -> Rollout:
-        """The conversation as a rollout; UnreadableError if it holds no task, or no turn of the agent."""
-        if not self.begun:
-            raise UnreadableError("holds no turn of the agent")
-        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in OWN_ROLES)
-        if not any(turn.get("role") == "user" for turn in self.turns[:first]):
-            raise UnreadableError(
-                "holds no task: what the user asked is not in it; give the session's own file"
-            )
-        return Rollout(self.turns, (), tuple(filter(_has_agent, self.taken_back)), tools, reward)
 
 
 def _has_agent(turns: Messages) -> bool:
@@ -99,12 +81,9 @@ def plain_content(content: Any) -> Any:
 
 def part_text(part: Any) -> str | None:
     """The text of a part of a message; None if it is something else."""
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict) or part.get("type") not in (None, "text", "input_text", "output_text"):
-        return None
-    text = part.get("text")
-    return text if isinstance(text, str) else None
+    if isinstance(part, dict) and part.get("type") in (None, "text", "input_text", "output_text"):
+        part = part.get("text")
+    return part if isinstance(part, str) else None
 
 
 def content_parts(content: Any) -> list[Any]:
@@ -145,18 +124,20 @@ def session_format(
             raise UnreadableError("is no session of the agent itself")
         session = Session()
         read(record, session)
-        return [session.rollout(record.get("reward"), record.get("tools"))]
+        first = next((i for i, turn in enumerate(session.turns) if turn.get("role") in OWN_ROLES), None)
+        if first is None:
+            raise UnreadableError("holds no turn of the agent")
+        if not any(turn.get("role") == "user" for turn in session.turns[:first]):
+            raise UnreadableError(
+                "holds no task: what the user asked is not in it; give the session's own file"
+            )
+        further = tuple(filter(_has_agent, session.taken_back))
+        return [Rollout(session.turns, (), further, record.get("tools"), record.get("reward"))]
 
-    sessions = Format(
-        name=f"{agent} sessions",
-        family=family,
-        signature=tells,
-        # a document of messages would be taken for one of another kind
-        matches=lambda record: matches(record) and ("messages" in record or not is_sub_agent(record)),
-        rollouts=rollouts,
-        keys=ID_KEYS,
-    )
-    return sessions, RefusedFormat(
+    def is_own(record: Record) -> bool:  # a document of messages would be taken for one of another kind
+        return matches(record) and ("messages" in record or not is_sub_agent(record))
+
+    return Format(f"{agent} sessions", family, tells, is_own, rollouts, ID_KEYS), RefusedFormat(
         lambda record: matches(record) and is_sub_agent(record),
         "is no session of the agent itself, but a sub-agent's, or holds none of its turns; give the main one",
     )
@@ -180,8 +161,7 @@ def read_gemini(record: Record, session: Session) -> None:
                 _gemini_turn(turn, aside)
             session.taken_back.append(aside.turns)
         elif isinstance(event.get("$set"), dict):
-            messages = event["$set"].get("messages")
-            if isinstance(messages, list) and messages:
+            if messages := items(event["$set"].get("messages")):
                 turns = {str(turn.get("id") or f"item {n}"): turn for n, turn in enumerate(objects(messages))}
         elif "projectHash" in event:
             session.identify(event.get("sessionId"), after_turns=bool(turns))
@@ -195,17 +175,18 @@ def _gemini_turn(turn: Any, session: Session) -> None:
     if not isinstance(turn, dict):
         session.add("unreadable", turn)
         return
-    kind, content = turn.get("type"), turn.get("content")
+    kind, content, turns = turn.get("type"), turn.get("content"), session.turns
     if kind == "message":
-        last = session.turns[-1] if session.turns else {}
+        last = turns[-1] if turns else {}
         if turn.get("delta") and last.get("role") == "assistant" and isinstance(last["content"], str):
             last["content"] += str(content)  # the agent's messages are printed in pieces
         else:
             session.add("assistant" if turn.get("delta") else str(turn.get("role")), content)
     elif kind == "tool_use":
-        session.call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))
+        turns.append(call_turn(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters")))
     elif kind == "tool_result":
-        session.result(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
+        output = turn.get("output") or turn.get("error") or turn.get("status")
+        turns.append(result_turn(turn.get("tool_id"), output))
     elif kind == "user":
         parts = [part for part in content_parts(content) if not str(part_text(part)).startswith(_CONTEXT)]
         session.add("user", plain_content(parts))
@@ -217,7 +198,7 @@ def _gemini_turn(turn: Any, session: Session) -> None:
         ]
         session.add("assistant", content, reasoning="\n".join(thoughts), tool_calls=calls)
         for call in calls:
-            session.result(call.get("id"), _gemini_result(call), call.get("name"))
+            turns.append(result_turn(call.get("id"), _gemini_result(call), call.get("name")))
     elif kind in ("error", "warning"):
         session.note(plain_content(content))
 
@@ -228,7 +209,7 @@ def _gemini_result(call: Mapping[str, Any]) -> Any:
     for part in content_parts(call.get("result")):
         response = lookup(part, "functionResponse.response")
         if isinstance(response, dict):
-            out.append(next((response[k] for k in ("output", "error") if k in response), response))
+            out.append(response.get("output", response.get("error", response)))
         else:
             out.append(part_text(part) or part)
     out = out or [call.get("resultDisplay") or call.get("status")]
@@ -251,20 +232,19 @@ def _read_opencode(record: Record, session: Session) -> None:
     cut = lookup(record, "info.revert.messageID")
     reverted: int | None = None
     for message in record.get("messages") or ():
-        if not isinstance(message, dict) or not isinstance(message.get("info"), dict):
+        info, parts = lookup(message, "info"), objects(lookup(message, "parts"))
+        if not isinstance(info, dict):
             session.add("unreadable", message)
             continue
-        info, parts = message["info"], objects(message.get("parts"))
         if cut is not None and info.get("id") == cut:
             reverted = len(session.turns)
         if info.get("role") == "user":
-            session.add("user", plain_content([p for p in map(_opencode_prompt, parts) if p]))
-        else:
-            for part in parts:
-                _opencode_part(part, session)
-            error = info.get("error")
-            if isinstance(error, dict):
-                session.note(str(error.get("name")))
+            session.add("user", plain_content([*filter(None, map(_opencode_prompt, parts))]))
+            continue
+        for part in parts:
+            _opencode_part(part, session)
+        if isinstance(info.get("error"), dict):
+            session.note(str(info["error"].get("name")))
     if reverted is not None:
         session.take_back(reverted)
 
@@ -283,16 +263,15 @@ def _opencode_prompt(part: Mapping[str, Any]) -> Any:
 
 
 def _opencode_part(part: Mapping[str, Any], session: Session) -> None:
-    kind = part.get("type")
+    kind, identity = part.get("type"), part.get("callID")
     if kind == "text" and not part.get("ignored"):
         session.add("assistant", part.get("text"))
     elif kind == "reasoning":
         session.add("assistant", None, reasoning=part.get("text"))
     elif kind == "tool":
-        session.call(part.get("callID"), part.get("tool"), lookup(part, "state.input"))
-        content = first_at(part, "state.output", "state.error")
-        if content is not None:
-            session.result(part.get("callID"), content)
+        session.turns.append(call_turn(identity, part.get("tool"), lookup(part, "state.input")))
+        if (content := first_at(part, "state.output", "state.error")) is not None:
+            session.turns.append(result_turn(identity, content))
 
 
 def _read_pi(record: Record, session: Session) -> None:
@@ -332,18 +311,19 @@ def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
         session.note(plain_content(event.get("content")))
     elif not isinstance(message, dict):
         return
-    elif message.get("role") == "toolResult":
-        session.result(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
-    elif message.get("role") == "bashExecution":
+    elif (role := message.get("role")) == "toolResult":
+        name = str(message.get("toolName"))
+        session.turns.append(result_turn(message.get("toolCallId"), message.get("content"), name))
+    elif role == "bashExecution":
         session.add("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
-    elif message.get("role") in ("compactionSummary", "branchSummary", "custom", "hookMessage"):
+    elif role in ("compactionSummary", "branchSummary", "custom", "hookMessage"):
         session.note(plain_content(message.get("summary") or message.get("content")))
     else:
-        session.add(str(message.get("role")), plain_content(content_parts(message.get("content"))))
+        session.add(str(role), plain_content(content_parts(message.get("content"))))
         session.note(message.get("errorMessage"))
 
 
-_SESSIONS = (
+FORMATS, _SUB_AGENTS = zip(
     session_format(
         "gemini-cli", "Gemini CLI", "`sessionId`, `projectHash`, `messages`",
         _is_gemini, read_gemini, _is_gemini_sub_agent,
@@ -356,12 +336,9 @@ _SESSIONS = (
     session_format(
         "pi", "pi", "`events` with `message` in each", made_of(is_pi, "events"), _read_pi, lambda _: False
     ),
+    strict=True,
 )  # fmt: skip
-FORMATS = tuple(known for known, _ in _SESSIONS)
-REFUSALS = (
-    *(refusal for _, refusal in _SESSIONS),
-    RefusedFormat(
-        lambda record: record.get("type") == "step_start" and "sessionID" in record,
-        "is what `opencode run --format json` prints, which does not hold the task; give `opencode export`",
-    ),
-)
+REFUSALS = (*_SUB_AGENTS, *refused_shapes(
+    (lambda record: record.get("type") == "step_start" and "sessionID" in record,
+     "is what `opencode run --format json` prints, which does not hold the task; give `opencode export`"),
+))  # fmt: skip

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import items, lookup, objects
+from ruler_cli.formats.fields import items, lookup, objects
 from ruler_cli.reading.parse import parse_text
 
 _IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")
@@ -115,28 +115,21 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     if kind == "call" and (inputs is None or outputs is None):
         asked, answered = _event_messages(raw, attributes)
         inputs, outputs = asked if inputs is None else inputs, answered if outputs is None else outputs
-    system = decoded(attributes.get("gen_ai.system_instructions"))
-    if system and inputs is not None:
+    if inputs is not None and (system := decoded(attributes.get("gen_ai.system_instructions"))):
         inputs = {"system": system, "messages": inputs}
     name = next((n for key in _NAMES if tool and isinstance(n := _find(attributes, key), str)), None)
     tools = next((decoded(value) for key in _TOOL_LISTS if (value := attributes.get(key))), None)
-    outer = _first(raw, _PARENTS)
     return Span(
         kind=kind,
         name=str(name or _first(raw, _TITLES)),
-        identity=_identity(raw),
-        parent=parent if outer is None else str(outer),
+        identity=_first_text(raw, _IDS),
+        parent=_first_text(raw, _PARENTS) or parent,
         start=_time(_first(raw, _STARTS)),
         input=inputs,
         output=outputs,
         tools=tools if tools is not None else lookup(raw, "extra.invocation_params.tools"),
         raw=raw,
     )
-
-
-def _identity(raw: Mapping[str, Any]) -> str | None:
-    identity = _first(raw, _IDS)
-    return None if identity is None else str(identity)
 
 
 def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
@@ -191,11 +184,15 @@ def _flat(
         yield raw, parent
         for key in ("child_runs", "child_spans", "children"):
             if depth < _NESTED:
-                yield from _flat(raw.get(key), _identity(raw), depth + 1)
+                yield from _flat(raw.get(key), _first_text(raw, _IDS), depth + 1)
 
 
 def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((value for name in names if (value := lookup(raw, name)) not in (None, "")), None)
+
+
+def _first_text(raw: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    return None if (value := _first(raw, names)) is None else str(value)
 
 
 def _time(value: Any) -> Any:

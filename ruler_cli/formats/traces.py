@@ -32,15 +32,17 @@ from ruler_cli.formats.conversations import (
 from ruler_cli.formats.dialects import (
     EMPTY,
     OWN_ROLES,
-    as_json,
+    as_turn,
     holds_result,
     input_messages,
     is_message,
     is_result,
     output_messages,
+    question_turns,
     text_of,
 )
-from ruler_cli.formats.interface import Format, first_at, items, lookup
+from ruler_cli.formats.fields import first_at, items, lookup, objects
+from ruler_cli.formats.interface import Format
 from ruler_cli.formats.reader import key_text
 from ruler_cli.formats.trace_spans import Span, decoded, parsed, spans_of
 from ruler_cli.types import Rollout
@@ -74,9 +76,8 @@ def _listed(record: Mapping[str, Any]) -> list[Any]:
         return [record]
     for holder in (record, _trace(record)):
         for path in _SPANS:
-            listed = lookup(holder, path)
-            if isinstance(listed, list) and any(isinstance(item, Mapping) for item in listed):
-                return listed
+            if objects(listed := lookup(holder, path)):
+                return items(listed)
     return []
 
 
@@ -110,22 +111,18 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     spans = spans_of(_listed(record))
     root = _root(record, spans)
     conversations = conversations_of(spans)
-    if conversations:
-        conversations = _ordered(spans, conversations, root)
-        messages = _with_ends(conversations, root)
-    else:
-        messages = _steps(spans, root)
+    if conversations:  # the one that holds the task first, the others in the order in which they begin
+        task, depth = _last_question(input_messages(root.input)), depths(spans, conversations)
+        order = range(len(conversations))
+        best = min(order, key=lambda i: (not _is_asked(task, [conversations[i]]), depth[i], i))
+        conversations.insert(0, conversations.pop(best))
+    messages = _with_ends(conversations, root) if conversations else _steps(spans, root)
     further = tuple(one.messages for one in conversations[1:])
-    outcome = _outcome(record, spans)
+    # a score is the outcome if it is the only one that is a number
+    holders = [record, _trace(record), *(span.raw for span in spans)]
+    scores = [*{id(score): value for holder in holders for score, value in _scores(holder)}.values()]
+    outcome = scores[0] if len(scores) == 1 else None
     return [Rollout(messages, (), further, tools_of(spans), record.get("reward"), None, outcome)]
-
-
-def _ordered(spans: list[Span], conversations: list[Conversation], root: Span) -> list[Conversation]:
-    """The conversation that holds the task first; the others in the order in which they begin."""
-    task, depth = _last_question(input_messages(root.input)), depths(spans, conversations)
-    numbers = range(len(conversations))
-    best = min(numbers, key=lambda i: (not _is_asked(task, [conversations[i]]), depth[i], i))
-    return [conversations[best], *conversations[:best], *conversations[best + 1 :]]
 
 
 def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
@@ -136,17 +133,14 @@ def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
         messages = [*question, *messages]
     elif first_agent_turn(messages) == 0:  # no message before it tells the task
         opening = [m for m in messages if m.get("role") == "user"][:1]
-        given = [] if root.input in EMPTY else [{"role": "user", "content": as_json(root.input)}]
-        messages = [*(question or opening or given), *messages]
-    if root.output in EMPTY:
-        return messages
+        messages = [*(question or opening or as_turn("user", root.input)), *messages]
     texts = [text_of(m) for one in conversations for m in one.messages if m.get("role") in OWN_ROLES]
     answers = [m for m in output_messages(root.output) or () if m.get("role") in OWN_ROLES and text_of(m)]
     if answers:
         shown = any(_within(text_of(answers[-1]), text, _LONG) for text in texts)
-        return messages if shown else [*messages, answers[-1]]
-    shown = root.output in map(parsed, texts)
-    return messages if shown else [*messages, {"role": "assistant", "content": as_json(root.output)}]
+    else:
+        shown = root.output in map(parsed, texts)
+    return messages if shown else [*messages, *(answers[-1:] or as_turn("assistant", root.output))]
 
 
 def _is_asked(task: str, conversations: list[Conversation]) -> bool:
@@ -164,10 +158,8 @@ def _answer(root: Span) -> Messages:
 
     A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
     """
-    if root.output in EMPTY:
-        return []
     messages, before = output_messages(root.output), input_messages(root.input) or []
-    whole = [{"role": "assistant", "content": as_json(root.output)}]
+    whole = as_turn("assistant", root.output)
     if messages is None or _has_more(root.output):
         return whole
     if before and len(messages) > len(before) and prints(messages[: len(before)]) == prints(before):
@@ -187,9 +179,7 @@ def _has_more(value: Any) -> bool:
 
 def _steps(spans: list[Span], root: Span) -> Messages:
     """A trace without messages of model calls: the root's input, the tools as they ran, its output."""
-    question = None if _has_more(root.input) else input_messages(root.input)
-    if question is None and root.input not in EMPTY:
-        question = [{"role": "user", "content": as_json(root.input)}]
+    question = as_turn("user", root.input) if _has_more(root.input) else question_turns(root.input)
     answer = _answer(root)
     tools = [span for span in spans if span.kind == "tool" and span is not root]
     if not answer:
@@ -198,20 +188,13 @@ def _steps(spans: list[Span], root: Span) -> Messages:
             "was said, not only when"
         )
     ran = [turn for span in tools for turn in tool_turns(span)] if len(answer) == 1 else []
-    return [*(question or []), *ran, *answer]
+    return [*question, *ran, *answer]
 
 
 def _last_question(question: Messages | None) -> str:
     """The text of the last message that a user wrote."""
     texts = [text_of(m) for m in question or () if m.get("role") == "user"]
     return texts[-1] if texts else ""
-
-
-def _outcome(record: Mapping[str, Any], spans: list[Span]) -> Any:
-    """The only score that is a number; None if there are none, or several."""
-    holders = [record, _trace(record), *(span.raw for span in spans)]
-    values = {id(score): value for holder in holders for score, value in _scores(holder)}
-    return next(iter(values.values())) if len(values) == 1 else None
 
 
 def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[Any, float]]:
@@ -232,9 +215,8 @@ def _item_key(record: Mapping[str, Any]) -> str | None:
         names = (lookup(holder, path) for path in _ITEMS)
         if (item := next((v for v in names if isinstance(v, str | int) and v != ""), None)) is not None:
             return key_text(item)
-        attributes = lookup(holder, "metadata.attributes")
-        if isinstance(attributes, Mapping) and attributes.get("langfuse.experiment.item.id"):
-            return key_text(attributes["langfuse.experiment.item.id"])
+        if item := lookup(lookup(holder, "metadata.attributes"), "langfuse.experiment.item.id"):
+            return key_text(item)
     return None
 
 
@@ -247,8 +229,7 @@ def _is_spans(record: Mapping[str, Any]) -> bool:
 
 def _is_langfuse(record: Mapping[str, Any]) -> bool:
     trace = _trace(record)
-    listed = lookup(record, "observations") or trace.get("observations")
-    if isinstance(listed, list) and any(isinstance(item, Mapping) for item in listed):
+    if objects(lookup(record, "observations") or trace.get("observations")):
         return True
     named = "timestamp" in trace and any(key in trace for key in _TRACE_FIELDS)
     return "id" in trace and named and trace.get("output") is not None

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import USER_ROLES, Messages, check_messages, first_agent_turn
 from ruler_cli.formats.dialects import text_of
-from ruler_cli.formats.interface import json_value, lookup
-from ruler_cli.reading.parse import parse_text
+from ruler_cli.formats.fields import is_message_list, json_value, lookup
 from ruler_cli.types import Path, Rollout
 
 ROLES = {
@@ -66,7 +66,7 @@ def _is_message(value: Any) -> bool:
     """Tell if an object has a known speaker and content: other objects have a `role` too."""
     if not isinstance(value, dict) or not _CONTENT_KEYS & value.keys():
         return False
-    speaker = next((value[key] for key in ("role", "from", "speaker") if key in value), None)
+    speaker = value.get("role", value.get("from", value.get("speaker")))
     return isinstance(speaker, str) and speaker.lower() in ROLES
 
 
@@ -122,14 +122,6 @@ def _split(text: str, markers: re.Pattern[str]) -> Messages:
     ]
 
 
-def dialogue_prompt(text: str) -> Messages | None:
-    """Split a prompt that is a dialogue into its turns, without an empty turn of the assistant at its end."""
-    turns = dialogue(text)
-    if turns and turns[-1] == {"role": "assistant", "content": ""}:
-        return turns[:-1]
-    return turns
-
-
 def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
     """Split two dialogues that begin alike into the turns of each; None if they are no dialogues.
 
@@ -139,18 +131,16 @@ def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
     for markers in _MARKERS:
         if not (markers.match(one.lstrip("\n")) and markers.match(other.lstrip("\n"))):
             continue
-        ends = None
+        last = None
         for a, b in zip(markers.finditer(one), markers.finditer(other), strict=False):
             if one[: a.end()].rstrip() != other[: b.end()].rstrip():
                 break
-            if ROLES[a[1].lower()] == "assistant":
-                ends = a.start(), a.end(), b.end()
-        if ends is not None:
-            prompt = _split(one[: ends[0]], markers)
-            return (
-                [*prompt, {"role": "assistant", "content": one[ends[1] :].strip()}],
-                [*prompt, {"role": "assistant", "content": other[ends[2] :].strip()}],
-            )
+            last = (a, b) if ROLES[a[1].lower()] == "assistant" else last
+        if last is not None:
+            prompt = _split(one[: last[0].start()], markers)
+            texts = one[last[0].end() :], other[last[1].end() :]
+            first, second = ([*prompt, {"role": "assistant", "content": text.strip()}] for text in texts)
+            return first, second
     return None
 
 
@@ -262,14 +252,10 @@ def is_reply(message: Any) -> bool:
 
 def with_answer(record: Mapping[str, Any], messages: Messages) -> Messages:
     """Append the answer beside a conversation, unless its last message is the agent's."""
-    if messages and is_reply(messages[-1]):
-        return messages
-    for name in (*ANSWERS, *ANSWER_LISTS):
+    for name in (*ANSWERS, *ANSWER_LISTS) if not messages or not is_reply(messages[-1]) else ():
         value = record.get(name)
-        if value is None or (name == "choices" and _are_options(value)):
-            continue
-        answer = find_answer(value, name)
-        if answer is not None:
+        options = name == "choices" and _are_options(value)
+        if value is not None and not options and (answer := find_answer(value, name)) is not None:
             return [*messages, *answer]
     return messages
 
@@ -292,8 +278,11 @@ def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
     for name in (*ANSWER_LISTS, *ANSWERS):
         value = record.get(name)
         inner = value.get("choices") if isinstance(value, dict) else None
-        is_list = _is_answer_list(value, name, least) or _is_answer_list(inner, "choices", least)
-        if is_list and not _ends_with_answer(record.get("messages")):
+        if _is_answer_list(value, name, least) or _is_answer_list(inner, "choices", least):
+            messages = record.get("messages")
+            messages = json_messages(messages) if isinstance(messages, str) else messages
+            if isinstance(messages, list) and messages and is_reply(messages[-1]):
+                return ()
             return (name, "choices") if isinstance(value, dict) else (name,)
     return ()
 
@@ -307,28 +296,15 @@ def _is_answer_list(value: Any, name: str, least: int) -> bool:
     return not any(isinstance(item, dict) and ("role" in item or "type" in item) for item in value)
 
 
-def _ends_with_answer(messages: Any) -> bool:
-    messages = json_messages(messages) if isinstance(messages, str) else messages
-    return isinstance(messages, list) and bool(messages) and is_reply(messages[-1])
-
-
 def _are_options(value: Any) -> bool:
     """Tell if `choices` are the options of a question: an API's choices are objects."""
     return isinstance(value, list) and any(not isinstance(item, dict) for item in value)
 
 
-def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
-    """Return the list in a field of the record; else an UnreadableError whose message ends with `more`."""
-    value = record.get(name)
-    if not isinstance(value, list):
-        raise UnreadableError(f"has no list `{name}`{more}")
-    return value
-
-
 def read_or_error(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rollout:
-    """Read one rollout of several; if it cannot be read, return one with the reason and these fields."""
+    """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
     try:
-        return read()
+        return replace(read(), path=path, **fields)
     except UnreadableError as error:
         return Rollout([], path, error=str(error), **fields)
 
@@ -341,22 +317,9 @@ def make_rollout(prompt: Messages, answer: Messages, path: Path = (), **fields: 
 
 def json_turns(value: Any, where: str) -> Messages:
     """Read messages, also as JSON text; UnreadableError if they are neither."""
-    if isinstance(value, str):
-        try:
-            value = parse_text(value)
-        except UnreadableError:
-            raise UnreadableError(f"`{where}` is no JSON text of messages") from None
+    if isinstance(value, str) and (value := json_value(value)) is None:
+        raise UnreadableError(f"`{where}` is no JSON text of messages")
     return check_messages(value, where)
-
-
-def is_message_list(value: Any) -> bool:
-    """Tell if a value is a list that begins with an object."""
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-
-
-def is_text_list(value: Any) -> bool:
-    """Tell if a value is a list of texts, at least one."""
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 _SUBMISSIONS = (

@@ -50,13 +50,15 @@ def test_bfcl_error() -> None:
 @pytest.mark.parametrize(
     ("name", "field"), [("mt_bench", "choices"), ("live_code_bench", "output_list")]
 )  # fmt: skip
-@pytest.mark.parametrize("value", ["Oslo", {"0": "Oslo"}])
+@pytest.mark.parametrize("value", ["Oslo", {"0": "Oslo"}, None])
 def test_no_list(name: str, field: str, value: Any) -> None:
     """Answers that are no list are none, and no character of a text is a rollout."""
     record = sample(name)[0]
-    record.pop("code_list", None)
+    for missing in ("code_list", field):
+        record.pop(missing, None)
+    given = {} if value is None else {field: value}
     with pytest.raises(UnreadableError, match="has no list of answers"):
-        reader(*sample(name)).read(line({**record, field: value}))
+        reader(*sample(name)).read(line({**record, **given}))
 
 
 def test_no_question(subtests: pytest.Subtests) -> None:

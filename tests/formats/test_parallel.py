@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import lookup
+from ruler_cli.formats.fields import lookup
 from ruler_cli.formats.parallel import all_lists, lists_at, parallel_lists, path_of, value_at
 
 parts = st.sampled_from(["a", "b", "0", "1", "a.b", "²"])

@@ -1,4 +1,4 @@
-"""Dumps of trainers, one rollout a line: a prompt and an answer in two fields, or messages in one.
+"""Dumps of trainers: a rollout a line, in two fields or in messages, or lists with an item a rollout.
 
 Texts may hold lines like `user` and the special tokens of a chat template. A model can write these too, so an
 answer is one turn whatever its text.
@@ -20,56 +20,76 @@ NeMo-RL: `train_data_step{N}.jsonl` and `val_data_step{N}.jsonl` of GRPO (`nemo_
 - In training `content[0]` holds texts without roles: the first is the prompt, the others are one turn, as
   nothing tells who wrote each. In validation it holds messages.
 - No group id: rollouts with an equal prompt are a group; of messages, the prompt is all before the answer.
+
+Lists of unequal length cannot be read, because nothing tells which items belong together.
+
+ROLL: one line a step, `rollout_dump_data.step_{N}.jsonl` (`write_to_json_process`,
+`roll/pipeline/rlvr/utils.py`). RLVR: `messages` is JSON text of the prompt's messages, `responses` the answer
+as text, `id` the prompt's, `scores` the reward. Agentic (`dump_rollout_trajectories`): `messages` is JSON
+text of the whole conversation, or of several if the context was cut; `trajectory_data` is JSON text that
+holds reward and group; there is no `scores`, so one is added.
+
+ms-swift: `completions.jsonl` of GRPO and GKD, one line a logging step (`GRPOTrainer.log`,
+`swift/rlhf_trainers/grpo_trainer.py`; megatron's `_build_log_table`); equal prompts are a group. Traps: each
+reward function has a list of its own name and there is no total, so a list `reward` is added; `step` is a
+list of texts, megatron's is `gen_step`. The Ray trainers (`_maybe_log_completions`) write one rollout a line;
+the same prompt comes again in another `gen_step`, which therefore belongs to the key.
+
+Atropos: one group a line, `data_path_to_save_groups` (`atroposlib/envs/base.py`), with `messages` only with
+`include_messages`. Traps: if an environment gives no messages of its own, the base class writes one user
+message with the whole decoded text, which is the rollout and no question; `scores` is null in groups that
+only distil.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
-from ruler_cli.formats.interface import (
-    Format,
-    RecordLayout,
-    RefusedFormat,
+from ruler_cli.formats import turns
+from ruler_cli.formats.chat import (
+    TRANSCRIPT,
+    Messages,
+    check_messages,
+    first_agent_turn,
+    messages_in,
+    tools_of,
+)
+from ruler_cli.formats.fields import (
     first_at,
     has_keys,
-    keyed_format,
-    lookup,
-)
-from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.turns import (
-    answer_turns,
     is_message_list,
     is_text_list,
-    make_rollout,
-    prompt_turns,
-    with_submission,
+    json_value,
+    list_field,
+    lookup,
 )
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, refused_shapes
+from ruler_cli.formats.parallel import all_lists, answer_rollout, column
+from ruler_cli.formats.prompts import prompt_key
+from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.types import Rollout
 
 _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
 
 
-def pair(record: Mapping[str, Any], prompt: str, answer: str, reward: str = "reward", **more: Any) -> Rollout:
+def read_pair(
+    record: Mapping[str, Any],
+    prompt: str = "prompt",
+    answer: str = "completion",
+    reward: str = "reward",
+    **more: Any,
+) -> list[Rollout]:
     """Read a prompt, its answer and the reward from the fields of these names."""
-    turns = prompt_turns(record.get(prompt), prompt), answer_turns(record.get(answer), answer)
-    return make_rollout(*turns, reward=record.get(reward), **more)
-
-
-def _pair_reader(
-    prompt: str, answer: str, reward: str = "reward"
-) -> Callable[[dict[str, Any]], list[Rollout]]:
-    return lambda record: [pair(record, prompt, answer, reward)]
+    both = turns.prompt_turns(record.get(prompt), prompt), turns.answer_turns(record.get(answer), answer)
+    return [turns.make_rollout(*both, reward=record.get(reward), **more)]
 
 
 def _read_messages(record: dict[str, Any], name: str, cause: str) -> list[Rollout]:
-    if not record.get(name):
-        raise UnreadableError(f"has no messages in `{name}` ({cause})")
-    return [Rollout(check_messages(record[name], name), reward=record.get("reward"))]
+    return [Rollout(messages_in(record, name, cause), reward=record.get("reward"))]
 
 
 def _is_trl(record: Mapping[str, Any]) -> bool:
@@ -93,9 +113,8 @@ def _read_verl(record: dict[str, Any]) -> list[Rollout]:
     A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session. They have
     one score and are parts of one rollout.
     """
-    uid = _verl_uid(record)
-    member = uid["session"] if uid else None
-    return [pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)]
+    member = (uid := _verl_uid(record)) and uid["session"]
+    return read_pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)
 
 
 def _read_slime(record: dict[str, Any]) -> list[Rollout]:
@@ -108,23 +127,18 @@ def _read_slime(record: dict[str, Any]) -> list[Rollout]:
     if record.get("messages"):
         answer = check_messages(record["messages"], "messages")
     elif record.get("response") is not None:
-        prompt = prompt_turns(record.get("prompt"), "prompt")
-        answer = answer_turns(record["response"], "response")
+        prompt = turns.prompt_turns(record.get("prompt"), "prompt")
+        answer = turns.answer_turns(record["response"], "response")
     else:
         raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
     reward = record.get("reward")
     outcome = reward.get("acc") if isinstance(reward, dict) else None
-    return [make_rollout(prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome)]
+    return [turns.make_rollout(prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome)]
 
 
 def _is_miles(record: Mapping[str, Any]) -> bool:
-    table = "trajectory_json" in record or "group_metadata" in record
+    table = {"trajectory_json", "group_metadata"} & record.keys()
     return {"group_index", "sample_index"} <= record.keys() and not table
-
-
-def _verl_group(record: Mapping[str, Any]) -> str | None:
-    uid = _verl_uid(record)
-    return uid["group"] if uid else None
 
 
 _TASKS = ("problem_statement", "question", "prompt", "instruction", "problem", "task")
@@ -136,7 +150,10 @@ def _gym_key(record: Mapping[str, Any]) -> str | None:
     index, agent = first_at(record, "_ng_task_index", "task_idx"), lookup(record, "agent_ref.name")
     if index is not None:
         return key_text(index if agent is None else [agent, index])
-    task = lookup(record, _INPUT) or _gym_task(record) or _output_task(record)
+    task = lookup(record, _INPUT) or _gym_task(record)
+    if not task:  # the part of the output before the agent's first turn
+        output = _conversations(lookup(record, "response.output"))[-1]
+        task = output[: first_agent_turn(output)]
     return hashed_key("input", [lookup(record, _RULES), task]) if task else None
 
 
@@ -144,12 +161,6 @@ def _gym_task(record: Mapping[str, Any]) -> str | None:
     """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
     texts = (lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS)
     return next((text for text in texts if isinstance(text, str) and text.strip()), None)
-
-
-def _output_task(record: Mapping[str, Any]) -> Messages:
-    """Return the part of the output before the agent's first turn."""
-    output = _conversations(lookup(record, "response.output"))[-1]
-    return output[: first_agent_turn(output)]
 
 
 def _conversations(output: Any) -> list[Messages]:
@@ -168,54 +179,115 @@ def _conversations(output: Any) -> list[Messages]:
     ]
 
 
-def _gym_prompt(record: Mapping[str, Any]) -> Messages:
-    rules = lookup(record, _RULES)
-    system = [{"role": "system", "content": rules}] if isinstance(rules, str) and rules else []
-    value = lookup(record, _INPUT)
-    if not value and not _output_task(record):
-        value = _gym_task(record)
-    return [*system, *prompt_turns(value, "input")]
-
-
 def _read_gym(record: dict[str, Any]) -> list[Rollout]:
-    output = lookup(record, "response.output")
+    output, task, rules = (lookup(record, path) for path in ("response.output", _INPUT, _RULES))
     if not output:
         raise UnreadableError("has no items in `response.output`: the agent failed before it answered")
     *earlier, last = _conversations(output)
-    answer = with_submission(record, last)
+    system = [{"role": "system", "content": rules}] if isinstance(rules, str) and rules else []
+    task = task if task or first_agent_turn(last) else _gym_task(record)
+    prompt, answer = [*system, *turns.prompt_turns(task, "input")], turns.with_submission(record, last)
     tools = tools_of({"tools": lookup(record, "responses_create_params.tools")})
     reward = None if record.get("_ng_failure_class") is not None else record.get("reward")
-    return [make_rollout(_gym_prompt(record), answer, histories=tuple(earlier), tools=tools, reward=reward)]
+    return [turns.make_rollout(prompt, answer, histories=tuple(earlier), tools=tools, reward=reward)]
 
 
 def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
-    messages = _nemo_rl_messages(_unwrapped(record.get("content")))
-    return [Rollout(messages, reward=_unwrapped(record.get("rewards")))]
-
-
-def _unwrapped(value: Any) -> Any:
-    """Return the only item of a list of one; None for other values."""
-    return value[0] if isinstance(value, list) and len(value) == 1 else None
-
-
-def _nemo_rl_messages(content: Any) -> Messages:
+    listed = [record.get(name) for name in ("content", "rewards")]
+    unwrapped: list[Any] = [v[0] if isinstance(v, list) and len(v) == 1 else None for v in listed]
+    content, reward = unwrapped
     if is_message_list(content):
-        return check_messages(content, "content[0]")
+        return [Rollout(check_messages(content, "content[0]"), reward=reward)]
     if not is_text_list(content):
         raise UnreadableError("has neither texts nor messages in `content[0]`")
     if len(content) < 2:
         raise UnreadableError("has a prompt and no answer in `content[0]`")
     prompt = [{"role": "user", "content": content[0]}] if content[0] else []
-    return [*prompt, *answer_turns("".join(content[1:]), "content[0]")]
+    return [Rollout([*prompt, *turns.answer_turns("".join(content[1:]), "content[0]")], reward=reward)]
+
+
+def _has_lists(record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()) -> bool:
+    """Tell if a record has lists in all of these fields, and in at least one of `any_of`."""
+    has_one = any(isinstance(record.get(name), list) for name in any_of) or not any_of
+    return has_one and all(isinstance(record.get(name), list) for name in names)
+
+
+def _read_step(
+    record: dict[str, Any], listed: str, answer: str, reward: str, more: tuple[str, ...] = ()
+) -> list[Rollout]:
+    """Read columns of prompts, answers and rewards; `more` are ROLL's conversations and ids."""
+    size = len(list_field(record, listed, ", though the file is one step per line"))
+    columns = (column(record, name, size) for name in ("prompt", answer, reward, *more))
+    prompts, answers, rewards, *others = columns
+    out = []
+    for i in range(size):
+        asked = turns.prompt_turns(prompts[i], f"prompt[{i}]")
+        if others and others[0][i] is not None:
+            asked = turns.json_turns(others[0][i], f"messages[{i}]")
+        out.append(answer_rollout(asked, answers[i], answer, i, reward=rewards[i]))
+    return out
+
+
+def _read_roll_agentic(record: dict[str, Any]) -> list[Rollout]:
+    texts = list_field(record, "messages", " (ROLL dumps it where its environment declares it)")
+    data, tools, scores = (column(record, n, len(texts)) for n in ("trajectory_data", "tools", "scores"))
+    out = []
+    for i, text in enumerate(texts):
+        about, reward = json_value(data[i]), scores[i]
+        env = lookup(about, "env_info")
+        parts = ("tag", "group_id", "episode_id", "seed") if isinstance(env, dict) else ()
+        key = "_".join(str(env.get(part)) for part in parts) or None
+        reward = lookup(about, "reward_info.episode_reward") if reward is None else reward
+        read = partial(_episode, text, f"messages[{i}]", json_value(tools[i]))
+        out.append(turns.read_or_error(read, (i,), reward=reward, key=key))
+    return out
+
+
+def _episode(text: Any, where: str, tools: Any) -> Rollout:
+    """Read one conversation, or several that a context was cut into."""
+    value = json_value(text)
+    if isinstance(value, list) and value and all(isinstance(part, list) for part in value):
+        parts = [check_messages(part, where) for part in value if part] or [check_messages([], where)]
+    else:
+        parts = [turns.json_turns(text, where)]
+    return Rollout(parts[-1], histories=tuple(parts[:-1]), tools=tools)
+
+
+def _swift_key(record: Mapping[str, Any]) -> str | None:
+    try:
+        prompt = turns.prompt_turns(record.get("prompt"), "prompt")
+    except UnreadableError:
+        return None
+    return prompt_key(Rollout(prompt, prompt_length=len(prompt)), record.get("gen_step")) if prompt else None
+
+
+def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
+    conversations = record.get("messages")
+    if not isinstance(conversations, list):
+        raise UnreadableError(
+            "has token ids only: `messages` is null; run the environment with include_messages"
+        )
+    scores, _ = (column(record, name, len(conversations)) for name in ("scores", "tokens"))
+
+    def read(value: Any, where: str) -> Rollout:
+        messages = check_messages(value, where)
+        if len(messages) == 1 and messages[0].get("role") == "user":
+            messages = [{**messages[0], "role": TRANSCRIPT}]
+        return Rollout(messages)
+
+    return [
+        turns.read_or_error(partial(read, value, f"messages[{i}]"), (i,), reward=scores[i])
+        for i, value in enumerate(conversations)
+    ]
 
 
 _SCORE = RecordLayout(reward=("score",))
+_SCORES = RecordLayout(reward=("scores",), listed=True, lists=all_lists())
 FORMATS = (
     # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
     # `_dump_trajectory`: each file is one group, so files are given together.
     keyed_format(
-        "task_id sample_idx prompt completion", "AReaL rollouts", "areal",
-        _pair_reader("prompt", "completion"), ("task_id",),
+        "task_id sample_idx prompt completion", "AReaL rollouts", "areal", read_pair, ("task_id",)
     ),
     # `dumped_evals/{step}/{data_source}.jsonl` of `skyrl/train/utils/trainer_utils.py`
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
@@ -223,7 +295,7 @@ FORMATS = (
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
     keyed_format(
         "input_prompt output_response score", "SkyRL evaluations", "skyrl",
-        _pair_reader("input_prompt", "output_response", "score"), layout=_SCORE,
+        partial(read_pair, prompt="input_prompt", answer="output_response", reward="score"), layout=_SCORE,
     ),
     # `save_debug_trajectory_data` of `miles/ray/rollout/debug_data.py`.
     Format(
@@ -255,8 +327,7 @@ FORMATS = (
     # There is a column for each reward function and no total (its weights are not in the file): ruler writes
     # a column `reward`, or with `--reward NAME` one of theirs. Equal (`prompt`, `step`) are a group.
     Format(
-        "TRL completions", "trl", "`prompt`, `completion`, `step`, `advantage`",
-        _is_trl, _pair_reader("prompt", "completion"),
+        "TRL completions", "trl", "`prompt`, `completion`, `step`, `advantage`", _is_trl, read_pair
     ),
     # `{rollout_data_dir}/{step}.jsonl` and `{validation_data_dir}/{step}.jsonl` of `_log_rollout_data` and
     # `_write_generations` in `verl/trainer/ppo/v1/trainer_base.py` (2026, with a `uid`) and `ray_trainer.py`
@@ -264,7 +335,8 @@ FORMATS = (
     Format(
         "verl (V1)", "verl", "`input`, `output`, `score`, `step`, `uid`",
         partial(_is_verl, uid=True), _read_verl, layout=_SCORE,
-        key_of=_verl_group, key_description="uid without its two numbers",
+        key_of=lambda record: (uid := _verl_uid(record)) and uid["group"],
+        key_description="uid without its two numbers",
     ),
     Format(
         "verl", "verl", "`input`, `output`, `score`, `step`",
@@ -282,10 +354,39 @@ FORMATS = (
         _read_nemo_rl,
         layout=RecordLayout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
     ),
-)  # fmt: skip
-REFUSALS = (
-    RefusedFormat(
-        has_keys("group_idx", "total_reward"),
-        "holds lengths and rewards and no text (tinker's rollout summaries); give the file with the turns",
+    keyed_format(
+        "tokens scores messages", "Atropos groups", "atropos", _read_atropos,
+        layout=RecordLayout(
+            reward=("scores",), listed=True, refuses_null="Atropos",
+            lists=all_lists("group_overrides", "generation_params"),
+        ),
+        shape="group",
     ),
-)
+    Format(
+        "ms-swift steps", "ms-swift", "`prompt`, `completion`, `step` (lists)",
+        lambda record: _has_lists(record, "prompt", "completion", any_of=("step", "gen_step", "advantages")),
+        partial(_read_step, listed="prompt", answer="completion", reward="reward"),
+        layout=RecordLayout(listed=True, lists=all_lists()), shape="columns",
+    ),
+    Format(
+        "ms-swift rollouts", "ms-swift", "`gen_step`, `prompt`, `completion`",
+        lambda record: {"gen_step", "prompt", "completion"} <= record.keys()
+        and not _has_lists(record, "gen_step"),
+        read_pair, key_of=_swift_key, key_description="hash of prompt + gen_step",
+    ),
+    Format(
+        "ROLL steps", "roll", "`responses`, `scores`, `global_step`",
+        lambda record: _has_lists(record, "responses", "scores", any_of=("global_step", "sampling_params")),
+        partial(_read_step, listed="responses", answer="responses", reward="scores", more=("messages", "id")),
+        ("id",), _SCORES, shape="columns",
+    ),
+    Format(
+        "ROLL agentic steps", "roll", "`trajectory_data`",
+        lambda record: _has_lists(record, "trajectory_data") and "responses" not in record,
+        _read_roll_agentic, layout=_SCORES, shape="columns",
+    ),
+)  # fmt: skip
+REFUSALS = refused_shapes(
+    ("group_idx total_reward",
+     "holds lengths and rewards and no text (tinker's rollout summaries); give the file with the turns"),
+)  # fmt: skip
