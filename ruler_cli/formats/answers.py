@@ -53,7 +53,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import turns
 from ruler_cli.formats.chat import Messages, tools_of
 from ruler_cli.formats.fields import first_at, is_message_list, is_text_list, items, list_field, lookup
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, keyed_format
+from ruler_cli.formats.interface import ID_KEYS, Format, ListLayout, RecordLayout, keyed_format
 from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
 from ruler_cli.formats.prompts import (
     HISTORIES,
@@ -291,7 +291,7 @@ FORMATS = (
         "LiveCodeBench outputs", "code", "`question_content`, `code_list`",
         lambda record: "question_content" in record and is_text_list(record.get(_code_field(record))),
         _read_live_code, ("question_id",),
-        RecordLayout(reward=None, listed=True, lists=lists_at("output_list", "code_list", "graded_list")),
+        ListLayout(reward=None, lists=lists_at("output_list", "code_list", "graded_list")),
         shape="group",
     ),
     Format(
@@ -299,18 +299,18 @@ FORMATS = (
     ),
     keyed_format(
         "doc_id resps", "lm-eval samples", "lm-eval", _read_samples,
-        layout=RecordLayout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
+        layout=ListLayout(reward=None, lists=_sample_lists), key_of=_sample_key,
         key_description="doc_id + hash of the prompt",
     ),
     Format(
         "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _is_group,
         _read_group, ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
-        RecordLayout(reward=("rewards",), listed=True, lists=_group_lists), shape="group", rank=0,
+        ListLayout(reward=("rewards",), lists=_group_lists), shape="group", rank=0,
     ),
     keyed_format(
         "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _read_reward_bench, ("id",),
-        RecordLayout(
-            reward=None, listed=True,
+        ListLayout(
+            reward=None,
             lists=no_removal("says how many answers it has, and would be wrong without one of them"),
         ),
         shape="group",

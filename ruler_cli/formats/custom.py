@@ -13,7 +13,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import turns
 from ruler_cli.formats.fields import items, lookup
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
+from ruler_cli.formats.interface import ID_KEYS, ArtLayout, Format, ListLayout, RecordLayout
 from ruler_cli.formats.parallel import column, parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
 from ruler_cli.types import Line, Path, Record, Rollout
@@ -44,7 +44,7 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
     return Format(
         f"messages at `{path}`", "custom", f"`{path}`", lambda record: lookup(record, path) is not None,
         partial(_read_several if several else _read_single, path, read), ID_KEYS,
-        RecordLayout(reward=("rewards",) if several else ("reward",), listed=several, lists=lists),
+        ListLayout(("rewards",), lists=lists) if several else RecordLayout(lists=lists),
         shape="group" if several else "trajectory",
     )  # fmt: skip
 
@@ -97,7 +97,8 @@ def with_reward(
 ) -> Format:
     """Return the reader's format with its reward at a path; UsageError if a score there overwrites others."""
     form = reader.format
-    if form.layout.payload is not None:
+    art = form.layout if isinstance(form.layout, ArtLayout) else None
+    if art and art.payload is not None:
         raise UsageError(f"{name}: --reward: {form.name} keep the reward in two places; leave it out")
     own = any(dotted in record for _, record in records)  # a key that holds the dots itself
     parts = [dotted] if own else dotted.split(".")
@@ -111,7 +112,7 @@ def with_reward(
             "stays; give the number of the item"
         )
     ours: list[Path] = [("ruler",), form.layout.ruler]
-    if form.layout.extras:
+    if art:
         ours += [("logs",), ("metrics", "ruler_score"), ("metrics", "independent_reward")]
     if any(path[: len(other)] == other[: len(path)] for other in ours):
         raise UsageError(f"{name}: --reward {dotted}: is where ruler itself writes; {advice}")
@@ -120,8 +121,8 @@ def with_reward(
             f"{name}: --reward {dotted}: a score there would take the place of messages, tools or the group "
             f"key; {advice}"
         )
-    layout = replace(form.layout, reward=path, source=None, form=b"%s", lost=b"null", absent=None)
-    return replace(form, layout=layout)
+    layout = replace(form.layout, reward=path, source=None, form=b"%s", lost=b"null")
+    return replace(form, layout=replace(layout, absent=None) if isinstance(layout, ArtLayout) else layout)
 
 
 def _changes(path: Path, reader: Reader, line: Line) -> bool:

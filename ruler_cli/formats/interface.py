@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.fields import has_keys
@@ -28,38 +28,51 @@ ParallelLists = Callable[[Mapping[str, Any], int], list[Path]]
 
 @dataclass(frozen=True, slots=True)
 class RecordLayout:
-    """The places where ruler writes, and the lists that lose an item with a rollout that is left out.
+    """The places where ruler writes if each rollout is an object of its own.
 
-    Paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field, None
-    if the framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is
-    written if there is no score, and if `lost` is empty the field is removed, for readers that take no null.
+    Paths begin at that object (`Rollout.path`). `reward` is the dump's own reward field, None if the
+    framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is written
+    if there is no score, and if `lost` is empty the field is removed, for readers that take no null.
     `source` is the place of the dump's own reward if only ruler writes the field `reward`; a part `*` is the
-    first member that ruler did not write.
-    `extras`: the shape has `metrics` and `logs`. `payload` names a member that holds the trajectory once
-    more, as JSON text, and wins when the dump is read. `absent` is the value that a missing reward stands
-    for.
+    first member that ruler did not write. `refuses_null` names a reader of these files that takes no reward
+    of null.
 
-    `listed`: rollouts are items of lists, not objects of their own. `Rollout.path` is then `(i,)`, paths
-    begin at the record, and item i of the list `reward` is the rollout's. Several records of a `trajectory`
-    shape may hold the items of one group.
-
-    `refuses_null` names a reader of these files that takes no reward of null.
-
-    `lists` returns the dump's other lists that lose an item with a rollout. It raises UnreadableError if no
-    rollout can be taken out of the record exactly (see `parallel`).
+    `lists` returns the lists of a record that lose an item with a rollout that is left out. It raises
+    UnreadableError if no rollout can be taken out of the record exactly (see `parallel`).
     """
+
+    listed: ClassVar[bool] = False
 
     reward: Path | None = ("reward",)
     ruler: Path = ("ruler",)
     source: Path | None = None
     form: bytes = b"%s"
     lost: bytes = b"null"
-    extras: bool = False
-    payload: str | None = None
-    absent: bytes | None = None
-    listed: bool = False
     refuses_null: str = ""
     lists: ParallelLists | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArtLayout(RecordLayout):
+    """An object with `metrics` and `logs` beside the reward, as ART's trajectories have them.
+
+    `payload` names a member that holds the trajectory once more, as JSON text, and wins when the dump is
+    read. `absent` is the value that a missing reward stands for.
+    """
+
+    payload: str | None = None
+    absent: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListLayout(RecordLayout):
+    """Rollouts that are items of lists: `Rollout.path` is `(i,)`, and paths begin at the record.
+
+    Item i of the list `reward` is the rollout's. Several records of a `trajectory` shape may hold the items
+    of one group.
+    """
+
+    listed: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

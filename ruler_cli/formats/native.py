@@ -15,7 +15,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import turns
 from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
 from ruler_cli.formats.fields import json_value, list_field
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
+from ruler_cli.formats.interface import ID_KEYS, ArtLayout, Format
 from ruler_cli.formats.prompts import SYSTEM, with_system
 from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, SUBMISSION_FIELDS
 from ruler_cli.types import Path, Rollout
@@ -93,7 +93,7 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
 
 
 _ART = ("messages_and_choices", "exchanges")
-_LAYOUT, _ART_LAYOUT = RecordLayout(extras=True), RecordLayout(extras=True, absent=b"0.0", refuses_null="ART")
+_LAYOUT, _ART_LAYOUT = ArtLayout(), ArtLayout(absent=b"0.0", refuses_null="ART")
 FORMATS = (
     Format(
         "ART table rows", "art", "`group_index` with `trajectory_json` or `group_metadata`", _is_row,

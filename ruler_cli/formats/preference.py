@@ -20,7 +20,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.fields import is_message_list, lookup
-from ruler_cli.formats.interface import Format, RecordLayout, refused_shapes
+from ruler_cli.formats.interface import Format, ListLayout, refused_shapes
 from ruler_cli.formats.parallel import no_removal
 from ruler_cli.formats.prompts import is_prompt, prompt_field, task_turns
 from ruler_cli.formats.turns import (
@@ -213,8 +213,8 @@ FORMATS = (
         "preference pairs", "preference",
         "`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`", _matches, _read,
         ("prompt_id", "question_id", "id"),
-        RecordLayout(
-            reward=None, listed=True,
+        ListLayout(
+            reward=None,
             lists=no_removal("is a pair, and without one of its two answers it would be none"),
         ),
         shape="group",

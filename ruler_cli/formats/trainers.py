@@ -67,7 +67,7 @@ from ruler_cli.formats.fields import (
     list_field,
     lookup,
 )
-from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, refused_shapes
+from ruler_cli.formats.interface import Format, ListLayout, RecordLayout, keyed_format, refused_shapes
 from ruler_cli.formats.parallel import all_lists, answer_rollout, column
 from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.reader import hashed_key, key_text
@@ -282,7 +282,7 @@ def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
 
 
 _SCORE = RecordLayout(reward=("score",))
-_SCORES = RecordLayout(reward=("scores",), listed=True, lists=all_lists())
+_SCORES = ListLayout(reward=("scores",), lists=all_lists())
 FORMATS = (
     # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
     # `_dump_trajectory`: each file is one group, so files are given together.
@@ -356,8 +356,8 @@ FORMATS = (
     ),
     keyed_format(
         "tokens scores messages", "Atropos groups", "atropos", _read_atropos,
-        layout=RecordLayout(
-            reward=("scores",), listed=True, refuses_null="Atropos",
+        layout=ListLayout(
+            reward=("scores",), refuses_null="Atropos",
             lists=all_lists("group_overrides", "generation_params"),
         ),
         shape="group",
@@ -366,7 +366,7 @@ FORMATS = (
         "ms-swift steps", "ms-swift", "`prompt`, `completion`, `step` (lists)",
         lambda record: _has_lists(record, "prompt", "completion", any_of=("step", "gen_step", "advantages")),
         partial(_read_step, listed="prompt", answer="completion", reward="reward"),
-        layout=RecordLayout(listed=True, lists=all_lists()), shape="columns",
+        layout=ListLayout(lists=all_lists()), shape="columns",
     ),
     Format(
         "ms-swift rollouts", "ms-swift", "`gen_step`, `prompt`, `completion`",

@@ -14,7 +14,7 @@ from typing import Any
 
 from ruler_cli.config import OnFailure
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import Format, RecordLayout
+from ruler_cli.formats.interface import ArtLayout, Format, RecordLayout
 from ruler_cli.formats.rewards import raw_value
 from ruler_cli.reading.parse import dump, dump_escaped, parse_text
 from ruler_cli.types import Path, Record, Rollout
@@ -47,7 +47,7 @@ def annotate(
     if form.layout.listed:
         _put_in_lists(patches, form, annotated, group_fields, on_failure)
         return patches.apply()
-    strategy = _OnArtTrajectory if form.layout.extras or form.layout.payload else _OnObject
+    strategy = _OnArtTrajectory if isinstance(form.layout, ArtLayout) else _OnObject
     whole, objects = _owners(raw, [rollout.path for rollout, _ in annotated])
     for obj, (_, annotation) in zip(objects, annotated, strict=True):
         if obj is not None:  # a rollout that is no object cannot be annotated; the group's part counts it
@@ -193,17 +193,17 @@ class _OnObject:
 
     def _noted(self, holder: Path) -> tuple[bool, bytes | None]:
         """The original reward that an earlier run noted in an object; False if it noted none."""
-        inner, _ = _inner(self.value(holder)) if holder else (b"", False)
+        inner, _ = _inner(self.value(holder))
         member = read_object(inner).members.get(_ORIGINAL) if inner else None
         if member is None:
             return False, None
         original = inner[slice(*member[1:])]
         return True, None if original == b"null" else original
 
-    def _reward_of_dump(self) -> bytes | None:
+    def _reward_of_dump(self, absent: bytes | None = None) -> bytes | None:
         place = self.layout.source or self.layout.reward
         value = self.value(place) if place else None
-        return self.layout.absent if value is None else None if value == b"null" else value
+        return absent if value is None else None if value == b"null" else value
 
     def rewarded(self, original: bytes | None) -> NewMembers:
         """The new value of the reward field; nothing if it stays as it is."""
@@ -226,6 +226,7 @@ class _OnArtTrajectory(_OnObject):
     """The changes to a trajectory of ART's: also `metrics`, `logs`, and its copy as JSON text."""
 
     __slots__ = ()
+    layout: ArtLayout
 
     def changes(self) -> NewMembers:
         """Everything that is written, `ruler` last."""
@@ -240,12 +241,12 @@ class _OnArtTrajectory(_OnObject):
 
     def original(self) -> bytes | None:
         """The first reward of the dump: noted in `ruler` or `metrics`, in the copy, or the reward itself."""
-        for holder in (self.layout.ruler, ("metrics",) if self.layout.extras else ()):
+        for holder in (self.layout.ruler, ("metrics",)):
             known, original = self._noted(holder)
             if known:
                 return original
         copied = self._copy()
-        return self._reward_of_dump() if copied is None else copied.original()
+        return self._reward_of_dump(self.layout.absent) if copied is None else copied.original()
 
     def _copy(self) -> _OnArtTrajectory | None:
         """The trajectory that stands once more as JSON text; None if there is none."""
@@ -256,10 +257,9 @@ class _OnArtTrajectory(_OnObject):
         return replace(self, text=inner, obj=read_object(inner), layout=layout) if quoted else None
 
     def rewarded(self, original: bytes | None) -> NewMembers:
-        """The reward field, and `metrics` and `logs` if the shape has them."""
+        """The reward field, `metrics` and `logs`."""
         # `super()` knows no class whose slots a dataclass has made anew
-        values = _OnObject.rewarded(self, original)
-        return _merged(values, self._extras(original)) if self.layout.extras else values
+        return _merged(_OnObject.rewarded(self, original), self._extras(original))
 
     def _extras(self, original: bytes | None) -> NewMembers:
         """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""

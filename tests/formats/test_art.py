@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.interface import ArtLayout
 from ruler_cli.types import Record
 from tests.values import line, read, reader
 
@@ -102,7 +103,9 @@ def test_defaults_left_out() -> None:
         {"trajectories": [{"messages_and_choices": [USER, FOUR]}], "metadata": {"scenario_id": "s1"}}
     )
     assert record.rollouts[0].messages == [USER, FOUR]
-    assert reader({"messages_and_choices": []}).format.layout.absent == b"0.0"
+    layout = reader({"messages_and_choices": []}).format.layout
+    assert isinstance(layout, ArtLayout)
+    assert layout.absent == b"0.0"
 
 
 def test_sft_and_logging() -> None:

@@ -17,7 +17,7 @@ import pytest
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.detect import formats
-from ruler_cli.formats.interface import fits
+from ruler_cli.formats.interface import ArtLayout, RecordLayout, fits
 from ruler_cli.formats.rewards import number
 from ruler_cli.reading.parse import parse
 from ruler_cli.run import score
@@ -77,13 +77,18 @@ def test_none_without_an_example() -> None:
     assert READERS.keys() == EXAMPLES.keys()
 
 
+def _payload(layout: RecordLayout) -> str | None:
+    """The member that holds the trajectory once more, of a layout that has one."""
+    return layout.payload if isinstance(layout, ArtLayout) else None
+
+
 def test_each_layout_has_an_example() -> None:
     """The examples of `LAYOUTS` have every layout that a format has."""
 
     def kind(name: str) -> tuple[Any, ...]:
         form = reader(*raws(EXAMPLES[name])).format
         lay = form.layout
-        return form.shape, lay.reward is None, len(lay.ruler), lay.payload is None, lay.listed
+        return form.shape, lay.reward is None, len(lay.ruler), _payload(lay) is None, lay.listed
 
     assert {kind(name) for name in EXAMPLES} == {kind(name) for name in LAYOUTS}
 
@@ -149,7 +154,7 @@ def _read_back(name: str, tmp_path: Path) -> None:
     before, after = scored(name, tmp_path)
     read, layout = READERS[name], reader(*raws(EXAMPLES[name])).format.layout
     own = [".".join(map(str, layout.reward))] if layout.reward else []
-    own += [layout.payload] if layout.payload else []
+    own += [payload] if (payload := _payload(layout)) else []
     # objects that were made so that `ruler` or the reward can stand in them
     made = [".".join(map(str, (path or ())[:-1])) for path in (layout.ruler, layout.reward)]
     for old, new in zip(before, after, strict=True):
@@ -182,7 +187,7 @@ def test_failed_reward(subtests: pytest.Subtests) -> None:
         with subtests.test(name=name):
             assert rewards == [annotation["independent_reward"] for annotation in _failed(unchanged)]
             assert rewards
-            if layout.payload is None and layout.source is None:
+            if _payload(layout) is None and layout.source is None:
                 assert {number(first) for first in rewards} >= {
                     number(reward) for _, reward in READERS[name](unchanged)
                 } - {None}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.formats.interface import PROMPT_HASH, Format, RecordLayout
+from ruler_cli.formats.interface import PROMPT_HASH, Format, ListLayout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.grouping import Openings, Survey, part_of, records, streamed, survey
 from ruler_cli.reading.scratch import Index, place
@@ -132,7 +132,7 @@ COLUMNS = Format(
     rollouts=lambda record: [
         Rollout(talk(text), (i,), reward=i, key=record["id"][i]) for i, text in enumerate(record["text"])
     ],
-    layout=RecordLayout(listed=True),
+    layout=ListLayout(),
 )
 
 

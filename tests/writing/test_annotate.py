@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.config import CombineSettings, OnFailure
-from ruler_cli.formats.interface import Format, RecordLayout
+from ruler_cli.formats.interface import Format, ListLayout, RecordLayout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -254,16 +254,17 @@ def test_bytes_stay() -> None:
 
 
 def shape(**layout: Any) -> Format:
-    """A made-up format with this layout; `listed` ones are groups of two."""
-    count = 2 if layout.get("listed") else 1
+    """A made-up format with this layout; those of lists are groups of two."""
+    listed = layout.pop("listed", False)
+    count = 2 if listed else 1
     return Format(
         name="made up",
         family="made-up",
         shape=layout.pop("shape", "trajectory"),
         signature="",
         matches=lambda _: True,
-        rollouts=lambda _: [Rollout(talk("4"), (i,) if layout.get("listed") else ()) for i in range(count)],
-        layout=RecordLayout(**layout),
+        rollouts=lambda _: [Rollout(talk("4"), (i,) if listed else ()) for i in range(count)],
+        layout=(ListLayout if listed else RecordLayout)(**layout),
     )
 
 
