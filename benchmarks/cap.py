@@ -87,11 +87,11 @@ def _run(folder: Path, options: dict[str, object], number: int) -> _Run:
         line = partial(command, source, output, server.base, c=calls, price=price, ledger=ledger, **options)
         end = ended(line(max_cost=f"{cap:.6f}"), 0, 1, 4)
         books = server.stats()["books"]
-        spent, asked = _spent(books, price), books["answered"]["calls"]
+        spent, answered = _spent(books, price), books["answered"]["calls"]
         rerun = ended(line(), 0, 1, 3, 4)
         paid_again = server.stats()["books"]["paid_again"]
     complete = rerun.code == 0 and set(statuses(output)) == {"scored"}
-    over = (spent - cap) / (spent / asked) if asked else 0.0
+    over = (spent - cap) / (spent / answered) if answered else 0.0
     return _Run(over, spent / cap, end.code, paid_again, complete)
 
 

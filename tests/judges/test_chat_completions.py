@@ -57,11 +57,11 @@ async def test_body_of_a_live_run(subtests: pytest.Subtests) -> None:
 
 async def test_body_at_the_judge_server(server: JudgeServer) -> None:
     """The judge server has read the same request from a live run."""
-    asked = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
+    request = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
     settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
     async with opened(resolve(settings)) as judge:
-        await judge.ask(asked)
-    row = orjson.loads(request_line("openai", settings)(b"k" * 16, asked))
+        await judge.ask(request)
+    row = orjson.loads(request_line("openai", settings)(b"k" * 16, request))
     assert server.requests() == [row["body"]]
 
 

@@ -126,7 +126,7 @@ async def test_gemini() -> None:
     assert headers.get("x-goog-api-key") == KEY or f"key={KEY}" in path
 
 
-async def test_own_key_at_a_named_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A provider's own key from its variable is not sent to an address for which the user names no key."""
     for name in ("ANTHROPIC_API_KEY", "GROQ_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(name, KEY)
@@ -137,7 +137,7 @@ async def test_own_key_at_a_named_address(monkeypatch: pytest.MonkeyPatch) -> No
             assert KEY.encode() not in server.heads[0]
 
 
-async def test_key_of_a_provider_without_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_azure_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Azure has only the user's address: the key of its variable is sent there."""
     monkeypatch.setenv("AZURE_API_KEY", KEY)
     wire = WIRES[0]

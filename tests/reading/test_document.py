@@ -111,7 +111,7 @@ def test_objects(tmp_path: Path) -> None:
         assert joined(container, [False, True, False, True]).split() == (PRETTY + b"\n{}").split()
 
 
-def test_items_that_are_no_objects(tmp_path: Path) -> None:
+def test_other_items(tmp_path: Path) -> None:
     """An item that is no object is a record too: its reader reports it."""
     items = [b"1", b'"a,]"', b'{"a": oops}', b"null", b"[2]", b'{"b": [1]]', b"-NaN"]
     text = b"[" + b", ".join(items) + b" ]"

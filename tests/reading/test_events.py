@@ -111,7 +111,7 @@ def test_scattered_traces(tmp_path: Path) -> None:
 
 
 def test_torn_span(tmp_path: Path) -> None:
-    """A span without a trace is a record of its own, so that it is reported."""
+    """A span without a trace is a separate record, so that it is reported."""
     assert (
         record_texts(tmp_path / "t", "\n".join([*SPANS, '{"trace_id": "t1", "sp']))[-1]
         == '{"trace_id": "t1", "sp'

@@ -158,10 +158,12 @@ def test_parts(index: Index) -> None:
     """Parts of one rollout count as one in the sizes of groups, in any records."""
     made = [{"id": key, "text": "x", "member": member} for key, member in ("a1", "a1", "b1", "a2", "b1")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
-    begun: list[int] = []
+    new_rollouts: list[int] = []
     reader = Reader(PARTS, "id")
-    result = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: begun.append(n))
-    assert begun == [1, 0, 1, 1, 0]
+    result = survey(
+        rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: new_rollouts.append(n)
+    )
+    assert new_rollouts == [1, 0, 1, 1, 0]
     assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
     assert (result.smallest, result.largest, result.singles) == (1, 2, 1)
 
