@@ -1,1 +1,1 @@
-"""The promises of speed, memory and prompt size, measured: `python -m benchmarks [--quick]`."""
+"""Measure the promises of speed, memory and prompt size: `python -m benchmarks [--quick]`."""

@@ -1,4 +1,4 @@
-"""Measure every promise, print one table; exit code 1 where one is not kept."""
+"""Measure every promise and print one table; exit code 1 if a promise is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without `-c`: how much of a hidden capacity is used after the first 429, and what that wastes."""
+"""Without `-c`: the share of a hidden capacity that is used after the first 429, and the refused requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import FOREVER, command, ended
+from benchmarks.commands import SERVER_LIFETIME, command, ended
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
 from tests.judge_server import JudgeServer
@@ -24,39 +24,39 @@ class _Case:
     latency: float
     retry_after: float | None = None
     factors: tuple[float, ...] = (1.0,)
-    """The capacity in turn, as shares of itself, each for the same time."""
+    """The successive capacities, as shares of `capacity`, each for the same time."""
 
     @property
     def name(self) -> str:
-        """How the table calls it."""
+        """The case's name in the table."""
         reported = "" if self.retry_after is None else f", Retry-After {self.retry_after:g} s"
         return f"hidden capacity {'→'.join(f'{self.capacity * f:g}' for f in self.factors)}{reported}"
 
 
-# The widest is by itself, and its judge slow: the client's CPU must not be what limits.
+# The largest runs alone, with a slow judge: the client's CPU must not be the limit.
 _TOGETHER = (_Case(8, 0.2), _Case(64, 0.5), _Case(64, 0.5, 1.0), _Case(64, 0.5, factors=(1.0, 0.5, 1.0)))
-_BY_ITSELF = (_Case(400, 1.0),)
+_ALONE = (_Case(400, 1.0),)
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """Two rows for each capacity: what was used of it, and what was wasted."""
+    """Two rows for each capacity: the used share of it, and the share of refused requests."""
     work = partial(_measure, folder, _QUICK if quick else _SECONDS)
     with ThreadPoolExecutor(len(_TOGETHER)) as pool:
         for results in pool.map(work, _TOGETHER):
             yield from results
-    for case in _BY_ITSELF:
+    for case in _ALONE:
         yield from work(case)
 
 
 def _measure(folder: Path, seconds: float, case: _Case) -> list[Result]:
     here = folder / case.name.replace(" ", "-")
     here.mkdir()
-    slots = case.capacity * sum(case.factors) / len(case.factors)
-    groups = int(slots / case.latency * seconds)
-    turns = [[seconds * n / len(case.factors), int(case.capacity * f)] for n, f in enumerate(case.factors)]
+    mean_capacity = case.capacity * sum(case.factors) / len(case.factors)
+    groups = int(mean_capacity / case.latency * seconds)
+    schedule = [[seconds * n / len(case.factors), int(case.capacity * f)] for n, f in enumerate(case.factors)]
     source, output = write_small(here / "small.jsonl", groups, "line"), here / "scored.jsonl"
-    conduct = {"retry_after": case.retry_after, "schedule": turns}
-    with JudgeServer(case.latency, FOREVER, **conduct) as server:
+    conduct = {"retry_after": case.retry_after, "schedule": schedule}
+    with JudgeServer(case.latency, SERVER_LIFETIME, **conduct) as server:
         end = ended(command(source, output, server.base, summary=here / "summary.json"), 0, 1)
         stats = server.stats()
     return list(_rows(case, groups, end.cost.cpu / end.cost.wall, stats))

@@ -1,4 +1,4 @@
-"""The crash-between-steps matrix of batches; exit code 1 where a request was lost or paid for twice.
+"""The crash-between-steps matrix of batches; exit code 1 if a request was lost or paid for twice.
 
 python -m benchmarks.batch_crashes
 """

@@ -1,6 +1,6 @@
 """A judge that fails a call in five in one way and a call in five in others: is every group scored?
 
-And promise 3 for one that refuses single calls, as a gateway over many deployments does.
+Promise 3, too, for a judge that refuses single calls, as a gateway over many deployments does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.commands import FOREVER, command, ended, statuses
+from benchmarks.commands import SERVER_LIFETIME, command, ended, statuses
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
 from tests.judge_server import JudgeServer
@@ -21,7 +21,7 @@ _CHAOS = {"429": 0.1, "429-bare": 0.1, "500": 0.1, "drop": 0.05, "malformed": 0.
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What came of one run: seconds, requests, and rollouts with a score."""
+    """The result of one run: seconds, requests, and rollouts with a score."""
 
     wall: float
     requests: int
@@ -29,8 +29,8 @@ class _Run:
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """The same file with and without faults; what is wall time in both is start-up too."""
-    groups = 1_000 if quick else 2_000  # of fewer, what the last refused call waits is too large a part
+    """Run the same file with and without errors; wall times include start-up."""
+    groups = 1_000 if quick else 2_000  # with fewer, the wait of the last refused call is too large a share
     source = write_small(folder / "small.jsonl", groups, "line")
     plain = _run(source, {}, c=32)
     yield _slower(source, "-c 32", plain, c=32)
@@ -53,7 +53,7 @@ def _slower(source: Path, how: str, plain: _Run, **options: object) -> Result:
 
 def _run(source: Path, chaos: dict[str, float], **options: object) -> _Run:
     output = source.with_name("scored.jsonl")
-    with JudgeServer(0.2, FOREVER, latency_spread=0.3, chaos=chaos, retry_after=1, seed=7) as server:
+    with JudgeServer(0.2, SERVER_LIFETIME, latency_spread=0.3, chaos=chaos, retry_after=1, seed=7) as server:
         end = ended(command(source, output, server.base, timeout=2, **options), 0, 1)
         return _Run(end.cost.wall, server.stats()["requests"], statuses(output).get("scored", 0))
 

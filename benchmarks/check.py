@@ -1,6 +1,6 @@
 """`ruler check` against a bare loop of `orjson.loads`, and `score` on scattered groups against adjacent ones.
 
-Both are counted in CPU seconds of one process each: another program on the machine changes them least.
+Both are measured in CPU seconds of one process each: other programs on the machine affect these least.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.commands import Cost, command, ended, run
 from benchmarks.dumps import Shape, write
-from benchmarks.inputs import Lie, write_small
+from benchmarks.inputs import Order, write_small
 from benchmarks.results import Result, alone
 
 _MB = 10**6
@@ -39,7 +39,7 @@ def _checked(folder: Path, shape: Shape, small: int, large: int) -> Iterator[Res
     source.unlink()
     detail = f"{many.cpu:.2f} / {bare.cpu:.2f} s CPU, {many.wall:.2f} / {bare.wall:.2f} s wall"
     what = f"{shape}, {large // _MB} MB"
-    limit = 0.5 if large >= _PROMISED else None  # of less, what a start costs is too large a part
+    limit = 0.5 if large >= _PROMISED else None  # with less, the cost of the start is too large a share
     yield Result(8, f"speed of check / orjson.loads, {what}", bare.cpu / many.cpu, detail, ">=", limit)
     detail = f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB"
     what = f"peak memory of check, {shape}, {large // _MB} / {small // _MB} MB"
@@ -51,15 +51,15 @@ def _check(source: Path) -> Cost:
 
 
 def _scattered(folder: Path, shape: Shape, size: int) -> Result:
-    def cost(lie: Lie) -> Cost:
-        return _score(write(folder / "dump.jsonl", shape, size, lie))
+    def cost(order: Order) -> Cost:
+        return _score(write(folder / "dump.jsonl", shape, size, order))
 
     return _ratio(f"{shape}, {size // _MB} MB", cost("adjacent"), cost("scattered"))
 
 
 def _tiny(folder: Path, groups: int) -> Result:
-    def cost(lie: Lie) -> Cost:
-        return _score(write_small(folder / "small.jsonl", groups, lie))
+    def cost(order: Order) -> Cost:
+        return _score(write_small(folder / "small.jsonl", groups, order))
 
     return _ratio(f"{groups:,} groups of 2 short ones", cost("adjacent"), cost("scattered"))
 

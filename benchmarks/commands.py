@@ -1,4 +1,4 @@
-"""Commands run to their end in a process of their own, with what they cost and what they wrote.
+"""Run commands in child processes, and return their cost and their output.
 
 `command` is the command line of `ruler score` against the judge server.
 """
@@ -25,16 +25,16 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 LIMIT = 600.0
-"""Seconds after which a command is killed: no run is without end."""
-FOREVER = 3600.0
-"""Seconds that a judge server of a benchmark lives at most."""
+"""Seconds after which a command is killed."""
+SERVER_LIFETIME = 3600.0
+"""The lifetime of a benchmark's judge server, in seconds."""
 _TIME = re.compile(rb'"(?:judged_at|latency_s|cached)":(?:"[^"]*"|[a-z0-9.e-]+)')
-"""Fields that are not the same in two runs."""
+"""Fields that differ between two runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command took: wall seconds, CPU seconds (user + system), peak memory in bytes."""
+    """The cost of a command: wall seconds, CPU seconds (user + system), peak memory in bytes."""
 
     wall: float
     cpu: float
@@ -43,32 +43,32 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a command ended: its exit code, what it cost, and the last that it said."""
+    """The result of a command: its exit code, its cost, and the end of its output."""
 
     code: int
     cost: Cost
-    said: str
+    output: str
 
 
 class Child:
-    """A command of the checkout in a process of its own; it is killed where it takes too long.
+    """A command of the checkout in a child process; it is killed if it takes too long.
 
-    The kernel counts a child's peak from its parent's size on, so this process must stay small:
+    The kernel counts a child's peak memory from its parent's size, so this process must stay small:
     it imports neither litellm nor aiohttp nor a tokenizer, and holds no file in memory.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = " ".join(command)
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         self.began = time.perf_counter()
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=_environment(), stdout=self._said, stderr=self._said
+            command, cwd=ROOT, env=_environment(), stdout=self._output, stderr=self._output
         )
         self._killer = threading.Timer(LIMIT, self._process.kill)
         self._killer.start()
 
     def running(self) -> bool:
-        """Whether it has not ended; it stays a zombie until `end`, so a signal cannot go astray."""
+        """Tell if it is running; it stays a zombie until `end`, so no signal reaches another process."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, flags) is None
 
@@ -82,15 +82,15 @@ class Child:
         wall = time.perf_counter() - self.began
         self._killer.cancel()
         self._process.returncode = code = os.waitstatus_to_exitcode(status)
-        with self._said as said:
-            said.seek(0)
-            tail = said.read()[-2000:].decode(errors="replace")
+        with self._output as output:
+            output.seek(0)
+            tail = output.read()[-2000:].decode(errors="replace")
         unit = 1 if sys.platform == "darwin" else 1024
         return End(code, Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit), tail)
 
 
 def command(source: Path, output: Path, base: str | None, **options: object) -> list[str]:
-    """The command line of `ruler score`; an option's underscores are dashes, `c` and `m` are the short ones.
+    """Return the command line of `ruler score`; an option's underscores become dashes, `c` and `m` are short.
 
     True is a flag without a value, a tuple the same option several times. `base` is the endpoint, if any.
     """
@@ -107,27 +107,27 @@ def command(source: Path, output: Path, base: str | None, **options: object) -> 
 
 
 def ended(line: Sequence[str], *codes: int) -> End:
-    """Run a command to its end; SystemExit with its last words unless it ends with such a code, else 0."""
+    """Run a command to its end; SystemExit with its last output unless it exits with one of `codes`, or 0."""
     child = Child(line)
     end = child.end()
     if end.code not in (codes or (0,)):
-        raise SystemExit(f"{child.command} ended with {end.code}:\n{end.said}")
+        raise SystemExit(f"{child.command} ended with {end.code}:\n{end.output}")
     return end
 
 
 def run(module: str, *words: object) -> Cost:
-    """Run a module, such as `ruler_cli`, to its end; SystemExit where it fails."""
+    """Run a module, such as `ruler_cli`, to its end; SystemExit if it fails."""
     return ended([PYTHON, "-m", module, *map(str, words)]).cost
 
 
 def printed(module: str, *words: object) -> Any:
-    """Run a module; what it prints, which is JSON."""
+    """Run a module and parse the JSON that it prints."""
     line = [PYTHON, "-m", module, *map(str, words)]
     return json.loads(subprocess.check_output(line, cwd=ROOT, env=_environment(), timeout=LIMIT))
 
 
 def seconds_to_first_byte(command: Sequence[str]) -> float:
-    """Seconds from the start of a command until it first sends to the endpoint appended to it."""
+    """Measure the seconds from a command's start until it first sends to the endpoint appended to it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(LIMIT)
         base = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
@@ -147,7 +147,7 @@ def seconds_to_first_byte(command: Sequence[str]) -> float:
 
 
 def statuses(output: Path) -> dict[str, int]:
-    """How many rollouts of an output have each status."""
+    """Count the rollouts of an output by status."""
     counts: dict[str, int] = {}
     with output.open("rb") as file:
         for line in file:
@@ -158,7 +158,7 @@ def statuses(output: Path) -> dict[str, int]:
 
 
 def digest(output: Path) -> str:
-    """A hash of an output without what is time: when two are equal, so are the outputs."""
+    """Hash an output without times: two hashes are equal if the outputs are."""
     total = hashlib.sha256()
     with output.open("rb") as file:
         for line in file:
@@ -167,6 +167,6 @@ def digest(output: Path) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """No option and no proxy from outside; litellm asks no network at import."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RULER_")}
-    return {**kept, "NO_PROXY": "*", "no_proxy": "*", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    """Return the environment without options and proxies; litellm needs no network at import."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("RULER_")}
+    return {**variables, "NO_PROXY": "*", "no_proxy": "*", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}

@@ -1,7 +1,7 @@
-"""The CPU that `score` spends on telling how much of the text judges are shown, as a share of its whole run.
+"""The share of a whole `score` run's CPU that measuring the coverage of prompts takes.
 
 python -m benchmarks.coverage [--quick]
-python -m benchmarks.coverage INPUT OUTPUT BASE     one run, which prints its share
+python -m benchmarks.coverage INPUT OUTPUT BASE     run once and print the share
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GROUPS, _QUICK = 1_000, 300
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """The share in a run of many groups, start-up included."""
+    """Measure the share in a run of many groups, start-up included."""
     groups = _QUICK if quick else _GROUPS
     source = write_rich(folder / "in.jsonl", groups)
     with JudgeServer(lifetime=600) as server:

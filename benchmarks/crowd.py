@@ -1,9 +1,9 @@
-"""A ledger of many rows: CPU to look an answer up there, and to put one more in, as an import does.
+"""A ledger of many rows: the CPU of looking a reply up, and of adding one, as an import does.
 
     python -m benchmarks.crowd FOLDER ROWS
 
 It prints `{"find", "missing", "keep", "import", "bytes", "memory"}`: microseconds of CPU a row, bytes of a
-row, MiB. `hundred_million` runs it in a process of its own. The rows are made within SQLite, with a
+row, MiB. `hundred_million` runs it in a child process. The rows are made within SQLite, with a
 short reply each and keys in no order.
 """
 
@@ -25,7 +25,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import Reply
 
 _MANY, _FEW = 20_000, 2_000
-"""Look-ups that are counted, and rows that an import puts in together."""
+"""The number of look-ups that are measured, and of rows in one import."""
 _COMPLETION = {
     "id": "x",
     "object": "chat.completion",
@@ -48,7 +48,7 @@ _FILL = (
 
 
 def _fill(path: Path, rows: int) -> list[bytes]:
-    """Make the ledger; keys of some of its rows, in no order."""
+    """Make the ledger; return the keys of some rows, in random order."""
     Ledger(path).close()
     db = sqlite3.connect(path, isolation_level=None)
     for statement in ("PRAGMA synchronous = OFF", "DROP INDEX replies_key", "BEGIN"):
@@ -63,14 +63,14 @@ def _fill(path: Path, rows: int) -> list[bytes]:
 
 
 def _cpu(work: Callable[[], object], rows: int) -> float:
-    """Microseconds of CPU a row."""
+    """Measure microseconds of CPU a row."""
     began = time.process_time()
     work()
     return (time.process_time() - began) / rows * 1e6
 
 
 def measure(folder: Path, rows: int) -> dict[str, float]:
-    """Everything about a ledger of so many rows, which is made in a folder and removed."""
+    """Measure a ledger with so many rows, which is made in a folder and removed."""
     path = folder / f"crowd-{rows}.sqlite"
     keys = _fill(path, rows)
     size = path.stat().st_size / rows

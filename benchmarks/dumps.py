@@ -1,6 +1,6 @@
-"""Rollout dumps of any size, made up and always the same: texts as verl writes them, and chats with tools.
+"""Generated rollout dumps of any size, always the same: texts as verl writes them, and chats with tools.
 
-A group's rollouts are adjacent, or they lie trial by trial over the whole file.
+A group's rollouts are adjacent, or the whole file has them trial by trial.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
-from benchmarks.inputs import Lie, flights, in_order, tool_call
+from benchmarks.inputs import Order, flights, in_order, tool_call
 
 Shape = Literal["texts", "chats"]
 Record = dict[str, Any]
@@ -29,24 +29,24 @@ _POLICY = (
 )
 
 
-def write(path: Path, shape: Shape, size: int, lie: Lie) -> Path:
+def write(path: Path, shape: Shape, size: int, order: Order) -> Path:
     """Write about `size` bytes."""
     make, trials, each = (_text, 16, 14_000) if shape == "texts" else (_chat, 8, 17_500)
     tasks = max(1, size // (each * trials))
     with path.open("wb") as file:
-        for task, trial in in_order(tasks, trials, lie):
+        for task, trial in in_order(tasks, trials, order):
             file.write(orjson.dumps(make(task, trial)) + b"\n")
     return path
 
 
 def _text(task: int, trial: int) -> Record:
-    """One rollout of verl: prompt and answer as text, about 14 kB."""
-    asked, dice = random.Random(task), random.Random(f"{task} {trial}")
-    question = _lines(asked, 16)
+    """Make a rollout of verl: prompt and answer as text, about 14 kB."""
+    task_dice, dice = random.Random(task), random.Random(f"{task} {trial}")
+    question = _lines(task_dice, 16)
     return {
         "input": f"system\nReason step by step.\nuser\nProblem {task}. {question}\nassistant\n",
         "output": _lines(dice, dice.randint(100, 280)) + f"\n#### {dice.randrange(100)}",
-        "gts": str(asked.randrange(100)),
+        "gts": str(task_dice.randrange(100)),
         "score": float(dice.randrange(2)),
         "step": 17,
         "acc": True,
@@ -54,25 +54,25 @@ def _text(task: int, trial: int) -> Record:
 
 
 def _chat(task: int, trial: int) -> Record:
-    """One rollout of an agent: some 26 messages of 650 bytes, with tool calls."""
-    asked, dice = random.Random(task), random.Random(f"{task} {trial}")
+    """Make a rollout of an agent: some 26 messages of 650 bytes, with tool calls."""
+    task_dice, dice = random.Random(task), random.Random(f"{task} {trial}")
     messages: list[Record] = [
         {"role": "system", "content": "You are an airline agent.\n" + _POLICY * 24},
-        {"role": "user", "content": f"I am user_{task}. {_lines(asked, 2)}"},
+        {"role": "user", "content": f"I am user_{task}. {_lines(task_dice, 2)}"},
     ]
     for turn in range(dice.randint(6, 10)):
         call = tool_call(dice, "search_direct_flight")
-        found = json.dumps(flights(dice, dice.randint(4, 20)))
+        flights_found = json.dumps(flights(dice, dice.randint(4, 20)))
         messages += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": found},
+            {"role": "tool", "tool_call_id": call["id"], "content": flights_found},
             {"role": "assistant", "content": f"{turn}. {_lines(dice, 3)}"},
         ]
     return {"task_id": task, "trial": trial, "messages": messages, "reward": float(dice.randrange(2))}
 
 
 def _lines(dice: random.Random, number: int) -> str:
-    """Lines of some 70 characters, put together from a few hundred that are drawn once."""
+    """Draw lines of some 70 characters from a fixed stock of a few hundred."""
     return "\n".join(dice.choices(_STOCK, k=number))
 
 

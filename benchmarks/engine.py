@@ -1,10 +1,10 @@
-"""An engine that takes a file of judge requests and writes a file of replies, as each kind of engine does.
+"""An engine that reads a file of judge requests and writes a file of replies, like each kind of engine.
 
     python -m benchmarks.engine FORM REQUESTS REPLIES
 
-FORM is openai or vllm (what a batch of theirs gives back), anthropic (results of its Message Batches) or ray
-(rows of text, as an engine without a protocol writes them). Rows come in an order of their own. Scores are
-those of the tests' judge server, so that what comes of them can be held against a live run.
+FORM is openai or vllm (output of their batches), anthropic (results of its Message Batches) or ray
+(rows of text, as an engine without a protocol writes them). Rows come in random order. Scores are
+those of the tests' judge server, so that the results can be compared with a live run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.judging_server.messages_api import chat_of, message_of
 
 
 def completion(judge: Judge, body: dict[str, Any]) -> dict[str, Any]:
-    """The chat completion that the judge server would send."""
+    """Return the chat completion that the judge server would send."""
     reply = judge.answer(orjson.dumps(body), 0.0, accepted=True)
     result: dict[str, Any] = orjson.loads(reply.body)
     return result
@@ -59,7 +59,7 @@ FORMS: dict[str, Callable[[Judge, dict[str, Any]], dict[str, Any]]] = {
 
 
 def answer(form: str, requests: Path, replies: Path) -> int:
-    """Answer every request, in an order of the engine's own; how many there were."""
+    """Answer every request, in random order; return the number of requests."""
     judge = Judge(Conduct())
     offsets: list[tuple[int, bytes]] = []
     with requests.open("rb") as lines:

@@ -1,9 +1,9 @@
-"""The floor: the least that any judge client must do, in a bare loop over aiohttp.
+"""The floor: the minimum work of any judge client, in a bare loop over aiohttp.
 
     python -m benchmarks.floor INPUT OUTPUT BASE IN_FLIGHT
 
-It reads, dumps a prompt, posts, parses, attaches and writes in order; it checks, retries and keeps
-nothing. What ruler costs more than this is what its care costs.
+It reads, dumps a prompt, posts, parses, attaches and writes in order; it checks, retries and caches
+nothing. The further cost of ruler is the cost of its guarantees.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def prompt(group: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def attach(group: dict[str, Any], content: str) -> bytes:
-    """Put each score of the answer on the rollout that it names."""
+    """Write each score of the reply to the rollout that it names."""
     for entry in orjson.loads(content)["scores"]:
         rollout = group["trajectories"][int(entry["trajectory_id"])]
         rollout["reward"], rollout["explanation"] = entry["score"], entry["explanation"]

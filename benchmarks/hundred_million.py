@@ -1,9 +1,9 @@
-"""What a run over 100 million rollouts takes, worked out from what is measured here.
+"""The cost of a run over 100 million rollouts, projected from measurements made here.
 
     python -m benchmarks.hundred_million [--quick]
 
-It prints a Markdown table, which is the README's: rows that are measured, prices and limits that are
-assumed, and what follows from both. Measured are files of 20 kB groups and of tau-bench's rollouts, each
+It prints the README's table as Markdown: rows that are measured, prices and limits that are
+assumed, and computed rows. Measured are files of 20 kB groups and of tau-bench's rollouts, each
 in three sizes, and a ledger of 5 million rows; CPU is user and system time, so that another program on the
 machine changes it least.
 """
@@ -26,23 +26,25 @@ from ruler_cli.judges.pricing import listed_batch_price, model_info
 _SIZES = {"20 kB a group": (200, 2_000, 20_000), "tau-bench": (100, 500, 2_500)}
 _QUICK = {"20 kB a group": (50, 250, 1_000), "tau-bench": (50, 100, 250)}
 _ROWS, _FEWER, _QUICK_ROWS = 5_000_000, 50_000, 500_000
-"""Rows of the large ledger and of the small one it is held against."""
-_WORST = 1.5
-"""What a group may cost more in a file ten times as large: CPU is noisy where others compute, too."""
+"""Rows of the large ledger, and of the small one to which it is compared."""
+_GROWTH_LIMIT = 1.5
+"""Limit of a group's growth in cost in a file ten times as large: CPU is noisy on a busy machine."""
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """How CPU a group, memory and look-ups grow with the file and the ledger."""
+    """Measure the growth of CPU a group, memory and look-ups with the file and the ledger."""
     for kind, result in _measured(folder, quick).items():
         for stage, growth in result.growth.items():
-            limit = None if quick else _WORST  # of less, what is no group's own is too large a part
+            limit = None if quick else _GROWTH_LIMIT  # with less, the fixed cost is too large a share
             reported = f"{result.ms[stage]:.2f} ms"
             yield Result(
                 None, f"{kind}, {stage}: CPU a group, larger / smaller", growth, reported, limit=limit
             )
         few, many = result.peaks[1], result.peaks[-1]
         reported = f"{many:.1f} / {few:.1f} MiB"
-        yield Result(None, f"{kind}: peak memory, larger / smaller", many / few, reported, limit=_WORST)
+        yield Result(
+            None, f"{kind}: peak memory, larger / smaller", many / few, reported, limit=_GROWTH_LIMIT
+        )
     rows = _rows(quick)
     small, large = (_crowd(folder, number) for number in rows)
     for what in ("find", "missing", "keep", "import"):
@@ -65,8 +67,8 @@ def _crowd(folder: Path, rows: int) -> dict[str, float]:
     return result
 
 
-def _given(result: Stages, few: Given, many: Given) -> dict[str, float]:
-    """What was measured of a kind, by name, as the table shows it: so what follows can be checked."""
+def _rounded_figures(result: Stages, few: Given, many: Given) -> dict[str, float]:
+    """Return the measured figures of a kind by name, rounded as in the table, for the computed rows."""
     figures = {
         **result.counts,
         **{key: result.ms[key] for key in result.ms},
@@ -81,7 +83,7 @@ def _given(result: Stages, few: Given, many: Given) -> dict[str, float]:
 
 
 def _prices() -> dict[str, float]:
-    """USD for a million tokens, by name; half of it in a batch is what the list has, or SystemExit."""
+    """Return USD for a million tokens, by name; SystemExit if the list's batch price is not half of it."""
     result = {}
     for model, name in MODELS.items():
         price, halved = model_info(name).price, listed_batch_price(name)
@@ -93,11 +95,11 @@ def _prices() -> dict[str, float]:
 
 
 def report(folder: Path, quick: bool) -> str:
-    """The table."""
+    """Return the table."""
     few, many = (_crowd(folder, rows) for rows in _rows(quick=False))
     result = _measured(folder, quick)
     prices = _prices()
-    given = [{**_given(each, few, many), **prices} for each in result.values()]
+    given = [{**_rounded_figures(each, few, many), **prices} for each in result.values()]
     sizes = _QUICK if quick else _SIZES
 
     def row(key: str, title: str, origin: str) -> Row:

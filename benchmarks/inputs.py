@@ -1,4 +1,4 @@
-"""Files to score, made up and always the same: realistic groups of 20 kB, and many small ones."""
+"""Generated files to score, always the same: realistic groups of 20 kB, and many small ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-Lie = Literal["adjacent", "scattered"]
-Layout = Literal["line"] | Lie
+Order = Literal["adjacent", "scattered"]
+Layout = Literal["line"] | Order
 """A group per line; a trajectory per line, the group's lines adjacent; or trial after trial."""
 
 _PROSE = (
@@ -53,19 +53,19 @@ def write_trios(path: Path, groups: int) -> Path:
         task, spread = _task(number, dice), dice.choice((0.03, 0.25))
         truths = [min(0.98, max(0.02, dice.gauss(0.5, spread))) for _ in range(3)]
         for truth in truths:
-            yield _answered(task, f"{_text(dice, 8)} truth={truth:.3f}")
+            yield _rollout_of(task, f"{_text(dice, 8)} truth={truth:.3f}")
 
     return _write(path, map(_group, range(groups), map(trio, range(groups))))
 
 
 def write_uneven(path: Path, groups: int, seed: int) -> Path:
-    """Write groups of 2 to 6 rollouts of 5 to 400 words each, which cost a judge very different sums."""
+    """Write groups of 2 to 6 rollouts of 5 to 400 words each, which differ much in a judge's cost."""
     dice = random.Random(seed)
 
     def uneven(number: int) -> Iterator[dict[str, Any]]:
         words, task = int(dice.triangular(5, 400, 30)), _task(number, dice)
         for _ in range(dice.randint(2, 6)):
-            yield _answered(task, _text(dice, words))
+            yield _rollout_of(task, _text(dice, words))
 
     return _write(path, map(_group, range(groups), map(uneven, range(groups))))
 
@@ -84,7 +84,7 @@ def _task(number: int, dice: random.Random) -> dict[str, Any]:
     return {"role": "user", "content": f"Task {number}: {_text(dice, 8)}"}
 
 
-def _answered(task: dict[str, Any], answer: str) -> dict[str, Any]:
+def _rollout_of(task: dict[str, Any], answer: str) -> dict[str, Any]:
     return {"messages": [task, {"role": "assistant", "content": answer}]}
 
 
@@ -96,9 +96,9 @@ def _small(groups: int, layout: Layout) -> Iterator[dict[str, Any]]:
         yield {"group_id": f"task-{number}", **_rollout(number, trial)}
 
 
-def in_order(groups: int, trials: int, lie: Lie) -> Iterator[tuple[int, int]]:
-    """The numbers of groups and trials: a group's trials adjacent, or trial after trial."""
-    if lie == "adjacent":
+def in_order(groups: int, trials: int, order: Order) -> Iterator[tuple[int, int]]:
+    """Return the numbers of groups and trials: a group's trials adjacent, or trial after trial."""
+    if order == "adjacent":
         return itertools.product(range(groups), range(trials))
     return ((number, trial) for trial, number in itertools.product(range(trials), range(groups)))
 
@@ -124,14 +124,14 @@ def _turns(dice: random.Random) -> list[dict[str, Any]]:
 
 
 def tool_call(dice: random.Random, name: str) -> dict[str, Any]:
-    """A call of a tool, with an id of its own."""
+    """Make a call of a tool, with its own id."""
     arguments = json.dumps({"user_id": f"u_{dice.randrange(9999)}", "date": "2024-05-20"})
     function = {"name": name, "arguments": arguments}
     return {"id": f"call_{dice.getrandbits(64):x}", "type": "function", "function": function}
 
 
 def flights(dice: random.Random, number: int) -> list[dict[str, Any]]:
-    """So many flights as a search finds them."""
+    """Make so many flights, as a search finds them."""
     return [
         {"flight_number": f"HAT{dice.randrange(300):03}", "price": dice.randrange(400), "seats": 9}
         for _ in range(number)

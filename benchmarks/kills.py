@@ -1,4 +1,4 @@
-"""`kill -9` and SIGTERM at random moments of one run, which is started again until it ends."""
+"""`kill -9` and SIGTERM at random moments of one run, which is restarted until it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.commands import FOREVER, Child, command, digest, ended
+from benchmarks.commands import SERVER_LIFETIME, Child, command, digest, ended
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
 from tests.judge_server import JudgeServer
@@ -18,9 +18,9 @@ from tests.judge_server import JudgeServer
 _CALLS, _LATENCY = 16, 0.1
 _LONGEST = 60.0
 _LAG = 0.01
-"""Seconds for which a reply may be on its way into the ledger."""
+"""Longest time of a reply on its way into the ledger, in seconds."""
 _PANEL: dict[str, object] = {"m": ("openai/good", "openai/fine"), "passes": 3}
-"""Six calls for a group, of two judges."""
+"""Six calls for a group, by two judges."""
 
 
 @dataclass(slots=True)
@@ -31,28 +31,28 @@ class _Tally:
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """Two rows for each signal: whether the outputs are equal, and what was paid for again."""
+    """Two rows for each signal: equality of the outputs, and calls paid for again."""
     groups = 400 if quick else 1_600
     kinds = {"kill -9": (signal.SIGKILL, 25), "SIGTERM": (signal.SIGTERM, 10)}
-    for name, (which, times) in kinds.items():
-        yield from _killed(folder, name, which, times if not quick else times // 2, groups, {})
+    for name, (signal_number, times) in kinds.items():
+        yield from _killed(folder, name, signal_number, times if not quick else times // 2, groups, {})
     name = "kill -9 of 3 passes, 2 judges"
     yield from _killed(folder, name, signal.SIGKILL, 5 if quick else 12, groups // 8, _PANEL)
 
 
 def _killed(
-    folder: Path, name: str, which: int, times: int, groups: int, options: dict[str, object]
+    folder: Path, name: str, signal_number: int, times: int, groups: int, options: dict[str, object]
 ) -> Iterator[Result]:
     here = folder / name.replace(" ", "-")
     here.mkdir()
     source = write_small(here / "small.jsonl", groups, "line")
     output, whole, ledger = here / "scored.jsonl", here / "whole.jsonl", here / "ledger.sqlite"
-    with JudgeServer(_LATENCY, FOREVER) as server:
+    with JudgeServer(_LATENCY, SERVER_LIFETIME) as server:
         ended(command(source, whole, server.base, c=_CALLS, **options))
-    with JudgeServer(_LATENCY, FOREVER) as server:
+    with JudgeServer(_LATENCY, SERVER_LIFETIME) as server:
         line = command(source, output, server.base, c=_CALLS, ledger=ledger, **options)
         judges, per_group = (2, 6) if options else (1, 1)
-        tally = _interrupt(line, server, which, times, groups * per_group, judges * _CALLS)
+        tally = _interrupt(line, server, signal_number, times, groups * per_group, judges * _CALLS)
         books = server.stats()["books"]
     same = digest(output) == digest(whole)
     what = f"{name} at {tally.signals} moments: output equals"
@@ -62,9 +62,11 @@ def _killed(
     yield Result(7, what, books["paid_again"] / max(1, tally.in_flight), detail, "<=", 1.0)
 
 
-def _interrupt(line: list[str], server: JudgeServer, which: int, times: int, calls: int, most: int) -> _Tally:
-    """Four in five moments are of the judging, the others of starting up and of finishing."""
-    dice, tally, codes = random.Random(which), _Tally(), set()
+def _interrupt(
+    line: list[str], server: JudgeServer, signal_number: int, times: int, calls: int, most: int
+) -> _Tally:
+    """Interrupt the command: four in five times while judges are asked, else at the start or the end."""
+    dice, tally, codes = random.Random(signal_number), _Tally(), set()
     moments = sorted(dice.uniform(0, calls) for _ in range(times * 4 // 5))
     moments += [moments[-1]] * (times - len(moments))
     dice.shuffle(early := [n >= times * 4 // 5 for n in range(times)])
@@ -79,7 +81,7 @@ def _interrupt(line: list[str], server: JudgeServer, which: int, times: int, cal
             codes.add(child.end().code)
             continue
         tally.in_flight += _freeze(server, child, most)
-        child.send(which)
+        child.send(signal_number)
         child.send(signal.SIGCONT)
         tally.signals += 1
         codes.add(child.end().code)
@@ -98,9 +100,9 @@ def _until_answered(server: JudgeServer, child: Child, calls: float) -> None:
 
 
 def _freeze(server: JudgeServer, child: Child, most: int) -> int:
-    """Stop the command; the calls that it holds: not answered, or so lately that it may not know."""
+    """Stop the command; count its calls that are not answered, or answered too lately to be in the ledger."""
     before = server.stats()["books"]["answered"]["calls"]
-    time.sleep(_LAG * (most // _CALLS) ** 2)  # the more replies come at once, the later it has them all
+    time.sleep(_LAG * (most // _CALLS) ** 2)  # many replies at once take longer to arrive
     child.send(signal.SIGSTOP)
     stats = server.stats()
     return int(min(most, stats["in_flight"] + stats["books"]["answered"]["calls"] - before))

@@ -1,11 +1,11 @@
-"""Groups that no judge reads at once, end to end over HTTP: 512 rollouts, and 2 million tokens.
+"""Groups too large for one request, end to end over HTTP: 512 rollouts, and 2 million tokens.
 
     python -m benchmarks.large [--quick]
 
-The judge is the server of the tests with a context of 128,000 tokens, which refuses what is longer with a
-400 that says so. It scores by the truth in each rollout with the errors of the simulated judge: what a
-rollout is worth whatever else is shown, the place where it is shown, noise, and a range that it stretches
-anew over every window. So how near scores come to the truth is a property of that judge as well.
+The judge is the tests' server with a context of 128,000 tokens, which refuses longer requests with a
+400 that says so. It scores by the truth in each rollout with the errors of the simulated judge: a persistent
+error, position bias, noise, and a range that it stretches differently in every window. So the errors of
+scores are a property of that judge as well.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import FOREVER, command, ended, printed
+from benchmarks.commands import SERVER_LIFETIME, command, ended, printed
 from benchmarks.results import Result, alone
 from benchmarks.simulation.measures import spearman
 from tests.judge_server import JudgeServer
 
 _CONTEXT = 128_000
 _LISTED = "openai/gpt-4o"
-"""A judge whose context is listed, and is the same."""
+"""A judge with a listed context of the same size."""
 _ERRORS = {"noise": 0.09, "stretch": 0.35, "gain": 0.25, "level": 0.1}
-"""The judge of JUDGING.md's windows table; its persistent error and its slot curve are the default ones."""
-_NEAR = 0.6
-"""Spearman's correlation with the truth that is asked of two windows for each rollout: .70 in that table,
-whose groups are of 64 and differ less from draw to draw than one group does."""
+"""The judge of JUDGING.md's windows table, with the default persistent error and position bias."""
+_LEAST_CORRELATION = 0.6
+"""Least Spearman's correlation with the truth for two windows of each rollout: .70 in that table,
+whose groups have 64 rollouts and vary less between draws than one group does."""
 _MIB = 1 << 20
 _PROSE = (
     "the your flight booking reservation was found and has been changed to a later date please "
@@ -40,9 +40,9 @@ _PROSE = (
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One group and one judge: tokens of each rollout's tool output, and whether the context is listed.
+    """One group and one judge: tokens of each rollout's tool output, and a flag for a listed context.
 
-    `bytes_per_token` is the server's; ruler reckons with 3.8, as long as no reply has told otherwise.
+    `bytes_per_token` is the server's; ruler assumes 3.8 until a reply states its tokens.
     """
 
     name: str
@@ -78,28 +78,28 @@ def _millions(outputs: tuple[int, ...]) -> str:
 def _measure(folder: Path, case: _Case) -> Iterator[Result]:
     source, output, summary = (folder / name for name in ("large.jsonl", "scored.jsonl", "summary.json"))
     truths = _write(source, case)
-    conduct: dict[str, Any] = {
+    server_options: dict[str, Any] = {
         "context": _CONTEXT,
         "errors": _ERRORS,
         "bytes_per_token": case.bytes_per_token,
     }
-    with JudgeServer(0.2, FOREVER, **conduct) as server:
+    with JudgeServer(0.2, SERVER_LIFETIME, **server_options) as server:
         line = command(source, output, server.base, c=32, passes=2, summary=summary)
-        if case.listed:  # a context is known by name only where no endpoint is named
+        if case.listed:  # a context is known by name only without an endpoint
             line = command(source, output, None, m=_LISTED, c=32, passes=2, summary=summary)
             line = ["env", f"OPENAI_BASE_URL={server.base}", "OPENAI_API_KEY=none", *line]
         cost = ended(line, 0, 1).cost
         record = _record(source, server.root, case)
     scored = json.loads(output.read_text(encoding="utf-8"))
-    yield from _scored(case, scored["ruler"], scored["trajectories"], truths)
-    yield from _asked(case, record)
+    yield from _score_rows(case, scored["ruler"], scored["trajectories"], truths)
+    yield from _request_rows(case, record)
     size = source.stat().st_size
     detail = f"{cost.peak / _MIB:.0f} / {size / _MIB:.1f} MiB; {cost.cpu:.1f} s CPU, {cost.wall:.1f} s"
     yield Result(None, f"{case.name}: peak memory / input", cost.peak / size, detail)
 
 
-def _scored(case: _Case, result: Any, rollouts: list[Any], truths: list[float]) -> Iterator[Result]:
-    """What the group came to."""
+def _score_rows(case: _Case, result: Any, rollouts: list[Any], truths: list[float]) -> Iterator[Result]:
+    """Rows for the scores of the group."""
     name = case.name
     scores = [each["ruler"]["score"] for each in rollouts if each["ruler"]["status"] == "scored"]
     failed = len(rollouts) - len(scores)
@@ -107,11 +107,18 @@ def _scored(case: _Case, result: Any, rollouts: list[Any], truths: list[float]) 
     yield Result(None, f"{name}: rollouts without a score", failed, detail, "<=", 0)
     if not failed:
         detail = f"of {len(scores)}; reliability {result['reliability']:.2f}"
-        yield Result(None, f"{name}: Spearman with the truth", spearman(scores, truths), detail, ">=", _NEAR)
+        yield Result(
+            None,
+            f"{name}: Spearman with the truth",
+            spearman(scores, truths),
+            detail,
+            ">=",
+            _LEAST_CORRELATION,
+        )
 
 
-def _asked(case: _Case, record: dict[str, Any]) -> Iterator[Result]:
-    """What the server was shown."""
+def _request_rows(case: _Case, record: dict[str, Any]) -> Iterator[Result]:
+    """Rows for the requests that the server received."""
     name, largest = case.name, record["largest"]
     detail = f"{largest:,} / {_CONTEXT:,} tokens; {record['answered']} calls, {record['tokens']:,} tokens"
     yield Result(None, f"{name}: largest prompt / context", largest / _CONTEXT, detail, "<=", 1.0)
@@ -129,7 +136,7 @@ def _asked(case: _Case, record: dict[str, Any]) -> Iterator[Result]:
 
 
 def _write(path: Path, case: _Case) -> list[float]:
-    """Write the group; its truths, in input order."""
+    """Write the group; return its truths, in input order."""
     dice = random.Random(1)
     texts = " ".join(dice.choices(_PROSE.split(), k=200_000))
     question = {"role": "user", "content": 'Find out what "went wrong":\n' + texts[:2000]}

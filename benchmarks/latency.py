@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.commands import FOREVER, PYTHON, Cost, command, ended, statuses
+from benchmarks.commands import PYTHON, SERVER_LIFETIME, Cost, command, ended, statuses
 from benchmarks.inputs import write_small, write_trios
 from benchmarks.results import Result, alone
 from tests.judge_server import JudgeServer
 
 Make = Callable[[Path, Path, str, int], list[str]]
-"""Source, output, endpoint and calls in flight → a command line."""
+"""The command line for a source, an output, an endpoint and calls in flight."""
 _Run = tuple[Cost, float, float, int]
 
 # (seconds of latency, calls in flight, groups): a multiple of the calls, so that the last round is full
@@ -34,7 +34,7 @@ _SEVERAL: dict[str, tuple[int, int, dict[str, object]]] = {
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """A row for each latency, and for passes and panels.
 
-    The bare loop of `floor`, run in turn, says how near to the ideal this machine comes at all.
+    The bare loop of `floor`, run as well, shows the nearest that this machine comes to the ideal.
     """
     for latency, calls, groups in _QUICK if quick else _CASES:
         source = write_small(folder / "small.jsonl", groups, "line")
@@ -48,9 +48,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _several(folder: Path, name: str) -> Result:
-    """A run of passes or of a panel, whose judge errs: so that there is something to ask further.
+    """Run passes or a panel with a judge that errs, so that adaptive spending asks further.
 
-    Beside it runs the bare loop, over as many groups as these are calls of a judge.
+    The bare loop runs at the same time, over as many groups as a judge has calls.
     """
     calls, judges, options = _SEVERAL[name]
     source = write_trios(folder / "trios.jsonl", _GROUPS)
@@ -66,20 +66,20 @@ def _several(folder: Path, name: str) -> Result:
 def _run(
     make: Make, source: Path, calls: int, latency: float, starts: int, judges: int = 1, **errors: float
 ) -> _Run:
-    """Cost, start-up, ideal seconds and requests; start-up is the best of some runs of one group, less L.
+    """Return cost, start-up, ideal seconds and requests; start-up is the best run of one group, less L.
 
-    L is what the server measured from request to reply: a millisecond more than it is set, since
-    an event loop waits in whole milliseconds, and that is the judge's time, not the pool's.
+    The server measures L from request to reply: it is a millisecond more than configured, since
+    an event loop waits in whole milliseconds, which is the judge's time, not the pool's.
     """
     one = write_small(source.with_name(f"one-{source.name}"), 1, "line")
     output = source.with_name(f"scored-{source.name}")
-    with JudgeServer(latency, FOREVER, errors=errors or None) as server:
-        begun = [ended(make(one, output, server.base, calls)).cost.wall for _ in range(starts)]
+    with JudgeServer(latency, SERVER_LIFETIME, errors=errors or None) as server:
+        walls = [ended(make(one, output, server.base, calls)).cost.wall for _ in range(starts)]
         server.reset()
         cost = ended(make(source, output, server.base, calls)).cost
         stats = server.stats()
     ideal = stats["requests"] / judges * stats["latency"] / calls
-    return cost, min(begun) - latency, ideal, stats["requests"]
+    return cost, min(walls) - latency, ideal, stats["requests"]
 
 
 def _row(what: str, run: _Run, bare: _Run, more: str = "") -> Result:

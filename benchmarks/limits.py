@@ -1,4 +1,4 @@
-"""Promise 3: `--rpm` and `--tpm` over real minutes, as the server saw them."""
+"""Promise 3: `--rpm` and `--tpm` over real minutes, as the server measures them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import FOREVER, command, ended
+from benchmarks.commands import SERVER_LIFETIME, command, ended
 from benchmarks.inputs import write_small, write_uneven
 from benchmarks.results import Result, alone, of_limit
 from tests.judge_server import JudgeServer
@@ -28,19 +28,19 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """Two rows for each limit; they run at once, since all they do is wait."""
+    """Two rows for each limit; the limits run at the same time, since they mostly wait."""
     with ThreadPoolExecutor(len(_CASES)) as pool:
         for results in pool.map(partial(_measure, folder, quick), _CASES):
             yield from results
 
 
 def _measure(folder: Path, quick: bool, name: str) -> list[Result]:
-    unit, conduct = _CASES[name]
+    unit, server_options = _CASES[name]
     here = folder / f"limits-{list(_CASES).index(name)}"
     here.mkdir()
     output, seconds = here / "scored.jsonl", _QUICK if quick else _SECONDS
     limit = {"requests": _RPM, "tokens": _TPM}[unit]
-    with JudgeServer(0.5, FOREVER, **conduct) as server:
+    with JudgeServer(0.5, SERVER_LIFETIME, **server_options) as server:
         groups = _RPM * seconds / 60
         if unit == "tokens":
             pilot = write_uneven(here / "pilot.jsonl", 50, seed=0)

@@ -1,8 +1,8 @@
-"""What people run today: `litellm.acompletion` under a semaphore, all groups gathered at once.
+"""The usual loop: `litellm.acompletion` under a semaphore, all groups gathered at once.
 
     python -m benchmarks.litellm_loop INPUT OUTPUT BASE IN_FLIGHT
 
-It sends the floor's own prompts.
+It sends the same prompts as `floor`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from benchmarks.floor import attach, prompt
 
 
 async def _run(lines: list[bytes], base: str, in_flight: int) -> list[bytes]:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import asks the network
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import downloads a list
     import litellm
 
     litellm.suppress_debug_info = True
-    slots = asyncio.Semaphore(in_flight)
+    semaphore = asyncio.Semaphore(in_flight)
 
     async def judge(line: bytes) -> bytes:
-        async with slots:
+        async with semaphore:
             group = orjson.loads(line)
             reply: Any = await litellm.acompletion(
                 model="openai/good",

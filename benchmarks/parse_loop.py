@@ -1,4 +1,4 @@
-"""The bare loop that `check` is held to: parse every line, and nothing else. Argument: the file."""
+"""The bare loop to which `check` is compared: parse every line, and nothing else. Argument: the file."""
 
 from __future__ import annotations
 

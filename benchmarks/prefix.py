@@ -1,7 +1,7 @@
-"""What a provider's prefix cache gives to further passes, in virtual time: a judge that is none.
+"""The gain of a provider's prefix cache for further passes, in virtual time, with a simulated provider.
 
-The judge caches as OpenAI says it does: a prompt that begins with at least 1,024 tokens of one that was
-read to its end reads those again from the cache, in steps of 128.
+The judge caches as OpenAI documents: a prompt that begins with at least 1,024 tokens of one that was
+read to its end gets those from the cache, in steps of 128.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from tests.virtual import World, virtually
 
 _GROUPS, _PASSES, _AT_ONCE, _ROLLOUTS = 60, 4, 32, 8
 _CONTEXT, _ANSWER = 12_000, 2_000
-"""Characters that the rollouts of a group share, and of what each says."""
+"""Characters that the rollouts of a group share, and characters of each answer."""
 _LEAST, _STEP, _CHARACTERS = 1024, 128, 4
 
 
 class Caching(World):
-    """A judge that remembers how the prompts began that it has read."""
+    """A judge that remembers the beginnings of the prompts that it has read."""
 
     def __post_init__(self) -> None:
-        """Nothing is remembered."""
+        """Start with an empty cache."""
         super().__post_init__()
         self.read: list[str] = []
         self.cached = self.shared = 0
         self.times: dict[str, list[float]] = {}
 
     async def ask(self, request: Request) -> Reply:
-        """Answer all labels alike, and tell what the cache gave."""
+        """Give all labels one score, and count the tokens from the cache."""
         head = request.system + request.user[: request.user.index("</context>")]
-        result = max((_alike(head, other) for other in self.read), default=0)
+        result = max((_common_length(head, other) for other in self.read), default=0)
         tokens = result // _CHARACTERS // _STEP * _STEP
         self.cached += tokens if tokens >= _LEAST else 0
         self.shared += len(head) // _CHARACTERS // _STEP * _STEP
@@ -55,9 +55,9 @@ class Caching(World):
 
 
 def measure(_: Path, __: bool) -> Iterator[Result]:
-    """How much of what passes share is read from the cache, and how close together they are."""
+    """Measure the share of common tokens that the cache supplies, and the time between passes."""
     world = Caching(latency=2.0)
-    virtually(lambda: _judged(world))
+    virtually(lambda: _score_groups(world))
     most = (_PASSES - 1) / _PASSES * world.shared
     detail = f"{_GROUPS} groups, {_PASSES} passes, {_AT_ONCE} calls at once; 1 is all that there is"
     yield Result(None, "prefix cache: used by further passes", world.cached / most, detail, ">=")
@@ -66,7 +66,7 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
     yield Result(None, "prefix cache: first to last pass of a group", mean, "in latencies of a call")
 
 
-async def _judged(world: World) -> None:
+async def _score_groups(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
     caller = open_caller(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
     passes = ScoreSettings(InputSettings("-"), "-", ask=AskSettings(passes=_PASSES))
@@ -80,13 +80,13 @@ async def _judged(world: World) -> None:
         return await runner.start(group).judge()
 
     async def deliver(_: Group, __: GroupResult) -> None:
-        """Nobody reads it."""
+        """Drop the result."""
 
     await run(pull, work, deliver, lambda group: group.size, caller.gate.wait_for_demand)
 
 
-def _alike(one: str, other: str) -> int:
-    """How many first characters are the same."""
+def _common_length(one: str, other: str) -> int:
+    """Return the length of the common beginning."""
     return sum(1 for _ in itertools.takewhile(bool, map(operator.eq, one, other)))
 
 

@@ -1,6 +1,6 @@
-"""What 100 million rollouts take, worked out from what was measured: pure, and from rounded figures alone.
+"""The projection to 100 million rollouts: pure functions of rounded measurements.
 
-So whoever reads the table can work out each computed row from the rows above it, and
+So a reader of the table can compute each computed row from the rows above it, and
 `python -m tests.readme_check` does.
 """
 
@@ -15,14 +15,14 @@ REQUESTS = ROLLOUTS // SIZE
 HEADING = "## What 100 million rollouts take"
 _TB, _BILLION, _HOUR = 1e12, 1e9, 3600.0
 _PER_TOKEN = 4
-"""Bytes of explanation that a token stands for, where a real judge writes more than the tests' server."""
+"""Bytes of explanation per token, for tokens that a real judge writes and the tests' server does not."""
 
 Given = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the table: what it is, a value for each kind of group, where it comes from."""
+    """A row of the table: its title, a value for each kind of group, and its source."""
 
     title: str
     values: tuple[float, ...]
@@ -75,7 +75,7 @@ def _tokens(given: Given) -> float:
 
 
 def _more(given: Given) -> float:
-    """Bytes of explanation of a request that a real judge writes and the tests' server does not."""
+    """Return bytes of explanation of a request that a real judge writes and the tests' server does not."""
     return _PER_TOKEN * max(0.0, given["completion"] - given["server_completion"])
 
 
@@ -175,33 +175,33 @@ SOURCES = """[limits]: https://community.openai.com/t/1269349
 
 
 def shown(value: float) -> str:
-    """A value as the table has it: three significant digits."""
+    """Format a value as in the table: three significant digits."""
     return f"{float(f'{value:.3g}'):,.12g}"
 
 
 def read(cell: str) -> float:
-    """The value of a cell."""
+    """Parse the value of a cell."""
     return float(cell.replace(",", ""))
 
 
 def project(given: Sequence[Given]) -> list[Row]:
-    """The computed rows, a value for each kind of group, from rows of MEASURED and PRICES by name."""
+    """Compute rows, with a value for each kind of group, from rows of MEASURED and PRICES by name."""
     return [Row(each.title, tuple(map(each.of, given)), f"computed: {each.origin}") for each in COMPUTED]
 
 
 def table(kinds: Sequence[str], rows: Sequence[Row]) -> str:
-    """Rows as Markdown."""
+    """Write rows as Markdown."""
     head = f"| figure | {' | '.join(kinds)} | from |\n| --- |{' ---: |' * len(kinds)} --- |\n"
     cells = (f"| {row.title} | {' | '.join(map(shown, row.values))} | {row.origin} |\n" for row in rows)
     return head + "".join(cells)
 
 
 def wrong(rows: Sequence[Sequence[str]]) -> list[str]:
-    """What does not follow in a table's rows of cells; nothing where all of it does."""
+    """Return the errors of a table's computed rows; empty if there are none."""
     cells = {row[0]: row[1:-1] for row in rows}
     names = {**MEASURED, **PRICES}
-    if lost := [title for title in names.values() if title not in cells]:
-        return [f"there is no row {title!r}" for title in lost]
+    if missing := [title for title in names.values() if title not in cells]:
+        return [f"there is no row {title!r}" for title in missing]
     kinds = range(len(cells[MEASURED["input"]]))
     given = [{key: read(cells[title][kind]) for key, title in names.items()} for kind in kinds]
     return [

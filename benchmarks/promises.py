@@ -1,4 +1,4 @@
-"""The promises that are ratios of two runs on one machine, each measured and held to its limit."""
+"""The promises that are ratios of two runs on one machine, each measured and compared with its limit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.judge_server import JudgeServer
 TAU_BENCH = ROOT.parent / "shared" / "data" / "tau_bench_gpt4o_airline.jsonl"
 _IN_FLIGHT = 32
 Make = Callable[..., list[str]]
-"""Source, output and endpoint → a command line."""
+"""The command line for a source, an output and an endpoint."""
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run: groups of the short and the long run of each kind, and repeats."""
+    """Sizes of the runs: groups of the short and the long run of each kind, and repeats."""
 
     direct: tuple[int, int] = (200, 1_200)
     litellm: tuple[int, int] = (60, 360)
@@ -57,7 +57,7 @@ def _speed(folder: Path, sizes: Sizes, rollouts: int, size: str, floors: float) 
     with JudgeServer(lifetime=3600) as server:
         for _ in range(sizes.repeats):
             for name, (make, (few, many)) in contenders.items():
-                short, long = (_whole(make, files[n], n, server.base) for n in (few, many))
+                short, long = (_run_to_the_end(make, files[n], n, server.base) for n in (few, many))
                 cpu[name].append((long.cpu - short.cpu) / (many - few))
                 wall[name].append((long.wall - short.wall) / (many - few))
     ms = {name: 1000 * statistics.median(values) for name, values in cpu.items()}
@@ -71,7 +71,7 @@ def _speed(folder: Path, sizes: Sizes, rollouts: int, size: str, floors: float) 
 
 
 def passes(folder: Path, quick: bool) -> Iterator[Result]:
-    """CPU of a call where a group has four, against a group's only one; a long run less a short one."""
+    """Compare the CPU of a call in groups of four passes and of one; a long run less a short one."""
     sizes = QUICK if quick else Sizes()
     few, many = (n // 2 for n in sizes.direct)
     files = {n: write_rich(folder / f"rich-{n}.jsonl", n) for n in (few, many)}
@@ -79,7 +79,7 @@ def passes(folder: Path, quick: bool) -> Iterator[Result]:
     with JudgeServer(lifetime=3600) as server:
         for number in (1, 4):
             make = partial(_score, passes=number)
-            short, long = (_whole(make, files[n], n, server.base) for n in (few, many))
+            short, long = (_run_to_the_end(make, files[n], n, server.base) for n in (few, many))
             cpu.append(1000 * (long.cpu - short.cpu) / (many - few))
     one, four = cpu
     detail = f"{four / 4:.2f} / {one:.2f} ms; {four:.2f} ms per group"
@@ -87,7 +87,7 @@ def passes(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def memory(folder: Path, quick: bool) -> Iterator[Result]:
-    """Promise 4: peak memory does not grow with the file, however its groups lie and are judged."""
+    """Promise 4: peak memory does not grow with the file, in any layout of groups and with any judge."""
     sizes = QUICK if quick else Sizes()
     with JudgeServer(lifetime=3600) as server:
         yield _peaks(folder, sizes.memory, "line", "server", _score, server.base)
@@ -108,7 +108,7 @@ def _peaks(
     costs = []
     for groups in numbers:
         path = write_small(folder / "small.jsonl", groups, layout)
-        costs.append(_whole(make, path, groups if layout == "line" else 2 * groups, base))
+        costs.append(_run_to_the_end(make, path, groups if layout == "line" else 2 * groups, base))
         path.unlink()
     few, many = costs
     detail = f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB; {many.wall:.0f} s"
@@ -133,7 +133,7 @@ def starts(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def tokens(_folder: Path, _quick: bool) -> Iterator[Result]:
-    """Promise 6: what a judge is billed for, on real rollouts."""
+    """Promise 6: the tokens that a judge bills, on real rollouts."""
     what = "prompt size, ruler / json.dumps, tau-bench"
     if not TAU_BENCH.exists():
         yield Result(6, what, None, f"skipped: {TAU_BENCH} is not there", "<=", 0.72)
@@ -152,18 +152,18 @@ def _score(source: Path, output: Path, base: str | None, **options: object) -> l
 
 
 def _piped(source: Path, output: Path, base: None) -> list[str]:
-    """To stdout, which a shell sends there and then is the command itself."""
+    """Write to stdout, which a shell redirects before it becomes the command itself."""
     line = command(source, Path("-"), base, c=_IN_FLIGHT, m="simulated", passes=4, adaptive=True)
     return ["sh", "-c", 'exec "$@" >"$0"', str(output), *line]
 
 
-def _whole(make: Make, source: Path, lines: int, base: str | None) -> Cost:
-    """Run a command that scores a file; SystemExit where it did not write so many lines."""
+def _run_to_the_end(make: Make, source: Path, lines: int, base: str | None) -> Cost:
+    """Run a command that scores a file; SystemExit if it does not write so many lines."""
     output = source.with_name("scored.jsonl")
     line = make(source, output, base)
     cost = ended(line).cost
-    for kept in source.parent.glob("*.ledger*"):  # the next run is to ask again
-        kept.unlink()
+    for ledger_file in source.parent.glob("*.ledger*"):  # so that the next run asks again
+        ledger_file.unlink()
     with output.open("rb") as file:
         written = sum(1 for _ in file)
     output.unlink()

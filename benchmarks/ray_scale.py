@@ -2,8 +2,8 @@
 
     python -m benchmarks.ray_scale [--quick]
 
-The judge answers at once, so all that is measured is this machine's own work: the judge server and Ray share
-its processors with the workers. A judge that takes seconds hides all of it.
+The judge answers at once, so only this machine's own work is measured: the judge server and Ray share
+its processors with the workers. A judge that takes seconds hides this work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.commands import FOREVER, command, digest, ended
+from benchmarks.commands import SERVER_LIFETIME, command, digest, ended
 from benchmarks.inputs import write_rich, write_small
 from benchmarks.results import Result
 from benchmarks.results import alone as by_itself
@@ -22,11 +22,11 @@ from tests.judge_server import JudgeServer
 
 _RAY = {"engine": "ray", "ray_workers": 2}
 _FEW = 32
-"""Groups of a run that is nearly all start."""
+"""Groups of a run that is mostly start-up."""
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """Rows without a promise: how many processors there are decides them."""
+    """Rows without a promise: they depend on the number of processors."""
     if importlib.util.find_spec("ray") is None:
         yield Result(None, "Ray", None, "ray is not installed")
         return
@@ -34,7 +34,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     few, rich = folder / "few.jsonl", folder / "rich.jsonl"
     write_small(few, _FEW, "line")
     write_rich(rich, groups)
-    with JudgeServer(0.0, FOREVER) as server:
+    with JudgeServer(0.0, SERVER_LIFETIME) as server:
         bare, start = _run(few, server, folder), _run(few, server, folder, **_RAY)
         one, two = _run(rich, server, folder), _run(rich, server, folder, **_RAY)
     yield Result(
@@ -52,7 +52,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _run(source: Path, server: JudgeServer, folder: Path, **options: object) -> tuple[float, str]:
-    """Return the seconds that a run takes, and the digest of what it wrote."""
+    """Return the seconds of a run, and the digest of its output."""
     output, ledger = folder / "out.jsonl", folder / "ledger.sqlite"
     for old in folder.glob("ledger.sqlite*"):
         old.unlink()

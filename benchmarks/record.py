@@ -1,9 +1,9 @@
-"""What a judge server was shown of one large group, from its own record.
+"""The requests of one large group to a judge server, from the server's own record.
 
     python -m benchmarks.record INPUT ROOT CONTEXT BYTES_PER_TOKEN
 
-It prints a JSON object; `large` runs it in a process of its own, so that its memory is in no measurement.
-INPUT is a line that `large` wrote, ROOT the address of the server, which takes CONTEXT tokens.
+It prints a JSON object; `large` runs it in a child process, so that its memory is in no measurement.
+INPUT is a line that `large` wrote, ROOT the address of the server, whose limit is CONTEXT tokens.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from ruler_cli.judges.offline import blocks
 
 
-def shown(source: Path, requests: list[Any], most: int, bytes_per_token: float) -> dict[str, Any]:
-    """How often and how whole each rollout was shown; requests of more than `most` tokens were refused."""
+def summarize(source: Path, requests: list[Any], most: int, bytes_per_token: float) -> dict[str, Any]:
+    """Count the windows and cuts of each rollout; requests of more than `most` tokens were refused."""
     rollouts = json.loads(source.read_text(encoding="utf-8"))["trajectories"]
     first = json.dumps(rollouts[0]["messages"][0]["content"], ensure_ascii=False)
     last = [json.dumps(each["messages"][-1]["content"], ensure_ascii=False) for each in rollouts]
@@ -38,15 +38,15 @@ def shown(source: Path, requests: list[Any], most: int, bytes_per_token: float) 
             sizes.append(tokens)
         distinct = blocks(texts[-1])
         broken += f"<context>\nuser: {first}\n" not in texts[-1]
-        for body in distinct.values():
-            at = number.get(body.rpartition("\nassistant: ")[2])
+        for text in distinct.values():
+            at = number.get(text.rpartition("\nassistant: ")[2])
             if at is None:
                 broken += 1
                 continue
             times[at] += fits
-            if f"tool read: {outputs[at]}" not in body:
+            if f"tool read: {outputs[at]}" not in text:
                 cut.add(at)
-                left = max(left, len(body.encode()))
+                left = max(left, len(text.encode()))
     return {
         "answered": len(sizes),
         "refused": refused,
@@ -64,7 +64,7 @@ def _main(source: str, root: str, most: str, bytes_per_token: str) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{root}/requests", timeout=60) as reply:
         requests = json.load(reply)
-    print(json.dumps(shown(Path(source), requests, int(most), float(bytes_per_token))))
+    print(json.dumps(summarize(Path(source), requests, int(most), float(bytes_per_token))))
 
 
 if __name__ == "__main__":

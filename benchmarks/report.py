@@ -1,12 +1,12 @@
-"""The HTML report of 100, 1,000 and 10,000 groups: how large, how long to write, how soon it is open.
+"""The HTML report of 100, 1,000 and 10,000 groups: its size, and the seconds to write and to open it.
 
     python -m benchmarks.report [--quick]
 
 Groups of 8 rollouts, scored twice each by the simulated judge. Each report opens three times in a fresh
 window of headless Chromium, from disk, and the slowest counts: from the start of the navigation until the
-second frame after the first view was drawn. To scroll is to move the table in 240
-frames by 120 pixels each, as a wheel does, and then from its top to its end: told is the share of frames
-that took longer than two of a screen that shows 60 a second.
+second frame after the first view was drawn. Scrolling moves the table in 240
+frames by 120 pixels each, as a wheel does, and then from its top to its end: the figure is the share of
+frames that take longer than two frames of a screen with 60 a second.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 SOON = 2.0
-"""Seconds in which 10,000 groups are to be open."""
+"""Seconds in which a report of 10,000 groups must be open."""
 _OPENINGS = 3
 _FRAME = 1000 / 60
-"""Milliseconds of a frame where a screen shows 60 a second."""
+"""Milliseconds of a frame of a screen with 60 a second."""
 _STEPS = 240
 _WHEEL = 120
-"""Pixels of a frame where somebody turns the wheel fast."""
+"""Pixels of a frame when a user turns the wheel fast."""
 _SCROLL = """async ([frame, steps, pixels]) => {
   const grid = [...document.querySelectorAll("*")].find(
     (e) => e.scrollHeight > 4 * e.clientHeight && ["auto", "scroll"].includes(getComputedStyle(e).overflowY),
@@ -53,7 +53,7 @@ _WORDS = "search book cancel refund order parcel kettle window policy gate seat"
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """Each size, where there is a browser."""
+    """A row for each size, if there is a browser."""
     result = program()
     if result is None:
         return
@@ -83,7 +83,7 @@ def _one(folder: Path, groups: int, browser: Browser) -> Result:
 
 
 def _open(browser: Browser, report: Path) -> float:
-    """Seconds from the start of the navigation until the report says that it is shown."""
+    """Measure seconds from the start of the navigation until the report signals that it is shown."""
     with shown(browser, report) as view:
         view.page.add_init_script(
             "new MutationObserver((_, watch) => { if (document.documentElement?.dataset.ready) {"
@@ -95,7 +95,7 @@ def _open(browser: Browser, report: Path) -> float:
 
 
 def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
-    """The share of late frames, and the longest in milliseconds."""
+    """Return the share of late frames, and the longest frame in milliseconds."""
     with shown(browser, report) as view:
         view.open("#groups")
         late, longest = view.page.evaluate(_SCROLL, [_FRAME, _STEPS, pixels])

@@ -1,4 +1,4 @@
-"""What was measured, and the table of it."""
+"""Measurements, and their table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was measured (None: skipped), from what, and the limit where a promise sets one."""
+    """A measurement (None: skipped), its details, and the promised limit, if any."""
 
     promise: int | None
     what: str
@@ -24,14 +24,14 @@ class Result:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the promise is kept; None where there is none or it was not measured."""
+        """Tell if the promise holds; None without a promise or a measurement."""
         if self.ratio is None or self.limit is None:
             return None
         return self.ratio <= self.limit if self.relation == "<=" else self.ratio >= self.limit
 
 
 def table(results: list[Result]) -> str:
-    """The results in the order of the promises, what nobody promised last."""
+    """Write the results in the order of the promises, those without a promise last."""
     rows = [("promise", "measured", "limit", "holds", "from")]
     for r in sorted(results, key=lambda result: result.promise or sys.maxsize):
         measured = "-" if r.ratio is None else f"{r.ratio:.3g}"
@@ -54,7 +54,7 @@ Measure = Callable[[Path, bool], Iterator[Result]]
 
 
 def all_of(measures: Iterable[Measure], quick: bool) -> tuple[list[Result], int]:
-    """Measure and print the table; the results, and 1 where a promise is not kept."""
+    """Measure and print the table; return the results, and 1 if a promise is broken."""
     results = []
     with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
         for measure in measures:
@@ -66,7 +66,7 @@ def all_of(measures: Iterable[Measure], quick: bool) -> tuple[list[Result], int]
 
 
 def alone(measure: Measure) -> int:
-    """Run one module's measurements by themselves; 1 where a promise is not kept."""
+    """Run one module's measurements alone; return 1 if a promise is broken."""
     module = sys.modules[measure.__module__]
     parser = argparse.ArgumentParser(description=module.__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller and shorter")

@@ -1,7 +1,7 @@
-"""Several passes, panels and `--adaptive` in virtual time: what they cost a run in time, and their limits.
+"""Several passes, panels and `--adaptive` in virtual time: the time that they add to a run, and their limits.
 
-Each row is of a whole run, from INPUT to OUTPUT, whose judges take their time by a clock that jumps. So it
-tells what waits for what, and nothing of how fast a machine is.
+Each row is a whole run, from INPUT to OUTPUT, whose judges take time on a clock that jumps. So it
+shows waits, and does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """How the table calls it."""
+        """The case's name in the table."""
         judges = f", judges of {' and '.join(f'{each:g}' for each in self.latencies)} s"
         passes = f"{self.passes} pass{'es' * (self.passes > 1)}{' --adaptive' * self.adaptive}"
         return f"{passes}{judges * (len(self.latencies) > 1)}"
@@ -43,7 +43,7 @@ class Case:
 
 _MANY, _FEW = 1_024, 40
 _PAIR = (1.0, 0.3)
-# passes · groups / calls is 64 or more: the input's last groups take a latency more than the calls do
+# passes · groups / calls is 64 or more: the input's last groups take one latency more than the calls
 _CASES = (
     Case(_MANY, 2, 32),
     Case(_MANY, 4),
@@ -59,7 +59,7 @@ _MINUTES, _QUICK = 8, 4
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """A row for each case; what uneven latencies and few groups cost; two for each judge and its limit."""
+    """A row for each case, for uneven latencies and for few groups; two for each judge and its limit."""
     cases = _CASES[1:3] + _CASES[-1:] if quick else _CASES
     uneven = [replace(case, spread=_SPREAD) for case in _CASES[1:3]]
     few = [replace(case, groups=_FEW, calls=64) for case in _CASES[:3]]
@@ -72,7 +72,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         single = Case(4 * _MANY, spread=_SPREAD)
         one, *others = run([single, *uneven])
         for case, judges in zip(uneven, others, strict=True):
-            yield _beside(case, judges[0], one[0])
+            yield _compare(case, judges[0], one[0])
         for case, judges in zip(few, run(few), strict=True):
             yield _tail(case, judges[0])
         for case, judges in zip(limited, run(limited), strict=True):
@@ -80,7 +80,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _limited(minutes: int) -> tuple[Case, Case]:
-    """A panel whose judges have 2 passes, at its requests and at its tokens per minute."""
+    """A panel whose judges have 2 passes, limited by requests and by tokens per minute."""
     groups = round((minutes + 1) * _RPM / 2)
     return Case(groups, 2, latencies=_PAIR, spread=_SPREAD, rpm=_RPM), Case(
         groups, 2, latencies=_PAIR, spread=_SPREAD, tpm=_TPM
@@ -88,14 +88,14 @@ def _limited(minutes: int) -> tuple[Case, Case]:
 
 
 def _run(folder: Path, case: Case) -> list[dict[str, Any]]:
-    """What each judge saw."""
+    """Run the case in a child process; return each judge's record."""
     with tempfile.TemporaryDirectory(dir=folder) as here:
         result: list[dict[str, Any]] = printed("benchmarks.timeless", here, json.dumps(asdict(case)))
     return result
 
 
 def _wall(case: Case, judges: list[dict[str, Any]]) -> Result:
-    """Promise 2, of the judge that takes longest."""
+    """Promise 2, for the judge that takes longest."""
     ideals = [judge["work"] / case.calls for judge in judges]
     end, ideal = max(judge["end"] for judge in judges), max(ideals)
     calls = " + ".join(f"{judge['asked']:,}" for judge in judges)
@@ -104,8 +104,8 @@ def _wall(case: Case, judges: list[dict[str, Any]]) -> Result:
     return Result(2, name, end / ideal, detail, "<=", 1.03)
 
 
-def _beside(case: Case, judge: dict[str, Any], one: dict[str, Any]) -> Result:
-    """Against one pass of as many groups as calls: latencies that differ make any run wait at its end."""
+def _compare(case: Case, judge: dict[str, Any], one: dict[str, Any]) -> Result:
+    """Compare with one pass of as many groups as calls: uneven latencies make any run wait at its end."""
     mine, single = (each["end"] / each["work"] for each in (judge, one))
     detail = f"{judge['end']:.0f} s for {judge['asked']:,} calls, {one['end']:.0f} s for {one['asked']:,}"
     name = f"virtual wall time per call, uneven latency, {case.name} / 1 pass"
@@ -113,7 +113,7 @@ def _beside(case: Case, judge: dict[str, Any], one: dict[str, Any]) -> Result:
 
 
 def _tail(case: Case, judge: dict[str, Any]) -> Result:
-    """A run with fewer groups than calls in flight: how many latencies it takes."""
+    """The latencies that a run with fewer groups than calls in flight takes."""
     least = -(-judge["asked"] // case.calls)
     detail = f"{judge['asked']} calls, at most {judge['most']} in flight; {least} if none waited for another"
     return Result(None, f"virtual latencies of {case.groups} groups, {case.name}", judge["end"], detail)

@@ -1,7 +1,7 @@
 """Reproduce the specification's tables with ruler's own orders, windows, combining and adaptive spending.
 
-`python -m benchmarks.simulate [--quick] [--markdown FILE]`: a simulation throughout, no judge is asked.
-Exit code 1 where a row of the product lies more than three standard errors off.
+`python -m benchmarks.simulate [--quick] [--markdown FILE]`: this is a simulation, no judge is asked.
+Exit code 1 if a row of the product differs by more than three standard errors.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Task = tuple[tuple[str, ...], Callable[..., dict[str, Any]], tuple[Any, ...], di
 
 
 def simulated(sizes: Sizes, workers: int) -> Series:
-    """Everything measured, one value per seed, by what it is of; the workers change nothing but the time."""
+    """Return all measures by name, one value per seed; the number of workers changes only the time."""
     tasks: list[Task] = []
     for seed in range(sizes.seeds):
         for kind in KINDS:
@@ -77,8 +77,8 @@ def simulated(sizes: Sizes, workers: int) -> Series:
 def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
     """Our figures beside the specification's, table by table.
 
-    A standard error of few seeds is itself uncertain: fewer groups than the specification's allow as much
-    more as their number would have it.
+    A standard error of few seeds is itself uncertain: with fewer groups than the specification's, it
+    grows with the root of their ratio.
     """
     stated = STATED_ERROR * math.sqrt(max(1.0, 12_000 / (sizes.groups * sizes.seeds)))
 
@@ -114,7 +114,7 @@ def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
 
 
 def adaptive(result: Series) -> Iterable[tuple[str, bool]]:
-    """Lines on `--adaptive`, and whether it is no worse than uniform passes at equal cost."""
+    """Return lines about `--adaptive`, each with True if it is no worse than uniform passes at equal cost."""
     for kind in KINDS:
         for costs in ("even", "uneven"):
             uniform, own = (result["spending", kind, costs, f"{how} 4"] for how in ("uniform", "adaptive"))
@@ -149,7 +149,7 @@ def _truth(kind: Kind) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Simulate, print, and say whether the product's rows hold."""
+    """Simulate and print; return 1 if a row of the product differs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few seeds: coarse, for tests")
     parser.add_argument("--workers", type=int, default=2, help="processes; they change only the time")

@@ -1,7 +1,7 @@
 """Every stage of a run over one file, at three sizes: CPU, memory and bytes.
 
-A figure is the difference of two sizes, so that what a start costs is in none of them; the growth is that
-of the two larger sizes over that of the two smaller ones, and is 1 where a group costs the same in both.
+A figure is the difference of two sizes, so that none includes the start-up; the growth is that
+of the two larger sizes over that of the two smaller ones, and is 1 if a group costs the same in both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import FOREVER, Cost, command, ended, printed, run
+from benchmarks.commands import SERVER_LIFETIME, Cost, command, ended, printed, run
 from benchmarks.inputs import write_rich
 from benchmarks.projection import SHARDS, SIZE
 from benchmarks.promises import TAU_BENCH
@@ -21,15 +21,15 @@ from tests.judge_server import JudgeServer
 
 Write = Callable[[Path, int], Path]
 _MODEL, _ANTHROPIC = "openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"
-_TOLD = 0.5
-"""Seconds of CPU below which the difference of two runs tells of the machine, and nothing of growth."""
+_LEAST_CPU = 0.5
+"""Least seconds of CPU in the difference of two runs that show growth, and not the machine's noise."""
 _LINES = 100
-"""Groups whose request lines for Anthropic are counted: litellm makes them, and all are alike."""
+"""Groups whose request lines for Anthropic are measured: litellm makes them, and all are alike."""
 
 
 @dataclass(slots=True)
-class Taken:
-    """What one file took: by stage its cost, by name what was counted of each group or request."""
+class FileCosts:
+    """The costs of one file: cost by stage, and counts of each group or request by name."""
 
     groups: int
     cost: dict[str, Cost] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What a group takes by stage (ms of CPU), how that grew, the peak (MiB) by size, what was counted."""
+    """CPU of a group by stage (ms), its growth, the peak memory (MiB) by size, and the counts."""
 
     ms: dict[str, float]
     growth: dict[str, float]
@@ -47,7 +47,7 @@ class Stages:
 
 
 def kinds() -> dict[str, Write]:
-    """Each kind of group and how a file of it is written."""
+    """Return each kind of group with the function that writes a file of it."""
     result: dict[str, Write] = {"20 kB a group": write_rich}
     if TAU_BENCH.exists():
         result["tau-bench"] = write_tau_bench
@@ -57,7 +57,7 @@ def kinds() -> dict[str, Write]:
 def write_tau_bench(path: Path, groups: int) -> Path:
     """Write tau-bench's rollouts trial after trial, so many groups of 8, no two of them alike.
 
-    The file's 50 groups have 4 rollouts: each is there twice, with another end, and every 50 groups the
+    The file's 50 groups have 4 rollouts: each is written twice, with another end, and every 50 groups the
     policy at the head of all conversations names another case.
     """
     result = [json.loads(line) for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()]
@@ -79,26 +79,26 @@ def write_tau_bench(path: Path, groups: int) -> Path:
 
 def measure(folder: Path, write: Write, sizes: tuple[int, int, int]) -> Stages:
     """Run every stage at each size."""
-    with JudgeServer(lifetime=FOREVER) as server:
-        taken = [_taken(folder, write, groups, server.base) for groups in sizes]
+    with JudgeServer(lifetime=SERVER_LIFETIME) as server:
+        files = [_file_costs(folder, write, groups, server.base) for groups in sizes]
     ms: dict[str, float] = {}
     growth: dict[str, float] = {}
-    for stage in taken[0].cost:
-        steps = [large.cost[stage].cpu - small.cost[stage].cpu for small, large in pairwise(taken)]
-        groups = [large.groups - small.groups for small, large in pairwise(taken)]
+    for stage in files[0].cost:
+        steps = [large.cost[stage].cpu - small.cost[stage].cpu for small, large in pairwise(files)]
+        groups = [large.groups - small.groups for small, large in pairwise(files)]
         ms[stage] = 1000 * steps[-1] / groups[-1]
-        if stage != "shard" and steps[0] >= _TOLD:
+        if stage != "shard" and steps[0] >= _LEAST_CPU:
             growth[stage] = ms[stage] / (1000 * steps[0] / groups[0])
     ms["foreign"] = (SHARDS * ms.pop("shard") - ms["render"]) / (SHARDS - 1)
-    peaks = tuple(max(cost.peak for cost in each.cost.values()) / (1 << 20) for each in taken)
-    counts = {**taken[-1].counts, "anthropic": _anthropic_line(folder, write)}
+    peaks = tuple(max(cost.peak for cost in each.cost.values()) / (1 << 20) for each in files)
+    counts = {**files[-1].counts, "anthropic": _anthropic_line(folder, write)}
     return Stages(ms, growth, peaks, counts)
 
 
-def _taken(folder: Path, write: Write, groups: int, base: str) -> Taken:
+def _file_costs(folder: Path, write: Write, groups: int, base: str) -> FileCosts:
     here = folder / f"size-{groups}"
     here.mkdir()
-    result, source = Taken(groups), write(here / "in.jsonl", groups)
+    result, source = FileCosts(groups), write(here / "in.jsonl", groups)
     _run_all(result, here, source, base)
     _count_tokens(result.counts, source, here / "live.sqlite")
     for file in here.iterdir():
@@ -107,8 +107,8 @@ def _taken(folder: Path, write: Write, groups: int, base: str) -> Taken:
     return result
 
 
-def _run_all(result: Taken, here: Path, source: Path, base: str) -> None:
-    """Every stage, one after another."""
+def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
+    """Run every stage, one after another."""
     groups, cost, counts = result.groups, result.cost, result.counts
     ledger, live, out = here / "ledger.sqlite", here / "live.sqlite", here / "out.jsonl"
     common = ("-m", _MODEL, "--ledger", ledger)
@@ -133,7 +133,7 @@ def _run_all(result: Taken, here: Path, source: Path, base: str) -> None:
 
 
 def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
-    """Tokens of a request: as the judge server counted them, and as `check` estimates them."""
+    """Count the tokens of a request: as the judge server counts them, and as `check` estimates them."""
     reported = printed("ruler_cli", "ledger", "stats", "--ledger", ledger, "--json")["models"][0]
     requests = reported["rows"]["answer"]
     counts["server_prompt"] = reported["prompt_tokens"] / requests
@@ -144,7 +144,7 @@ def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
 
 
 def _anthropic_line(folder: Path, write: Write) -> float:
-    """Bytes of one request in Anthropic's form."""
+    """Return the bytes of one request in Anthropic's form."""
     source, requests = write(folder / "few.jsonl", _LINES), folder / "few.requests.jsonl"
     run("ruler_cli", "render", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
     size = requests.stat().st_size / _LINES

@@ -1,9 +1,9 @@
-"""A whole run of `ruler score` in virtual time, whose judges are simulated and have a latency.
+"""A whole run of `ruler score` in virtual time, with simulated judges that have a latency.
 
     python -m benchmarks.timeless FOLDER CASE
 
-CASE is JSON, the fields of a case of `rounds`; it prints what each judge saw as JSON. `rounds` runs it in a
-process of its own, so that its memory is in no measurement.
+CASE is JSON, the fields of a case of `rounds`; it prints each judge's record as JSON. `rounds` runs it in a
+child process, so that its memory is in no measurement.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tests.virtual import World, virtually
 
 
 class _Judge(World):
-    """A world whose answers are the simulated judge's."""
+    """A world with the simulated judge's replies."""
 
     async def ask(self, request: Request) -> Reply | CallError:
-        """Take a while, then score."""
+        """Wait, then score."""
         output = await super().ask(request)
         if isinstance(output, CallError):
             return output
@@ -37,8 +37,8 @@ class _Judge(World):
         return Reply(json.dumps({"scores": entries}), output.usage)
 
 
-def seen(folder: Path, case: Case) -> list[dict[str, Any]]:
-    """What each judge was asked, and when; SystemExit unless every group was scored."""
+def run_case(folder: Path, case: Case) -> list[dict[str, Any]]:
+    """Run the case and return each judge's record; SystemExit unless every group was scored."""
     judges = {
         f"judge-{n}": _Judge(
             latency, spread=case.spread, usage=Usage(1000, 200, 0, 1), seed=n, name=f"judge-{n}"
@@ -66,9 +66,9 @@ def seen(folder: Path, case: Case) -> list[dict[str, Any]]:
 
 
 def _report(judge: World) -> dict[str, Any]:
-    """Times are seconds after the first call: the clock runs on while a thread opens the input.
+    """Summarize a judge's calls; times are seconds after the first call, since opening INPUT takes time.
 
-    The means are of what came after the first minute, but for the last call, which ends the time.
+    The means leave out the first minute, and the last call, which ends the time.
     """
     first, last = judge.sent[0][0], judge.sent[-1][0]
     later = [tokens for at, tokens in judge.sent if first + 60.0 <= at < last]
@@ -85,4 +85,4 @@ def _report(judge: World) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(seen(Path(sys.argv[1]), Case(**json.loads(sys.argv[2])))))
+    print(json.dumps(run_case(Path(sys.argv[1]), Case(**json.loads(sys.argv[2])))))

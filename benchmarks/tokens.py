@@ -1,4 +1,4 @@
-"""Tokens of every prompt of a file: as ruler writes it, and with messages as `json.dumps` has them.
+"""Tokens of every prompt of a file: as ruler writes it, and with messages as `json.dumps` writes them.
 
     python -m benchmarks.tokens INPUT
 
@@ -29,12 +29,12 @@ _ORIGIN = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 
 
 def counter() -> tuple[str, Callable[[str], int]]:
-    """What is counted, and how: tokens of an encoding that litellm brings along, else bytes."""
+    """Return the unit and its counter: tokens of an encoding that litellm contains, or bytes."""
     result = find_spec("litellm")
-    for place in (result and result.submodule_search_locations) or ():
-        folder = Path(place, "litellm_core_utils", "tokenizers")
+    for location in (result and result.submodule_search_locations) or ():
+        folder = Path(location, "litellm_core_utils", "tokenizers")
         for name in _ENCODINGS:
-            # tiktoken would download a file that is not there, by this name
+            # tiktoken would download a missing file of this name
             if (folder / sha1(_ORIGIN.format(name).encode(), usedforsecurity=False).hexdigest()).exists():
                 import tiktoken
 
@@ -49,13 +49,13 @@ def _length(encode: Callable[[str], Sized], text: str) -> int:
 
 
 def ours(group: Group) -> list[str]:
-    """The two messages that ruler sends."""
+    """Return the two messages that ruler sends."""
     request = write_prompt(build_layout(group, AskSettings()), AskSettings())
     return [request.system, request.user]
 
 
 def dumped(group: Group) -> list[str]:
-    """The same request with messages as json.dumps has them, the shared ones once."""
+    """Return the same request with messages as json.dumps writes them, the shared ones once."""
     prompt = write_prompt(build_layout(group, AskSettings()), AskSettings())
     all_messages = [rollout.messages for rollout in group.rollouts]
     columns = zip(*all_messages, strict=False)

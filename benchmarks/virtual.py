@@ -1,4 +1,4 @@
-"""Promise 3 and the adaptive level over long runs, in virtual time: the pool itself, a judge that is none."""
+"""Promise 3 and the adaptive concurrency limit over long runs in virtual time, with a simulated judge."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.virtual import World, flood, virtually
 
 _RPM, _RPM_QUICK = (10, 60, 500, 5000), (10, 60, 500)
 _TPM, _TPM_QUICK = ({60_000: 1, 1_000_000: 1, 10_000_000: 3}), ({60_000: 1, 1_000_000: 1})
-"""Tokens per minute, and how many times the usual tokens a call takes."""
+"""Tokens per minute, and the factor on the usual tokens of a call."""
 _MINUTES = 12
 _SPREAD = 0.5
 """Log-deviation of a call's latency and of its tokens: one in six takes 1.6 times the median or more."""
 _CAPACITIES, _CAPACITIES_QUICK = (8, 64, 400), (8, 64)
 _LATENCIES = 0.5, 2.0, 20.0
 _ROUNDS, _ROUNDS_QUICK, _MOST = 400, 200, 60_000
-"""Calls for each slot of the server, and how many calls one row takes at most."""
+"""Calls per unit of the server's capacity, and the most calls of one row."""
 _WARM_UP = 60.0, 30
-"""Seconds, or calls after each other if that is longer."""
+"""Seconds, or calls in sequence if these take longer."""
 
 
 def measure(_: Path, quick: bool) -> Iterator[Result]:
@@ -40,8 +40,8 @@ def measure(_: Path, quick: bool) -> Iterator[Result]:
             yield from _adaptive(capacity, latency, _ROUNDS_QUICK if quick else _ROUNDS)
 
 
-def _asked(world: World, until: float, limits: dict[str, float], calls: int | None = None) -> None:
-    """Ask that world for so long or so often, without a number of calls at once."""
+def _flood(world: World, until: float, limits: dict[str, float], calls: int | None = None) -> None:
+    """Send calls to a world until a time or a number of them, without `-c`."""
 
     async def main() -> None:
         settings = PoolSettings(retries=2, **limits)  # type: ignore[arg-type]  # by keyword
@@ -53,8 +53,8 @@ def _asked(world: World, until: float, limits: dict[str, float], calls: int | No
 
 def _limited(limit: float, usage: Usage, unit: str) -> Iterator[Result]:
     world, seconds = World(latency=2.0, spread=_SPREAD, usage=usage), 60.0 * _MINUTES
-    _asked(world, seconds, {unit: limit})
-    world.sent = [(at, n) for at, n in world.sent if at < seconds]  # the rest had been in line
+    _flood(world, seconds, {unit: limit})
+    world.sent = [(at, n) for at, n in world.sent if at < seconds]  # the other calls had been queued
     tokens = unit == "tpm"
     name, taken = f"virtual --{unit} {limit:,}", sum(n if tokens else 1 for at, n in world.sent if at >= 60)
     mean, fullest = taken / (_MINUTES - 1), world.fullest_minute(tokens)
@@ -66,7 +66,7 @@ def _limited(limit: float, usage: Usage, unit: str) -> Iterator[Result]:
 def _adaptive(capacity: int, latency: float, rounds: int) -> Iterator[Result]:
     calls = min(_MOST, capacity * rounds)
     world = World(latency=latency, spread=_SPREAD, capacity=capacity)
-    _asked(world, math.inf, {}, calls)
+    _flood(world, math.inf, {}, calls)
     seconds, times = _WARM_UP
     start, end = max(seconds, times * latency), world.sent[-1][0]
     name = f"virtual, hidden capacity {capacity}, {latency:g} s"

@@ -1,12 +1,12 @@
-"""One output by every way that replies can come: is it the one that a live run writes?
+"""One output by every route of the replies: is it the one that a live run writes?
 
     python -m benchmarks.ways [--quick]
 
 The tau-bench file and 20,000 groups of 8 rollouts (400 MB) are scored live by one process, then by files
 that an engine answers (four forms), by the batch APIs of OpenAI and Anthropic, by shards with a ledger each,
 and by Ray. The judge is the tests' server on loopback, or the same judge behind a batch. Outputs are compared
-byte for byte, without what is time (`judged_at`, `latency_s`) and without `cached`, which tells that the
-ledger was asked and not the judge.
+byte for byte, without times (`judged_at`, `latency_s`) and without `cached`, which says that the
+reply came from the ledger and not from the judge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import engine
-from benchmarks.commands import FOREVER, PYTHON, ROOT, command, digest, ended, run
+from benchmarks.commands import PYTHON, ROOT, SERVER_LIFETIME, command, digest, ended, run
 from benchmarks.inputs import write_rich
 from benchmarks.promises import TAU_BENCH
 from benchmarks.results import Result, alone
@@ -37,31 +37,31 @@ _SHARDS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """A file to score, a folder to do it in, and a live judge."""
+    """A file to score, a folder for its files, and a live judge."""
 
     source: Path
     folder: Path
     base: str
 
     def score(self, output: str, ledger: str, model: str, *more: str | Path) -> Path:
-        """Score into a file of the folder with a ledger there."""
+        """Score into a file of the folder, with a ledger in it."""
         out = self.folder / output
         line = command(self.source, out, None, m=model, ledger=self.folder / ledger, price=_PRICE)
         ended([*line, *map(str, more)])
         return out
 
     def live(self, model: str) -> Path:
-        """One process that asks the live judge."""
+        """Score in one process that asks the live judge."""
         name = model.partition("/")[0]
         base = self.base if name == "openai" else self.base.removesuffix("/v1")  # litellm adds it
         return self.score(f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", base)
 
     def files(self, form: str, target: str, model: str) -> Path:
-        """Requests written, answered by an engine, taken in, and scored without a call."""
+        """Write requests, have an engine answer them, import the replies, and score without a call."""
         requests = self.folder / f"{form}.requests.jsonl"
         ledger = self.folder / f"{form}.ledger.sqlite"
         common = ("-m", model, "--ledger", ledger)
-        # the form of an answer goes by the endpoint, and its tokens with it
+        # the form of an answer depends on the endpoint, and the tokens on the form
         base = ("--api-base", self.base) if target == "openai" else ()
         run("ruler_cli", "render", self.source, requests, "--target", target, *common, *base)
         parts = sorted(self.folder.glob(f"{form}.requests*.jsonl"))
@@ -74,7 +74,7 @@ class _Scene:
         return self.score(f"{form}.out.jsonl", ledger.name, model, "--cached-only")
 
     def batch(self, api: str, model: str) -> Path:
-        """Batches submitted, collected, and scored without a call."""
+        """Submit batches, collect them, and score without a call."""
         ledger = self.folder / f"batch.{api}.sqlite"
         serve = [PYTHON, "-m", "tests.batch_server"]
         with subprocess.Popen(serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
@@ -90,7 +90,7 @@ class _Scene:
         return self.score(f"batch.{api}.jsonl", ledger.name, model, "--cached-only")
 
     def shards(self, model: str) -> Path:
-        """A process for each shard, two at a time, then one that reads all ledgers."""
+        """Run a process for each shard, two at a time, then one that reads all ledgers."""
         ledgers = [f"shard-{i}.sqlite" for i in range(1, _SHARDS + 1)]
 
         def one(i: int) -> None:
@@ -105,34 +105,34 @@ class _Scene:
         return self.score("shards.out.jsonl", "merged.sqlite", model, *others, "--cached-only")
 
     def ray(self, model: str) -> Path:
-        """Two workers of Ray on this machine."""
+        """Score with two workers of Ray on this machine."""
         more = ("--engine", "ray", "--ray-workers", "2", "--api-base", self.base)
         return self.score("ray.out.jsonl", "ray.sqlite", model, *more)
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """A row for each way and file: outputs that are unlike the live run's, of one."""
+    """A row for each route and file: 1 if an output differs from the live run's."""
     rich = write_rich(folder / "rich.jsonl", 500 if quick else 20_000)
     for source in (TAU_BENCH, rich):
         if source.exists():
-            with JudgeServer(lifetime=FOREVER) as server:
-                yield from _ways(_Scene(source, folder / source.stem, server.base), quick)
+            with JudgeServer(lifetime=SERVER_LIFETIME) as server:
+                yield from _rows(_Scene(source, folder / source.stem, server.base), quick)
 
 
-def _ways(scene: _Scene, quick: bool) -> Iterator[Result]:
+def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
     scene.folder.mkdir()
-    live = {model: _seen(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)}
+    live = {model: _timed(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)}
     groups = "tau-bench" if scene.source == TAU_BENCH else f"{500 if quick else 20_000:,} groups"
-    for name, model, way in _all(scene):
-        seconds, written = _seen(way)
+    for name, model, route in _routes(scene):
+        seconds, written = _timed(route)
         first, wanted = live[model]
         reported = f"{seconds:.1f} s, live {first:.1f} s; sha256 {written[:12]}, live {wanted[:12]}"
         yield Result(None, f"{groups}, {name}: unlike", float(written != wanted), reported, limit=0)
     shutil.rmtree(scene.folder)
 
 
-def _all(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
-    """Each way by name, with the judge that it asks."""
+def _routes(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
+    """Return each route by name, with the judge that it asks."""
     for form, target in (("openai", "openai"), ("vllm", "vllm"), ("ray", "vllm")):
         name = f"file of {form}" if form != "ray" else "file of texts"
         yield name, _OPENAI, partial(scene.files, form, target, _OPENAI)
@@ -144,10 +144,10 @@ def _all(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
         yield "ray, 2 workers", _OPENAI, partial(scene.ray, _OPENAI)
 
 
-def _seen(way: Callable[[], Path]) -> tuple[float, str]:
-    """Seconds that a way takes, and the digest of what it wrote without its times."""
+def _timed(route: Callable[[], Path]) -> tuple[float, str]:
+    """Return the seconds of a route, and the digest of its output without times."""
     began = time.perf_counter()
-    output = way()
+    output = route()
     seconds = time.perf_counter() - began
     written = digest(output)
     output.unlink()

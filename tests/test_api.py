@@ -1,4 +1,4 @@
-"""From Python: ART's functions, with ART's objects."""
+"""The Python API: ART's functions, with ART's objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Trajectory(BaseModel):
     logs: list[str] = []
 
     def messages(self) -> list[Any]:
-        """A method, as in ART."""
+        """Return the messages: a method, as in ART."""
         return self.messages_and_choices
 
 
@@ -43,7 +43,7 @@ class TrajectoryGroup(BaseModel):
 
 
 class Choice(BaseModel):
-    """An OpenAI Choice: no role of its own."""
+    """An OpenAI Choice, without a role."""
 
     finish_reason: str
     index: int
@@ -78,11 +78,11 @@ def art_group() -> TrajectoryGroup:
 
 
 async def test_art_object(server: JudgeServer) -> None:
-    """An ART-shaped group goes through unchanged and comes back scored, with all that it carried."""
+    """An ART-shaped group goes through unchanged and comes back scored, with all its fields."""
     before = art_group()
-    kept = copy.deepcopy(before)
+    original = copy.deepcopy(before)
     after = await ruler_cli.score_group(before, "openai/good", {"api_base": server.base})
-    assert before == kept
+    assert before == original
     assert isinstance(after, TrajectoryGroup)
     assert [t.reward for t in after.trajectories] == [0.2, 0.9, 0.4]
     for i, trajectory in enumerate(after.trajectories):
@@ -94,20 +94,24 @@ async def test_art_object(server: JudgeServer) -> None:
         assert trajectory.logs[0] == "log"
         assert trajectory.logs[1].startswith("RULER explanation: ")
         assert trajectory.metadata == {"scenario_id": "s"}
-        assert trajectory.messages_and_choices == kept.trajectories[i].messages_and_choices
-    assert (after.exceptions, after.metadata, after.metrics) == (kept.exceptions, kept.metadata, kept.metrics)
-    assert after.logs == kept.logs
+        assert trajectory.messages_and_choices == original.trajectories[i].messages_and_choices
+    assert (after.exceptions, after.metadata, after.metrics) == (
+        original.exceptions,
+        original.metadata,
+        original.metrics,
+    )
+    assert after.logs == original.logs
     again = await ruler_cli.score_group(after, "openai/good", {"api_base": server.base})
     assert [t.metrics["independent_reward"] for t in again.trajectories] == [0.0, 1.0, 2.0]
     assert all(len(t.logs) == 2 for t in again.trajectories)
 
 
 async def test_dict() -> None:
-    """A dict of the file format comes back as a dict, the argument untouched."""
+    """A dict of the file format comes back as a dict, and the argument does not change."""
     before = group("g", 0.1, 0.9)
-    kept = copy.deepcopy(before)
+    original = copy.deepcopy(before)
     after = await ruler_cli.score_group(before, "offline")
-    assert before == kept
+    assert before == original
     assert after["ruler"]["status"] == "scored"
     assert [t["ruler"]["independent_reward"] for t in after["trajectories"]] == [0.0, 1.0]
     empty: dict[str, list[object]] = {"trajectories": []}
@@ -124,7 +128,7 @@ async def test_message_lists(server: JudgeServer) -> None:
 
 
 async def test_failures(server: JudgeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """A group that cannot be scored raises, or gives None when exceptions are swallowed."""
+    """A group that cannot be scored raises, or gives None with `swallow_exceptions`."""
     bad = group("g", 0.1, 0.9)
     where = {"api_base": server.base}
     with pytest.raises(RulerError, match="reply"):
@@ -138,7 +142,7 @@ async def test_failures(server: JudgeServer, capsys: pytest.CaptureFixture[str])
 
 
 async def test_litellm_parameters(server: JudgeServer) -> None:
-    """A key, an endpoint and retries among the parameters are acted on and never put into the body."""
+    """A key, an endpoint and retries among the parameters take effect and are never part of the body."""
     params = {"base_url": server.base, "api_key": "sk-mine-123456", "num_retries": 1, "temperature": 0.1}
     await ruler_cli.ruler([rollout(0.1)["messages"]], "openai/once-429", params)
     body = server.requests()[0]

@@ -1,4 +1,4 @@
-"""Runs on Ray: OUTPUT is one process's, nothing is paid twice, and limits are of the whole run."""
+"""Runs on Ray: OUTPUT equals one process's, nothing is paid twice, and limits hold for the whole run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.judge_server import JudgeServer
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
-    pytest.mark.filterwarnings("ignore"),  # Ray's own, of which there are many
+    pytest.mark.filterwarnings("ignore"),  # Ray warns often
 ]
 _TIMES = re.compile(rb'"judged_at": ?"[^"]+"|"latency_s": ?[0-9.e+-]+|"cached": ?(true|false)')
 _LONGEST = 120.0
@@ -33,17 +33,17 @@ _LONGEST = 120.0
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
-    """The address of a cluster of two nodes on this machine, each with room for a worker."""
+    """Start two nodes on this machine, each with space for a worker; return their address."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))  # Ray's processes find this package there
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         small = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
-        nodes = Cluster(initialize_head=True, head_node_args=small)
-        nodes.add_node(num_cpus=1, object_store_memory=100 << 20)
-    yield nodes.address
-    nodes.shutdown()  # type: ignore[no-untyped-call]  # ray's own
+        ray_nodes = Cluster(initialize_head=True, head_node_args=small)
+        ray_nodes.add_node(num_cpus=1, object_store_memory=100 << 20)
+    yield ray_nodes.address
+    ray_nodes.shutdown()  # type: ignore[no-untyped-call]  # ray's own
 
 
 @pytest.fixture
@@ -57,34 +57,34 @@ def many(number: int) -> list[Any]:
     return [group(f"g{i}", *((7 * i + 13 * k) % 100 / 100 for k in range(4))) for i in range(number)]
 
 
-def line(server: JudgeServer, output: str, *more: str) -> list[str]:
-    """The words of a run with a ledger and a summary beside OUTPUT."""
-    kept = ["--ledger", f"{output}.sqlite", "--summary", f"{output}.json"]
-    return ["score", "in.jsonl", output, "-m", "openai/fine", "--api-base", server.base, *kept, *more]
+def arguments(server: JudgeServer, output: str, *more: str) -> list[str]:
+    """The arguments of a run with a ledger and a summary beside OUTPUT."""
+    files = ["--ledger", f"{output}.sqlite", "--summary", f"{output}.json"]
+    return ["score", "in.jsonl", output, "-m", "openai/fine", "--api-base", server.base, *files, *more]
 
 
-def on_ray(*more: str) -> tuple[str, ...]:
+def ray_options(*more: str) -> tuple[str, ...]:
     """The options of a run on Ray."""
     return ("--engine", "ray", "--ray-workers", "2", *more)
 
 
-def begun(folder: Path, server: JudgeServer, asked: int, *more: str) -> subprocess.Popen[str]:
-    """A run on Ray in a process of its own, once the judge has been asked so often."""
+def started(folder: Path, server: JudgeServer, requests: int, *more: str) -> subprocess.Popen[str]:
+    """Start a run on Ray in another process, and wait until the judge has received so many requests."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ruler_cli", *line(server, "ray.jsonl", *on_ray(*more))],
+        [sys.executable, "-m", "ruler_cli", *arguments(server, "ray.jsonl", *ray_options(*more))],
         cwd=folder,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    until(lambda: server.stats()["requests"] >= asked or process.poll() is not None)
+    until(lambda: server.stats()["requests"] >= requests or process.poll() is not None)
     return process
 
 
-def until(holds: Callable[[], object]) -> None:
-    """Wait for something, not for ever."""
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, for a bounded time."""
     end = time.monotonic() + _LONGEST
-    while not holds():
+    while not condition():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.05)
 
@@ -105,7 +105,7 @@ def summary(path: Path) -> dict[str, Any]:
 
 
 def workers_of(number: int) -> list[int]:
-    """The processes of Ray's workers that this process has started, over others."""
+    """The processes of Ray's workers that are descendants of a process."""
     parents, workers = dict[int, int](), list[int]()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -116,25 +116,25 @@ def workers_of(number: int) -> list[int]:
         if title.startswith(b"ray::Worker"):
             workers.append(int(entry.name))
 
-    def below(each: int) -> bool:
+    def is_descendant(each: int) -> bool:
         while each and each != number:
             each = parents.get(each, 0)
         return bool(each)
 
-    return [each for each in workers if below(each)]
+    return [each for each in workers if is_descendant(each)]
 
 
 def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more: str) -> None:
     """Assert that a run in one process writes the same."""
     server.configure(latency=0.0)
-    assert process(*line(server, "one.jsonl", *more)).returncode == 0
+    assert process(*arguments(server, "one.jsonl", *more)).returncode == 0
     assert timeless(folder / "ray.jsonl") == timeless(folder / "one.jsonl")
 
 
 def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
     """Two workers write the bytes of one process, with as many calls, as few in flight, the same summary."""
     options = ("--passes", "3", "--debias", "-c", "3", "--rpm", "60000", "--max-cost", "9", "--price", "1,2")
-    there = process(*line(server, "ray.jsonl", *on_ray(*options)))
+    there = process(*arguments(server, "ray.jsonl", *ray_options(*options)))
     assert there.returncode == 0, there.stderr
     stats = server.stats()
     assert (stats["requests"], stats["books"]["paid_again"]) == (240, 0)
@@ -144,35 +144,40 @@ def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: P
 
 
 @pytest.mark.long
-def test_decided_together(
+def test_options_for_all_groups(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
     """Options that need all groups work as in one process, also with workers on two nodes."""
     others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
     options = ("--adaptive", "--passes", "3", *others)
-    run = line(server, "ray.jsonl", *on_ray("--ray-address", cluster, *options))
+    run = arguments(server, "ray.jsonl", *ray_options("--ray-address", cluster, *options))
     done = process(*run)
     assert done.returncode == 0, done.stderr
-    asked, books = server.stats()["requests"], server.stats()["books"]
+    requests, books = server.stats()["requests"], server.stats()["books"]
     assert books["paid_again"] == 0
     same_as_one_process(process, server, tmp_path, *options)
-    assert server.stats()["requests"] == 2 * asked
+    assert server.stats()["requests"] == 2 * requests
     again = process(*run)
     assert "80 groups answered from the ledger" in again.stderr, again.stderr
-    assert server.stats()["requests"] == 2 * asked
+    assert server.stats()["requests"] == 2 * requests
 
 
 @pytest.mark.long
-def test_a_node_without_the_input(
+def test_node_without_input(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
     """A worker without INPUT gets a copy of it, and of the ledger's rows for the run's judges."""
-    assert process(*line(server, "ray.jsonl", "--shard", "1/3")).returncode == 0
+    assert process(*arguments(server, "ray.jsonl", "--shard", "1/3")).returncode == 0
     script = (
         "import ruler_cli.cluster as run; run.size_of = lambda _: 1; from ruler_cli.cli import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, *line(server, "ray.jsonl", *on_ray("--ray-address", cluster))],
+        [
+            sys.executable,
+            "-c",
+            script,
+            *arguments(server, "ray.jsonl", *ray_options("--ray-address", cluster)),
+        ],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -188,7 +193,7 @@ def test_a_node_without_the_input(
 def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
     """The cap is for the whole run: USD that a shard leaves go to another, and the end reports the cap."""
     cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2")
-    done = process(*line(server, "ray.jsonl", *on_ray(*cap)))
+    done = process(*arguments(server, "ray.jsonl", *ray_options(*cap)))
     assert done.returncode == 4, done.stderr
     assert "--max-cost 0.02 is reached" in done.stderr
     spent = summary(tmp_path / "ray.jsonl")["cost_usd"]
@@ -197,10 +202,10 @@ def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: P
 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
-def test_a_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
-    """A worker that is killed changes nothing: only what it had in flight is paid for twice."""
+def test_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """A worker that is killed changes nothing: only its calls in flight are paid for twice."""
     server.configure(latency=0.3)
-    run = begun(tmp_path, server, 20, "-c", "6")
+    run = started(tmp_path, server, 20, "-c", "6")
     os.kill(workers_of(run.pid)[0], signal.SIGKILL)
     stderr = run.communicate(timeout=_LONGEST)[1]
     assert run.returncode == 0, stderr
@@ -213,51 +218,51 @@ def test_a_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
 @pytest.mark.parametrize(
-    ("how", "joined"), [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGKILL, True)]
+    ("stop_signal", "joined"), [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGKILL, True)]
 )
-def test_a_driver_that_ends(
-    how: signal.Signals, joined: bool, process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path,
-    request: pytest.FixtureRequest,
+def test_stopped_driver(
+    stop_signal: signal.Signals, joined: bool, process: Ruler, server: JudgeServer, groups: Path,
+    tmp_path: Path, request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """However the driver ends, its workers end, the ledger has the replies, and the same command goes on."""
-    where = ("--ray-address", request.getfixturevalue("cluster")) if joined else ()
+    """If the driver ends, its workers end, the ledger has the replies, and the same command continues."""
+    address = ("--ray-address", request.getfixturevalue("cluster")) if joined else ()
     server.configure(latency=0.3)
-    run = begun(tmp_path, server, 20, "-c", "6", *where)
+    run = started(tmp_path, server, 20, "-c", "6", *address)
     parent = os.getpid() if joined else run.pid
-    run.send_signal(how)
+    run.send_signal(stop_signal)
     stderr = run.communicate(timeout=_LONGEST)[1]
-    assert run.returncode == (130 if how == signal.SIGINT else -9), stderr
+    assert run.returncode == (130 if stop_signal == signal.SIGINT else -9), stderr
     until(lambda: not workers_of(parent))
     assert not (tmp_path / "ray.jsonl").exists()
-    if how == signal.SIGINT:
+    if stop_signal == signal.SIGINT:
         assert "to go on: ruler score" in stderr
         assert server.stats()["books"]["abandoned"]["calls"] == 0
     server.configure(latency=0.0)
-    done = process(*line(server, "ray.jsonl", *on_ray(*where)))
+    done = process(*arguments(server, "ray.jsonl", *ray_options(*address)))
     assert done.returncode == 0, done.stderr
     assert "answered from the ledger" in done.stderr
     books = server.stats()["books"]
     assert books["contents"] == 80
-    lost = 30  # in flight, and of a worker elsewhere what nobody takes any more until Ray ends it
-    assert books["paid_again"] <= (lost if how == signal.SIGKILL else 0)
+    lost = 30  # calls in flight, and those of a remote worker until Ray ends it
+    assert books["paid_again"] <= (lost if stop_signal == signal.SIGKILL else 0)
 
 
 @pytest.mark.long
 def test_too_many_failures(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
-    """More failures than are allowed, all workers together, stop the run long before its end."""
+    """More failures than are allowed, by all workers together, stop the run long before its end."""
     server.configure(latency=0.5)
     model = ("-m", "openai/refusal", "--api-base", server.base, "-c", "2", "--max-failures", "5")
-    done = process("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite", *on_ray())
+    done = process("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite", *ray_options())
     assert (done.returncode, "more failed than --max-failures 5 allows" in done.stderr) == (1, True)
     assert server.stats()["requests"] < 40
 
 
 @pytest.mark.long
-def test_a_judge_that_refuses(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+def test_refused_key(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
     """A key that the judge refuses ends the run as in one process."""
     model = ("-m", "openai/401", "--api-base", server.base)
     run = ("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite")
-    here, there = process(*run), process(*run, *on_ray())
+    here, there = process(*run), process(*run, *ray_options())
     assert (here.returncode, there.returncode) == (3, 3), there.stderr
     assert there.stderr.splitlines()[-2] == here.stderr.splitlines()[-2]
     assert not (tmp_path / "out.jsonl").exists()
@@ -266,27 +271,29 @@ def test_a_judge_that_refuses(process: Ruler, server: JudgeServer, groups: Path,
 _REFUSED = (
     ("-", ("--engine", "ray"), "stdin cannot be read by other processes"),
     ("in.fifo", ("--engine", "ray"), "stdin cannot be read by other processes"),
-    ("in.jsonl", on_ray("--ray-address", "ray://head:10001"), "ray job submit"),
-    ("in.jsonl", on_ray("--shard", "1/2"), "workers of Ray share the whole input already"),
-    ("in.jsonl", on_ray("--ledger", "none"), "leave out --ledger none"),
+    ("in.jsonl", ray_options("--ray-address", "ray://head:10001"), "ray job submit"),
+    ("in.jsonl", ray_options("--shard", "1/2"), "workers of Ray share the whole input already"),
+    ("in.jsonl", ray_options("--ledger", "none"), "leave out --ledger none"),
     ("in.jsonl", ("--ray-workers", "4"), "give --engine ray too"),
 )
 
 
-def test_what_cannot_be(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -> None:
-    """Options that Ray cannot serve are refused with the way out."""
+def test_refused_options(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -> None:
+    """Options that Ray cannot support are refused with advice."""
     os.mkfifo(groups.with_name("in.fifo"))
-    for source, options, says in _REFUSED:
-        with subtests.test(says):
+    for source, options, message in _REFUSED:
+        with subtests.test(message):
             done = ruler(
                 "score", source, "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1", *options
             )
-            assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+            assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("listens", [False, True])
-def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address where no Ray answers is reported with the way to the right one."""
+def test_no_ray_at_the_address(
+    listens: bool, ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address at which no Ray answers is reported with advice on the right one."""
     monkeypatch.setattr(score, "_PATIENCE", 0.5)
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
@@ -294,17 +301,17 @@ def test_nobody_there(listens: bool, ruler: Ruler, groups: Path, monkeypatch: py
             there.listen()
         address = f"127.0.0.1:{there.getsockname()[1]}"
         run = ("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1")
-        done = ruler(*run, *on_ray("--ray-address", address))
+        done = ruler(*run, *ray_options("--ray-address", address))
         message = f"--ray-address {address}: no Ray answers there"
         assert (done.returncode, message in done.stderr) == (3, True), done.stderr
-        done = ruler(*run, *on_ray(), RAY_ADDRESS=address)
+        done = ruler(*run, *ray_options(), RAY_ADDRESS=address)
         assert (done.returncode, f"RAY_ADDRESS {address}: " in done.stderr) == (3, True)
 
 
 def test_without_ray(ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If Ray is not installed, the error names the command that installs it, before anything is read."""
     monkeypatch.setattr(score, "find_spec", lambda _: None)
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *on_ray())
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *ray_options())
     assert (done.returncode, "pip install 'ruler-cli[ray]'" in done.stderr) == (2, True)
 
 

@@ -1,4 +1,4 @@
-"""Estimates of calls, tokens and USD for groups that are all laid out."""
+"""Estimates of calls, tokens and USD for groups with known layouts."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def of_one(groups: Iterable[Group], model: ModelInfo = PLAIN, ask: AskSettings =
     return estimate(groups, [JudgeEstimate("j", model, **more)], ask).totals
 
 
-def of(number: int, words: int = 30, key: str = "g") -> Group:
-    """A group of rollouts that differ, and no two groups are alike."""
+def distinct_group(number: int, words: int = 30, key: str = "g") -> Group:
+    """Make a group of rollouts that differ; no two groups are alike."""
     return group(*(talk(f"{key} {i} " + "word " * words) for i in range(number)), key=key)
 
 
 def many(number: int, words: int) -> Iterator[Group]:
-    """Groups of three, each of another content."""
-    return (of(3, words, str(i)) for i in range(number))
+    """Make groups of three, each with other content."""
+    return (distinct_group(3, words, str(i)) for i in range(number))
 
 
-made = st.builds(
+drawn_groups = st.builds(
     lambda sizes, words, alike, key: group(
         *(talk(f"{key} {0 if alike else i} " + "word " * words) for i in range(sizes)), key=str(key)
     ),
@@ -62,7 +62,7 @@ made = st.builds(
     st.booleans(),
     st.integers(0, 99),
 )
-asks = st.builds(
+ask_settings = st.builds(
     AskSettings,
     passes=st.integers(1, 5),
     group_size=st.integers(2, 6),
@@ -79,21 +79,19 @@ models = st.builds(
 
 
 def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int:
-    """Requests by the planning functions, of the first `passes` at most."""
+    """Count the requests of the planning functions, of the first `passes` at most."""
     layouts = [build_layout(each, ask) for each in groups]
     count = 0
     for layout in layouts:
         windows = len(requests_of_pass(layout, ask, 0))
-        asked = range(pass_count(layout, ask, windows))[:passes] if windows else range(0)
-        count += sum(len(requests_of_pass(layout, ask, index)) for index in asked)
+        pass_indices = range(pass_count(layout, ask, windows))[:passes] if windows else range(0)
+        count += sum(len(requests_of_pass(layout, ask, index)) for index in pass_indices)
     return count
 
 
-@given(groups=st.lists(made, max_size=4), ask=asks, model=models, adaptive=st.booleans())
-def test_calls_are_those_planned(
-    groups: list[Group], ask: AskSettings, model: ModelInfo, adaptive: bool
-) -> None:
-    """Calls are those that the plan has: at least the passes sure to be made, as expected all of them."""
+@given(groups=st.lists(drawn_groups, max_size=4), ask=ask_settings, model=models, adaptive=st.booleans())
+def test_planned_calls(groups: list[Group], ask: AskSettings, model: ModelInfo, adaptive: bool) -> None:
+    """The estimate has the planned calls: at least the certain passes, and all of them as expected calls."""
     result = estimate(groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask)
     own, totals = replace(ask, context_tokens=model.context), result.totals
     assert totals.calls.expected == requests(groups, own)
@@ -116,9 +114,9 @@ def test_calls_are_those_planned(
     assert totals.max_cost_usd >= cost.high
 
 
-@given(groups=st.lists(made, min_size=1, max_size=3), ask=asks, small=st.integers(600, 3000))
-def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, small: int) -> None:
-    """A panel's totals are the sums of its judges' totals, whatever their contexts."""
+@given(groups=st.lists(drawn_groups, min_size=1, max_size=3), ask=ask_settings, small=st.integers(600, 3000))
+def test_contexts_of_a_panel(groups: list[Group], ask: AskSettings, small: int) -> None:
+    """A panel's totals are the sums of its judges' totals, for any contexts."""
     panel = [PLAIN, replace(PLAIN, context=small), replace(PLAIN, context=2 * small, reasoning=True)]
     result = estimate(groups, [JudgeEstimate("j", model) for model in panel], ask)
     alone = [estimate(groups, [JudgeEstimate("j", model)], ask) for model in panel]
@@ -127,11 +125,11 @@ def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, s
         assert (judge.too_long, judge.windowed) == (one.widest.too_long, one.judges[0].windowed)
     assert result.totals.calls.expected == sum(each.totals.calls.expected for each in alone)
     assert result.totals.max_cost_usd == pytest.approx(sum(each.totals.max_cost_usd or 0 for each in alone))
-    assert result.widest.too_long == 0  # one of them reads everything
+    assert result.widest.too_long == 0  # one judge reads everything
 
 
 def test_one_group() -> None:
-    """A group is one request, two at most, with the prompt that would be sent; nothing is zero."""
+    """A group is one request, two at most, with the prompt that would be sent; no figure is zero."""
     result, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
     assert result.calls == CALLS == Range(1, 1, 2)
     assert result.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
@@ -164,21 +162,21 @@ def test_answers() -> None:
         assert answer.high == 2 * min(high, bound or high)
 
 
-def test_cap_admits_the_last_judge() -> None:
-    """When all others have spent the most they may, the cap still lets a judge's first call be reserved."""
+def test_cap_of_a_panel() -> None:
+    """If all other judges have spent their most, the cap still admits a judge's first call."""
     price = Price(1e-9, 1e-3, 1e-9)
     model = ModelInfo(price, reasoning=False)
     result = estimate(
-        [of(2)], [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")]
+        [distinct_group(2)], [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")]
     ).totals
-    reserved = price.of(Estimates().highest(write_prompt(build_layout(of(2), ASK), ASK)))
+    reserved = price.of(Estimates().highest(write_prompt(build_layout(distinct_group(2), ASK), ASK)))
     assert result.cost_usd is not None
     assert result.max_cost_usd == pytest.approx(2 * reserved)
     assert 2 * reserved > result.cost_usd.high
 
 
 def test_batches() -> None:
-    """As many batches as the provider's limits of number and of bytes make necessary."""
+    """The number of batches follows from the provider's limits of requests and of bytes."""
     for number, tokens, least in ((0, 0, 0), (1, 1, 1), (50_000, 1, 1), (50_001, 1, 2), (100, 1e6, 2)):
         judge = JudgeEstimate("j", PLAIN)
         judge.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
@@ -197,5 +195,5 @@ def test_memory() -> None:
         tracemalloc.stop()
         return most
 
-    peak(5)  # what is made once
+    peak(5)  # objects that are made once
     assert peak(150) < 2 * peak(30)

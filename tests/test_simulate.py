@@ -15,7 +15,7 @@ from benchmarks.simulation.gains import at_equal_error
 from benchmarks.simulation.measures import Measured, measured, ranks, spearman
 from benchmarks.simulation.reference import Beside, Mean
 from benchmarks.simulation.spending import Spent
-from benchmarks.simulation.worlds import Asked, Case, cases
+from benchmarks.simulation.worlds import BalancedCase, Case, cases
 
 ROOT = Path(__file__).parent.parent
 
@@ -71,9 +71,9 @@ def test_seed() -> None:
     """One seed gives the same groups and answers, in any order of the passes."""
     (one,), (other,) = cases(3, "graded", 1), cases(3, "graded", 1)
     assert one.truths == other.truths
-    asked = Asked(one)
+    asked = BalancedCase(one)
     asked.first(2)
-    assert asked.first(12) == Asked(other).first(12)
+    assert asked.first(12) == BalancedCase(other).first(12)
     assert cases(4, "graded", 1)[0].truths != one.truths
 
 

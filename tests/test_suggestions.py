@@ -7,8 +7,8 @@ from pathlib import Path
 from ruler_cli import suggestions
 
 
-def test_nearest() -> None:
-    """Case, `-` and `_` count for nothing; then the nearest in spelling is suggested, or none."""
+def test_word() -> None:
+    """Case, `-` and `_` are ignored; then the word nearest in spelling is suggested, or none."""
     known = ["max-cost", "passes", "min_passes"]
     suggested = {"max_cost": "max-cost", "MAXCOST": "max-cost", "pases": "passes", "zebra": None, "": None}
     assert {word: suggestions.nearest(word, known) for word in suggested} == suggested
@@ -17,7 +17,7 @@ def test_nearest() -> None:
 
 
 def test_file(tmp_path: Path) -> None:
-    """A missing file or folder is suggested by its name, and text that is no path gets no suggestion."""
+    """A missing file or folder gets a suggestion by its name, and text that is no path gets none."""
     for name in ("rollouts.jsonl", "rollouts.jsonl.partial", "rollouts.txt", "runs/one.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -37,7 +37,7 @@ def test_file(tmp_path: Path) -> None:
 
 
 def test_path() -> None:
-    """A path is looked for in records and in the rollouts of a group, then by its last part alone."""
+    """A path is searched for in records and in the rollouts of a group, then by its last part alone."""
     members: list[dict[str, object]] = [{"reward": 1}]
     records = ({"task_id": 1, "meta": {"passed": True}}, {"trajectories": members})
     paths = {"task-id": "task_id", "meta.pased": "meta.passed", "passed": "meta.passed", "rewrad": "reward"}
@@ -46,7 +46,7 @@ def test_path() -> None:
 
 
 def test_path_of_a_hostile_record() -> None:
-    """A record of any depth and breadth is looked at for a bounded time."""
+    """The search in a record of any depth and breadth takes a bounded time."""
     deep: dict[str, object] = {}
     for _ in range(900):
         deep = {"a": deep}

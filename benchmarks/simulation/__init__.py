@@ -1,1 +1,1 @@
-"""Groups with a known truth, judged by the simulated judge's model and combined by ruler's own code."""
+"""Groups with a known truth, scored by the simulated judge's model and combined by ruler's own code."""

@@ -1,4 +1,4 @@
-"""What an option brings, as the README shows it: from the simulation, and it says so."""
+"""The gain of each option, as the README shows it: from the simulation, as its text says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = (
 
 
 def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
-    """The README's table, with a sentence that says what it is."""
+    """Write the README's table, with a sentence that describes it."""
     lines = [
         f"Simulated (`make simulate`), not measured on a live judge: {seeds} × {groups} groups of 8 rollouts "
         "with a known truth, judged with the default errors of `-m simulated`.",
@@ -58,7 +58,7 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
 
 
 def _share(result: Series, kind: str, costs: str, what: str) -> str:
-    """What adaptive spending takes for the error of 4 passes for all, in percent of what those take."""
+    """Return the cost of adaptive spending at the error of 4 passes for all, in percent of theirs."""
     uniform, fewer, more = (
         result["spending", kind, costs, name] for name in ("uniform 4", "adaptive 3", "adaptive 4")
     )
@@ -83,7 +83,7 @@ def _cell(values: Sequence[Any]) -> str:
 def at_equal_error(
     uniform: Sequence[Any], fewer: Sequence[Any], more: Sequence[Any], spent: Sequence[str]
 ) -> dict[str, float]:
-    """What adaptive spending takes for the RMSE of uniform passes: between two averages, on log scales."""
+    """Return the cost of adaptive spending at the RMSE of uniform passes, interpolated on log scales."""
     wanted, low, high = (math.log(fmean(s.measured.rmse for s in side)) for side in (uniform, fewer, more))
     part = (wanted - low) / (high - low)
     result = {}

@@ -1,4 +1,4 @@
-"""Groups of 64 that a judge sees in windows of 8: what is asked, and how the answers become one order."""
+"""Groups of 64 that a judge sees in windows of 8: the requests, and their combination into one order."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NOISIER = replace(MODEL, noise=1.5 * MODEL.noise)
 
 
 def large(seed: int) -> dict[str, float]:
-    """Spearman's correlation with the truth, by way to ask about one group of 64."""
+    """Return Spearman's correlation with the truth, by scheme for one group of 64."""
     rng = random.Random(f"{seed}/large")
     truths = [min(HIGHEST, max(LOWEST, 0.5 + 0.12 * rng.gauss())) for _ in range(SIZE)]
     case = Case(truths, rng, (MODEL, NOISIER))
     windows = _windows(case)
     result = {
-        "disjoint windows, z-scored": _apart(windows[0]),
+        "disjoint windows, z-scored": _standardised(windows[0]),
         "shared anchors": _anchored(case, 2),
-        "two random windows each": _solved(case, windows[:2]),
-        "three random windows each": _solved(case, windows),
-        "sliding window": _slid(case),
+        "two random windows each": _combined(case, windows[:2]),
+        "three random windows each": _combined(case, windows),
+        "sliding window": _sliding(case),
         "one long call": _whole(case, 0),
         "one long call, 1.5 times the noise": _whole(case, 1),
     }
@@ -41,61 +41,61 @@ def large(seed: int) -> dict[str, float]:
 
 
 def _windows(case: Case) -> list[list[PassScores]]:
-    """Three passes dealt into windows as ruler deals them."""
-    base, dealt = case.drawn(), list[Windows]()
-    for turn in range(3):
+    """Deal three passes into windows as ruler does."""
+    base, dealt = case.random_order(), list[Windows]()
+    for pass_index in range(3):
         keys: defaultdict[tuple[int, int], float] = defaultdict(case.rng.random)
         made = partition(
-            balanced(base, turn),
+            balanced(base, pass_index),
             SIZE // WINDOW,
             lambda attempt, item, keys=keys: keys[attempt, item],  # type: ignore[misc]  # one per pass
             [0] * SIZE,
-            before=dealt[-1] if turn % 2 else None,
+            before=dealt[-1] if pass_index % 2 else None,
         )
         assert made is not None
         dealt.append(made)
     return [
-        [case.ask(window, turn, window=number, anew=True) for number, window in enumerate(windows)]
-        for turn, windows in enumerate(dealt)
+        [case.ask(window, pass_index, window=number, new_noise=True) for number, window in enumerate(windows)]
+        for pass_index, windows in enumerate(dealt)
     ]
 
 
-def _solved(case: Case, turns: Sequence[Sequence[PassScores]]) -> list[float]:
-    """As ruler combines windows."""
-    all_scores = [pass_scores for turn in turns for pass_scores in turn]
-    one = replace(case.judged(all_scores, windows=SIZE // WINDOW), judges=1)
+def _combined(case: Case, passes: Sequence[Sequence[PassScores]]) -> list[float]:
+    """Combine windows as ruler does."""
+    all_scores = [pass_scores for each in passes for pass_scores in each]
+    one = replace(case.group_result(all_scores, windows=SIZE // WINDOW), judges=1)
     return [round(score, 9) for score in scores_of(one, MEAN, BatchStatistics())]
 
 
-def _apart(all_scores: Sequence[PassScores]) -> list[float]:
+def _standardised(all_scores: Sequence[PassScores]) -> list[float]:
     standard = [replace(one, scores=tuple(standardised(one.scores))) for one in all_scores]
     return [round(score, 9) for score in by_rollout(standard)]
 
 
 def _anchored(case: Case, anchors: int) -> list[float]:
-    """Every window holds the same few rollouts, which tell its shift."""
-    shown = case.drawn()
-    fixed, rest, room = shown[:anchors], shown[anchors:], WINDOW - anchors
+    """Put the same few rollouts into every window, which determine its shift."""
+    shown = case.random_order()
+    fixed, rest, size = shown[:anchors], shown[anchors:], WINDOW - anchors
     seen = []
-    for start in range(0, len(rest), room):
-        window = [*fixed, *rest[start : start + room]]
-        pass_scores = case.ask(case.rng.sample(window, len(window)), 0, anew=True)
+    for start in range(0, len(rest), size):
+        window = [*fixed, *rest[start : start + size]]
+        pass_scores = case.ask(case.rng.sample(window, len(window)), 0, new_noise=True)
         seen.append((pass_scores.distinct, pass_scores.scores))
     return [round(score, 9) for score in window_shifts.fit(seen, SIZE).scores if score is not None]
 
 
-def _slid(case: Case) -> list[float]:
-    """One sweep from the back: sort a window, move on by half of it."""
-    order = case.drawn()
+def _sliding(case: Case) -> list[float]:
+    """Sort one window after another from the back, each shifted by half a window."""
+    order = case.random_order()
     for start in range(SIZE - WINDOW, -1, -STEP):
-        pass_scores = case.ask(order[start : start + WINDOW], 0, anew=True)
+        pass_scores = case.ask(order[start : start + WINDOW], 0, new_noise=True)
         ranked = sorted(zip(pass_scores.scores, pass_scores.distinct, strict=True), key=lambda pair: -pair[0])
-        order[start : start + WINDOW] = [body for _, body in ranked]
+        order[start : start + WINDOW] = [index for _, index in ranked]
     scores = [0.0] * SIZE
-    for place, body in enumerate(order):
-        scores[body] = -float(place)
+    for position, index in enumerate(order):
+        scores[index] = -float(position)
     return scores
 
 
 def _whole(case: Case, judge: int) -> list[float]:
-    return by_rollout([case.ask(case.drawn(), 0, judge=judge, anew=True)])
+    return by_rollout([case.ask(case.random_order(), 0, judge=judge, new_noise=True)])

@@ -1,4 +1,4 @@
-"""How far estimated scores are from the truth, over groups: advantages, ranks and signs."""
+"""Errors of estimated scores against the truth, over groups: advantages, ranks and signs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ROUND = 9
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Over the groups that are not tied: root mean square error of advantages (also over the worst 5 % of
-    groups), Spearman's correlation, share of the true advantages with another sign. Over the tied ones
-    the mean size of the estimated advantage.
+    """Of the groups that are not tied: root mean square error of advantages (also over the worst 5 % of
+    groups), Spearman's correlation, share of the true advantages with another sign. Of the tied groups:
+    mean size of the estimated advantage.
     """
 
     rmse: float
@@ -29,13 +29,13 @@ class Measured:
 
 
 def measured(pairs: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Measured:
-    """Of pairs of true and estimated scores, group by group."""
+    """Measure pairs of true and estimated scores, group by group."""
     squares: list[float] = []
     correlations: list[float] = []
     wrong = whole = 0.0
     sizes: list[float] = []
     for truths, scores in pairs:
-        given = [round(score, _ROUND) for score in scores]  # equal means are equal, whatever their order
+        given = [round(score, _ROUND) for score in scores]  # equal means are equal, in any order
         estimated = advantages(given)
         if deviation(truths) <= TIE:
             sizes.append(fmean(map(abs, estimated)))
@@ -56,20 +56,20 @@ def measured(pairs: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Measur
 
 
 def deviation(values: Sequence[float]) -> float:
-    """The standard deviation of all values; `statistics` takes ten times as long to be exact."""
+    """Return the standard deviation of all values; `statistics` is exact, and takes ten times as long."""
     mean = fmean(values)
     return math.sqrt(fmean((value - mean) ** 2 for value in values))
 
 
 def advantages(scores: Sequence[float]) -> list[float]:
-    """A = (x − mean)/(sd + .02)."""
+    """Return the advantages, A = (x − mean)/(sd + .02)."""
     mean = fmean(scores)
     spread = deviation(scores) + _SOFT
     return [(score - mean) / spread for score in scores]
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1, equal values with the mean of theirs."""
+    """Return ranks from 1; equal values share the mean of theirs."""
     order = sorted(range(len(values)), key=values.__getitem__)
     result = [0.0] * len(values)
     start = 0
@@ -84,7 +84,7 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """The correlation of average ranks; 0 where one side has no order."""
+    """Return the correlation of average ranks; 0 if one side has no order."""
     a, b = ranks(one), ranks(other)
     middle = (len(a) + 1) / 2
     product = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))

@@ -1,4 +1,4 @@
-"""The figures of ruler's specification (JUDGING.md, marked as simulated there), and ours beside them."""
+"""The figures of ruler's specification (JUDGING.md, marked as simulated there), beside ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PASSES: dict[str, tuple[Triple, Triple]] = {
 }
 """Table "passes": advantage RMSE, Spearman, share of wrong sign; graded and outcome-like truth."""
 AGGREGATES = {"mean": 0.599, "median": 0.611, "mean of z-scores": 0.663, "Borda": 0.687}
-"""RMSE, graded truth. The text does not say of which passes: four independent random orders give them."""
+"""RMSE, graded truth. The text does not name the passes: four independent random orders give the figures."""
 PANELS = {
     "three weak judges twice, errors correlated by 0.3": 0.626,
     "three weak judges twice, errors correlated by 0.7": 0.680,
@@ -33,12 +33,12 @@ LARGE = {
     "one long call": 0.66,
     "one long call, 1.5 times the noise": 0.57,
 }
-"""Spearman in groups of 64; anchors are told as 0.62 to 0.63."""
+"""Spearman in groups of 64; the specification gives 0.62 to 0.63 for anchors."""
 ADAPTIVE = "0.3 to 2 % RMSE (2 to 5 % when costs differ), and 7 to 23 % on the worst 5 % of groups"
 STATED_ERROR = 0.003
-"""Standard error of the specification's passes and aggregates: at most this."""
+"""Largest standard error of the specification's passes and aggregates."""
 PANEL_ERROR = 0.006
-"""That of its panels is not told, and is at least this: it has one judge twice as 0.631 here and as 0.625 in
+"""Least standard error of its panels, which it does not give: one judge twice is 0.631 here and 0.625 in
 the table of passes."""
 NOT_RULERS = frozenset(
     {
@@ -63,7 +63,7 @@ class Mean:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Mean:
-        """Of one value per seed, two at least."""
+        """Compute the mean of one value per seed, two at least."""
         number = len(values)
         mean = math.fsum(values) / number
         return cls(mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (number - 1) / number))
@@ -71,7 +71,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A figure of ours beside the specification's, whose own standard error is taken as `stated`."""
+    """A figure of ours beside the specification's, whose own standard error is assumed as `stated`."""
 
     name: str
     metric: str
@@ -81,22 +81,22 @@ class Beside:
 
     @property
     def checked(self) -> bool:
-        """Whether it is a row of the product."""
+        """Tell if it is a row of the product."""
         return self.name not in NOT_RULERS
 
     @property
-    def off(self) -> float:
-        """The difference in standard errors of it."""
+    def deviation(self) -> float:
+        """The difference in units of its standard error."""
         return (self.ours.value - self.theirs) / math.hypot(self.ours.error, self.stated)
 
     @property
     def holds(self) -> bool:
-        """Within three standard errors of the difference."""
-        return abs(self.off) <= 3
+        """Tell if the difference is within three standard errors."""
+        return abs(self.deviation) <= 3
 
 
 def shown(title: str, rows: Sequence[Beside]) -> str:
-    """A table of ours beside theirs."""
+    """Write a table of our figures beside the specification's."""
     lines = [
         title,
         f"  {'':50} {'metric':20} {'ours':>6} {'± se':>7} {'theirs':>7} {'off/se':>7}  within 3 se",
@@ -105,6 +105,6 @@ def shown(title: str, rows: Sequence[Beside]) -> str:
         within = ("yes" if row.holds else "NO") if row.checked else "not ruler's"
         lines.append(
             f"  {row.name:50} {row.metric:20} {row.ours.value:6.3f} {row.ours.error:7.4f} {row.theirs:7.3f} "
-            f"{row.off:+7.1f}  {within}"
+            f"{row.deviation:+7.1f}  {within}"
         )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Ways to ask and to combine, each measured on the same groups: rows of the specification's tables."""
+"""Schemes to ask and to combine, each measured on the same groups: rows of the specification's tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from benchmarks.simulation.measures import Measured, deviation, measured, ranks
-from benchmarks.simulation.worlds import Asked, Case, Kind, cases, same
+from benchmarks.simulation.worlds import BalancedCase, Case, Kind, cases, renumbered
 from ruler_cli.config import CombineSettings
 from ruler_cli.judges.simulated import SimulatedModel
 from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -16,16 +16,16 @@ from ruler_cli.types import GroupResult, GroupScores, PassScores
 
 WEAK = SimulatedModel(persistent=0.12, slot=0.10, noise=0.12)
 MEAN = CombineSettings()
-Found = dict[str, Measured]
+MeasuredRows = dict[str, Measured]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A way to ask: its name, calls per group, and how the answers are combined."""
+    """A scheme: its name, calls per group, and the settings that combine its scores."""
 
     name: str
     calls: int
-    how: CombineSettings = MEAN
+    settings: CombineSettings = MEAN
 
 
 ROWS = (
@@ -40,14 +40,16 @@ ROWS = (
 )
 
 
-def passes(seed: int, kind: Kind, number: int) -> Found:
-    """Every row over the same groups, and 4 balanced with the slot correction."""
+def passes(seed: int, kind: Kind, number: int) -> MeasuredRows:
+    """Measure every row over the same groups."""
     rows: dict[str, list[GroupResult]] = {row.name: [] for row in ROWS}
     groups = cases(seed, kind, number)
     for case in groups:
-        balanced = Asked(case).first(8)
-        unmoved = same([balanced[0], *(case.ask(balanced[0].distinct, turn) for turn in range(1, 8))])
-        asked: Mapping[str, Sequence[PassScores]] = {
+        balanced = BalancedCase(case).first(8)
+        unmoved = renumbered(
+            [balanced[0], *(case.ask(balanced[0].distinct, pass_index) for pass_index in range(1, 8))]
+        )
+        by_row: Mapping[str, Sequence[PassScores]] = {
             "1, input order": [case.ask(range(len(case.truths)), 0)],
             "1, random order": balanced[:1],
             "1, random order + slot correction": balanced[:1],
@@ -57,33 +59,38 @@ def passes(seed: int, kind: Kind, number: int) -> Found:
             "8, same order": unmoved,
             "8 balanced": balanced,
         }
-        for name, all_scores in asked.items():
-            rows[name].append(case.judged(all_scores))
-    return {row.name: combined(groups, rows[row.name], row.how) for row in ROWS}
+        for name, all_scores in by_row.items():
+            rows[name].append(case.group_result(all_scores))
+    return {row.name: combined(groups, rows[row.name], row.settings) for row in ROWS}
 
 
-def combined(groups: Sequence[Case], judged: Sequence[GroupResult], how: CombineSettings = MEAN) -> Measured:
-    """The scores that ruler writes for a batch, measured."""
+def combined(
+    groups: Sequence[Case], results: Sequence[GroupResult], settings: CombineSettings = MEAN
+) -> Measured:
+    """Measure the scores that ruler writes for a batch."""
     batch = BatchStatistics()
-    for one in judged:
+    for one in results:
         batch.add(one)
     return measured(
-        (case.truths, scores_of(one, how, batch)) for case, one in zip(groups, judged, strict=True)
+        (case.truths, scores_of(one, settings, batch)) for case, one in zip(groups, results, strict=True)
     )
 
 
-def scores_of(judged: GroupResult, how: CombineSettings, batch: BatchStatistics) -> list[float]:
-    """The verdict's scores; every simulated group has one."""
-    group_scores = combine(judged, how, batch)
+def scores_of(result: GroupResult, settings: CombineSettings, batch: BatchStatistics) -> list[float]:
+    """Return the final scores; every simulated group has one for each rollout."""
+    group_scores = combine(result, settings, batch)
     assert isinstance(group_scores, GroupScores)
     return [score for score in group_scores.scores if score is not None]
 
 
-def aggregates(seed: int, number: int) -> Found:
-    """Four independent random orders: ruler's mean beside what else they could be combined by."""
+def aggregates(seed: int, number: int) -> MeasuredRows:
+    """Measure four independent random orders: ruler's mean beside other aggregates."""
     groups = cases(seed, "graded", number)
-    asked = [case.judged([case.ask(case.drawn(), turn) for turn in range(4)]) for case in groups]
-    result = {"mean": combined(groups, asked)}
+    results = [
+        case.group_result([case.ask(case.random_order(), pass_index) for pass_index in range(4)])
+        for case in groups
+    ]
+    result = {"mean": combined(groups, results)}
     others: Mapping[str, tuple[Callable[[list[float]], list[float]], Callable[[list[float]], float]]] = {
         "median": (list, median),
         "mean of z-scores": (standardised, fmean),
@@ -91,42 +98,46 @@ def aggregates(seed: int, number: int) -> Found:
     }
     for name, (each, over) in others.items():
         result[name] = measured(
-            (case.truths, _aggregated(judged, each, over)) for case, judged in zip(groups, asked, strict=True)
+            (case.truths, _aggregated(one, each, over)) for case, one in zip(groups, results, strict=True)
         )
     return result
 
 
 def _aggregated(
-    judged: GroupResult, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
+    result: GroupResult, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
 ) -> list[float]:
-    columns = [each(by_rollout([one])) for one in judged.pass_scores]
+    columns = [each(by_rollout([one])) for one in result.pass_scores]
     return [over(list(row)) for row in zip(*columns, strict=True)]
 
 
 def by_rollout(all_scores: Sequence[PassScores]) -> list[float]:
-    """The scores of windows that show every rollout once, in the rollouts' order."""
-    scores = {body: score for one in all_scores for body, score in zip(one.distinct, one.scores, strict=True)}
-    return [scores[body] for body in range(len(scores))]
+    """Return the scores of windows that show every rollout once, in the rollouts' order."""
+    scores = {
+        index: score for one in all_scores for index, score in zip(one.distinct, one.scores, strict=True)
+    }
+    return [scores[index] for index in range(len(scores))]
 
 
 def standardised(scores: Sequence[float]) -> list[float]:
-    """Scores in standard deviations from their mean."""
+    """Return scores in standard deviations from their mean."""
     mean, spread = fmean(scores), deviation(scores)
     return [(score - mean) / spread if spread else 0.0 for score in scores]
 
 
-def panels(seed: int, number: int) -> Found:
-    """Three weak judges, each an order and its reverse, whose persistent errors correlate; and one strong."""
+def panels(seed: int, number: int) -> MeasuredRows:
+    """Measure three weak judges with correlated errors, each an order and its reverse; and one strong."""
     result = {}
     for shared in (0.3, 0.7):
         groups = cases(seed, "graded", number, (replace(WEAK, shared=shared),) * 3)
-        asked = [
-            case.judged([pass_scores for judge in range(3) for pass_scores in Asked(case, judge).first(2)])
+        results = [
+            case.group_result(
+                [pass_scores for judge in range(3) for pass_scores in BalancedCase(case, judge).first(2)]
+            )
             for case in groups
         ]
-        result[f"three weak judges twice, errors correlated by {shared}"] = combined(groups, asked)
+        result[f"three weak judges twice, errors correlated by {shared}"] = combined(groups, results)
     strong = cases(seed, "graded", number)
     result["one strong judge twice"] = combined(
-        strong, [case.judged(Asked(case).first(2)) for case in strong]
+        strong, [case.group_result(BalancedCase(case).first(2)) for case in strong]
     )
     return result

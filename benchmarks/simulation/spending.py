@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from benchmarks.simulation.measures import Measured
 from benchmarks.simulation.schemes import combined
-from benchmarks.simulation.worlds import Asked, Kind, cases
+from benchmarks.simulation.worlds import BalancedCase, Kind, cases
 from ruler_cli.judging.adaptive import FIRST, GroupStanding, allot
 
 BLOCK = 64
 COST_SPREAD = 0.8
-"""Log-sd of a group's tokens where costs differ; equal otherwise."""
+"""Log-sd of a group's tokens with uneven costs; otherwise costs are equal."""
 TOKENS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent per group and how good the scores are; `tokens` in passes of an average group."""
+    """The spending per group and the quality of the scores; `tokens` in passes of an average group."""
 
     passes: float
     tokens: float
@@ -32,8 +32,8 @@ class Spent:
 def spending(
     seed: int, kind: Kind, number: int, averages: Sequence[int], *, uneven: bool
 ) -> dict[str, Spent]:
-    """Uniform and adaptive passes over the same groups and the same answers, for each average."""
-    groups = [Asked(case) for case in cases(seed, kind, number)]
+    """Measure uniform and adaptive passes over the same groups and the same scores, for each average."""
+    groups = [BalancedCase(case) for case in cases(seed, kind, number)]
     rng = random.Random(f"{seed}/costs")
     costs = [TOKENS * math.exp(COST_SPREAD * rng.gauss()) if uneven else TOKENS for _ in groups]
     result = {}
@@ -49,12 +49,12 @@ def spending(
     return result
 
 
-def adaptively(groups: Sequence[Asked], costs: Sequence[float], average: int) -> tuple[list[int], int]:
-    """The passes that each group of a block ends with, and the rounds that took."""
+def adaptively(groups: Sequence[BalancedCase], costs: Sequence[float], average: int) -> tuple[list[int], int]:
+    """Return the final number of passes of each group of a block, and the number of rounds."""
     passes, rounds = [min(FIRST, average)] * len(groups), 0
     while True:
         standings = [
-            GroupStanding.of(group.case.judged(group.first(k)), cost)
+            GroupStanding.of(group.case.group_result(group.first(k)), cost)
             for group, k, cost in zip(groups, passes, costs, strict=True)
         ]
         more = allot(standings, average)
@@ -64,13 +64,15 @@ def adaptively(groups: Sequence[Asked], costs: Sequence[float], average: int) ->
         rounds += 1
 
 
-def _spent(groups: Sequence[Asked], costs: Sequence[float], passes: Sequence[int], rounds: float) -> Spent:
+def _spent(
+    groups: Sequence[BalancedCase], costs: Sequence[float], passes: Sequence[int], rounds: float
+) -> Spent:
     number = len(groups)
-    asked = [group.case.judged(group.first(k)) for group, k in zip(groups, passes, strict=True)]
+    results = [group.case.group_result(group.first(k)) for group, k in zip(groups, passes, strict=True)]
     return Spent(
         sum(passes) / number,
         sum(k * cost for k, cost in zip(passes, costs, strict=True)) / sum(costs),
         rounds,
         max(passes),
-        combined([group.case for group in groups], asked),
+        combined([group.case for group in groups], results),
     )

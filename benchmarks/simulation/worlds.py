@@ -1,4 +1,4 @@
-"""Groups whose truth is known, and what the simulated judge says of them: ballots, without any prompt."""
+"""Groups with known truth, and the simulated judge's scores of them, without any prompt."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Kind = Literal["graded", "outcome"]
 KINDS: tuple[Kind, ...] = ("graded", "outcome")
 LOWEST, HIGHEST = 0.02, 0.98
 TIE = 0.02
-"""Groups whose true scores deviate less count as tied."""
+"""Groups whose true scores deviate less than this count as tied."""
 
 
 @dataclass(slots=True)
 class Case:
-    """One group: its truth, and of each judge the persistent errors and the deviation of its noise."""
+    """One group: its truth, and the persistent errors and the deviation of the noise of each judge."""
 
     truths: list[float]
     rng: random.Random
@@ -39,18 +39,24 @@ class Case:
             self.noises.append(model.noise * math.exp(NOISE_SPREAD * gauss()))
 
     def ask(
-        self, order: Sequence[int], turn: int, *, judge: int = 0, window: int = 0, anew: bool = False
+        self,
+        order: Sequence[int],
+        pass_index: int,
+        *,
+        judge: int = 0,
+        window: int = 0,
+        new_noise: bool = False,
     ) -> PassScores:
-        """What a judge says of the bodies in this order; `anew` draws the noise's deviation for it."""
+        """Draw a judge's scores of rollouts in this order; `new_noise` draws the noise's deviation, too."""
         model, gauss = self.models[judge], self.rng.gauss
         errors = self.errors[judge]
-        spread = model.noise * math.exp(NOISE_SPREAD * gauss()) if anew else self.noises[judge]
+        spread = model.noise * math.exp(NOISE_SPREAD * gauss()) if new_noise else self.noises[judge]
         values, noise = [self.truths[i] + errors[i] for i in order], [spread * gauss() for _ in order]
         scores = answers(model, values, noise, gauss(), gauss() if model.gain else 0.0)
-        return PassScores(judge, turn, window, tuple(order), tuple(scores), ("",) * len(order))
+        return PassScores(judge, pass_index, window, tuple(order), tuple(scores), ("",) * len(order))
 
-    def judged(self, all_scores: Sequence[PassScores], windows: int = 1) -> GroupResult:
-        """The group as it comes to be combined."""
+    def group_result(self, all_scores: Sequence[PassScores], windows: int = 1) -> GroupResult:
+        """Return the group as it is combined."""
         size = len(self.truths)
         return GroupResult(
             tuple(range(size)),
@@ -61,34 +67,36 @@ class Case:
             windows=windows,
         )
 
-    def drawn(self) -> list[int]:
-        """A random order of all bodies."""
+    def random_order(self) -> list[int]:
+        """Draw a random order of all rollouts."""
         return self.rng.sample(range(len(self.truths)), len(self.truths))
 
 
 @dataclass(slots=True)
-class Asked:
-    """A case whose passes are asked for in balanced orders, each once, as they are needed."""
+class BalancedCase:
+    """A case with passes in balanced orders, each drawn once, when needed."""
 
     case: Case
     judge: int = 0
     _base: list[int] = field(default_factory=list)
-    _ballots: list[PassScores] = field(default_factory=list)
+    _pass_scores: list[PassScores] = field(default_factory=list)
 
     def first(self, passes: int) -> list[PassScores]:
-        """The ballots of so many passes."""
-        while len(self._ballots) < passes:
-            turn = len(self._ballots)
-            if turn % CYCLE == 0:
-                self._base = self.case.drawn()
-            self._ballots.append(self.case.ask(balanced(self._base, turn), turn, judge=self.judge))
-        return self._ballots[:passes]
+        """Return the scores of the first passes."""
+        while len(self._pass_scores) < passes:
+            pass_index = len(self._pass_scores)
+            if pass_index % CYCLE == 0:
+                self._base = self.case.random_order()
+            self._pass_scores.append(
+                self.case.ask(balanced(self._base, pass_index), pass_index, judge=self.judge)
+            )
+        return self._pass_scores[:passes]
 
 
 def cases(
     seed: int, kind: Kind, number: int, models: tuple[SimulatedModel, ...] = (SimulatedModel(),)
 ) -> list[Case]:
-    """Groups of eight, the same for the same seed."""
+    """Draw groups of eight, the same for the same seed."""
     result = []
     for i in range(number):
         rng = random.Random(f"{seed}/{kind}/{i}")
@@ -109,6 +117,6 @@ def _truths(kind: Kind, rng: random.Random, size: int) -> list[float]:
     return [min(HIGHEST, max(LOWEST, truth)) for truth in drawn]
 
 
-def same(all_scores: Sequence[PassScores]) -> list[PassScores]:
-    """The ballots numbered as passes of one judge, from 0."""
-    return [replace(pass_scores, pass_index=turn) for turn, pass_scores in enumerate(all_scores)]
+def renumbered(all_scores: Sequence[PassScores]) -> list[PassScores]:
+    """Number the scores as passes of one judge, from 0."""
+    return [replace(pass_scores, pass_index=pass_index) for pass_index, pass_scores in enumerate(all_scores)]

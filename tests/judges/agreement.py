@@ -2,8 +2,8 @@
 
     python -m tests.judges.agreement FILE
 
-FILE holds tau-bench results, one rollout per line.  It is judged here without a run of `ruler score`;
-what is measured, and how, is that of `ruler agree`.
+FILE holds tau-bench results, one rollout per line.  They are scored here without a run of `ruler score`;
+the measure is that of `ruler agree`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ruler_cli.types import Group, Line, Record, Rollout
 
 
 def read_groups(path: Path) -> list[Group]:
-    """The rollouts of a tau-bench file by task."""
+    """Return the rollouts of a tau-bench file by task."""
     records: defaultdict[str, list[Record]] = defaultdict(list)
     for number, raw in enumerate(path.read_bytes().splitlines(), 1):
         run = orjson.loads(raw)
@@ -34,8 +34,8 @@ def read_groups(path: Path) -> list[Group]:
     return [Group(key, tuple(members)) for key, members in records.items()]
 
 
-def judged(group: Group) -> list[float]:
-    """The offline judge's score of each rollout, in input order, through a real request and reply."""
+def offline_scores(group: Group) -> list[float]:
+    """Return the offline judge's score of each rollout, in input order, through a real request and reply."""
     ask = AskSettings()
     layout = build_layout(group, ask)
     prompt = write_prompt(layout, ask)
@@ -46,13 +46,13 @@ def judged(group: Group) -> list[float]:
 
 
 def agreement(path: Path) -> Agreement:
-    """Judge every group of a file and compare with its rewards."""
+    """Score every group of a file and compare with its rewards."""
     groups = (
         ScoredGroup(
             group.key,
             tuple(
                 ScoredRollout((at,), "scored", score, score, float(rollout.reward))
-                for at, (score, rollout) in enumerate(zip(judged(group), group.rollouts, strict=True))
+                for at, (score, rollout) in enumerate(zip(offline_scores(group), group.rollouts, strict=True))
             ),
             "scored",
         )

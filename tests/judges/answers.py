@@ -16,7 +16,7 @@ RATE, CALL = ("transport", "rate"), ("transport", "call")
 class Answer:
     """The sender, the status, the expected meaning, and the body."""
 
-    who: str
+    sender: str
     status: int
     meaning: Meaning
     body: bytes
@@ -50,7 +50,7 @@ def _proxy(code: int, message: str, kind: str = "invalid_request_error", **more:
 
 
 def _routed(name: str) -> str:
-    """The text on its own routing that a litellm proxy appends."""
+    """The text about its own routing that a litellm proxy appends."""
     routing = f"\n\nLiteLLM: model group '{name}' failed with the error above"
     return f"{routing} and no fallback model group was found for it, so it was not retried on another model."
 
@@ -236,7 +236,7 @@ ANSWERS = [
         _json({"detail": [{"type": "missing", "loc": ["body", "x"], "msg": "Field required",
         "input": {"messages": "insufficient_quota prompt is too long"}}]})),
     Answer("workers ai", 429, RUN, _openai("you have used up your daily free allocation")),
-    # servers of one's own
+    # self-hosted servers
     Answer("vllm", 400, LONG,
         _vllm("This model's maximum context length is 4096 tokens. However, you requested 5096 tokens "
         "(5000 in the messages, 96 in the completion).")),
@@ -265,7 +265,7 @@ ANSWERS = [
     Answer("tgi", 424, CALL,
         _json({"error": "Request failed during generation", "error_type": "generation"})),
     Answer("one-api", 503, RUN, _openai("No available channel for model x", "model_not_found")),
-    # a litellm proxy's own answers, and those of what is behind it
+    # a litellm proxy's own answers, and those of its backends
     Answer("litellm proxy", 400, RUN,
         _proxy(400, "/chat/completions: Invalid model name passed in model=x. Call `/v1/models` to view "
         "available models for your key.")),

@@ -1,4 +1,4 @@
-"""A loopback server that says exactly the bytes it is given, in the test's own loop."""
+"""A loopback server that sends exactly the bytes it is given, in the test's own event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(slots=True)
 class RawServer:
-    """Its address, and the bodies and heads of the requests that it has read."""
+    """The server's port, and the bodies and heads of the requests that it has read."""
 
     port: int = 0
     requests: list[bytes] = field(default_factory=list)
@@ -26,7 +26,7 @@ class RawServer:
 
 
 def answer(status: int, body: bytes, headers: str = "") -> bytes:
-    """An answer of HTTP/1.1, whole."""
+    """Make a whole HTTP/1.1 response."""
     head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return (head + headers + "\r\n").encode() + body
 
@@ -35,9 +35,9 @@ def answer(status: int, body: bytes, headers: str = "") -> bytes:
 async def serving(
     data: bytes, *, pause: float = 0.0, whole: bytes = b"", wait: float = 0.0
 ) -> AsyncIterator[RawServer]:
-    """Answer each request after `wait` seconds with `whole`, then `said`; hang up where both are empty.
+    """Answer each request after `wait` seconds with `whole`, then `data`; hang up if both are empty.
 
-    Where there is a `pause`, `said` is sent a byte at a time.
+    With a `pause`, `data` is sent a byte at a time.
     """
     server, tasks = RawServer(), set[asyncio.Task[None]]()
 

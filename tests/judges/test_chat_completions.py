@@ -20,7 +20,7 @@ from tests.judges.raw_server import answer, serving
 from tests.values import opened
 
 pytestmark = pytest.mark.anyio
-ASKED = Request("Grade.", 'é "\u2028\\ </trajectory>\n', ("abcd",))
+REQUEST = Request("Grade.", 'é "\u2028\\ </trajectory>\n', ("abcd",))
 COMPLETION = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
 
 
@@ -33,13 +33,13 @@ PARAMS: list[dict[str, Any]] = [
 ]
 
 
-async def test_first_body_of_a_live_run(subtests: pytest.Subtests) -> None:
+async def test_body_of_a_live_run(subtests: pytest.Subtests) -> None:
     """The body in a row is byte for byte the first POST of a live run to the same endpoint."""
     for model in MODELS:
         for params in PARAMS:
             for max_tokens in [None, 77]:
                 with subtests.test(max_tokens=max_tokens, params=params, model=model):
-                    request = Request(ASKED.system, ASKED.user, ASKED.labels, max_tokens)
+                    request = Request(REQUEST.system, REQUEST.user, REQUEST.labels, max_tokens)
                     async with serving(answer(200, COMPLETION)) as server:
                         settings = JudgeSettings(model, server.base, params=params)
                         async with opened(resolve(settings)) as judge:
@@ -57,23 +57,23 @@ async def test_first_body_of_a_live_run(subtests: pytest.Subtests) -> None:
 
 async def test_body_at_the_judge_server(server: JudgeServer) -> None:
     """The judge server has read the same request from a live run."""
-    asked = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
+    request = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
     settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
     async with opened(resolve(settings)) as judge:
-        await judge.ask(asked)
-    row = orjson.loads(request_line("openai", settings)(b"k" * 16, asked))
+        await judge.ask(request)
+    row = orjson.loads(request_line("openai", settings)(b"k" * 16, request))
     assert server.requests() == [row["body"]]
 
 
-def body(params: dict[str, Any], how: AnswerFormat, request: Request = ASKED) -> dict[str, Any]:
-    """The body of a call, read again."""
-    value = orjson.loads(chat_body("m", params, request, how))
+def body(params: dict[str, Any], answer_format: AnswerFormat, request: Request = REQUEST) -> dict[str, Any]:
+    """Parse the body of a call."""
+    value = orjson.loads(chat_body("m", params, request, answer_format))
     assert isinstance(value, dict)
     return value
 
 
 def test_forms() -> None:
-    """Each fallback of the answer's form changes the parameter and the prompt's sentence on it."""
+    """Each fallback of the answer's form changes the parameter and the prompt's sentence about it."""
     system = templates.system("Grade.", alone=False)
     request = Request(system, "?", ("abcd", "bcdf"))
     forms: tuple[Form, ...] = ("keyed", "sized", "list", "json", "text")
@@ -87,8 +87,8 @@ def test_forms() -> None:
         assert stated["response_format"] == 1
 
 
-def test_a_keyed_schema() -> None:
-    """It holds an answer to one entry for each id, in their order, with a bounded text and a score to 1."""
+def test_keyed_schema() -> None:
+    """A keyed schema allows one entry for each id, in order, with a bounded text and a score up to 1."""
     form = response_format("keyed", ("zzz", "aaa"))
     assert form is not None
     schema = form["json_schema"]["schema"]
@@ -101,8 +101,8 @@ def test_a_keyed_schema() -> None:
     assert (min(allowed), max(allowed), len(allowed)) == (0, 1, 101)
 
 
-def test_a_sized_schema() -> None:
-    """It is one schema for each number of rollouts, and names no id."""
+def test_sized_schema() -> None:
+    """A sized schema is the same for each number of rollouts, and names no id."""
     two, same = (response_format("sized", labels) for labels in (("a", "b"), ("c", "d")))
     assert two == same
     assert two is not None
@@ -110,7 +110,7 @@ def test_a_sized_schema() -> None:
     assert (scores["minItems"], scores["maxItems"]) == (2, 2)
 
 
-THE_FIRST_FORM = [
+FIRST_FORMS = [
     ("openai/gpt-4o", OPENAI, "sized", "max_completion_tokens"),
     ("azure/mine", None, "sized", "max_tokens"),
     ("gemini/gemini-2.5-pro", None, "sized", "max_tokens"),
@@ -130,20 +130,20 @@ THE_FIRST_FORM = [
 ]
 
 
-def test_the_first_form(subtests: pytest.Subtests) -> None:
-    """An engine of one's own is asked by ids, a provider by the size of the group, or by a list of any."""
-    for model, base, form, limit in THE_FIRST_FORM:
+def test_first_form(subtests: pytest.Subtests) -> None:
+    """A self-hosted engine is asked by ids, a provider by the size of the group or by a list of any size."""
+    for model, base, form, limit in FIRST_FORMS:
         with subtests.test(model=model, base=base, form=form, limit=limit):
             stated = None if base in (None, OPENAI) else base
-            how = first_format(JudgeSettings(model, stated), base)
-            assert (how.forms[0], how.limit) == (form, limit)
+            answer_format = first_format(JudgeSettings(model, stated), base)
+            assert (answer_format.forms[0], answer_format.limit) == (form, limit)
             own = first_format(
                 JudgeSettings(model, stated, params={"response_format": {"type": "text"}}), base
             )
             assert (own.forms[0], own.fixed) == ("list", True)
 
 
-BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+LIMITS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (OPENAI, {}, {"max_completion_tokens": 99}),
     ("http://localhost:8000/v1", {}, {"max_tokens": 99}),
     (OPENAI, {"max_tokens": 300}, {"max_tokens": 99}),
@@ -153,15 +153,15 @@ BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 def test_max_tokens() -> None:
-    """A bound has the name that the endpoint knows, or the user's; one that is no number goes as it is."""
-    for base, params, bound in BOUNDS:
-        how = first_format(JudgeSettings("openai/gpt-4o", params=params), base)
-        sent = body(params, how, Request("", "", (), 99, fitted=True))
-        assert {key: value for key, value in sent.items() if key.startswith("max_")} == bound
+    """A limit has the name that the endpoint knows, or the user's; one that is no number stays unchanged."""
+    for base, params, limits in LIMITS:
+        answer_format = first_format(JudgeSettings("openai/gpt-4o", params=params), base)
+        sent = body(params, answer_format, Request("", "", (), 99, fitted=True))
+        assert {key: value for key, value in sent.items() if key.startswith("max_")} == limits
 
 
-def test_a_limit_for_the_rollouts() -> None:
-    """More rollouts get more tokens, a judge that thinks gets more; the user's number is never passed."""
+def test_limit_by_rollouts() -> None:
+    """More rollouts get more tokens, as does a judge that thinks; the user's limit is never exceeded."""
     few, many = (Request("", "", ("a",) * number) for number in (2, 20))
     plain = first_format(JudgeSettings("openai/gpt-4o"), OPENAI)
     thinking = first_format(JudgeSettings("openai/o3"), OPENAI)
@@ -175,32 +175,32 @@ def test_a_limit_for_the_rollouts() -> None:
         first_format(JudgeSettings("m", params={"reasoning_effort": e}), None) for e in ("low", "high")
     ]
     assert (efforts[0].max_tokens(few, {}) or 0) < (efforts[1].max_tokens(few, {}) or 0)
-    for how in (plain, thinking):
-        assert how.max_tokens(few, {"max_tokens": 77}) == 77
+    for answer_format in (plain, thinking):
+        assert answer_format.max_tokens(few, {"max_tokens": 77}) == 77
         again = Request("", "", ("a",), 10_000)
-        assert how.max_tokens(again, {"max_tokens": 77}) == 77
-        assert (how.max_tokens(again, {}) or 0) >= 10_000
+        assert answer_format.max_tokens(again, {"max_tokens": 77}) == 77
+        assert (answer_format.max_tokens(again, {}) or 0) >= 10_000
 
 
-def test_a_model_that_writes_little() -> None:
-    """No answer is asked to be longer than the model can write."""
-    how = AnswerFormat(max_output=500)
-    assert how.max_tokens(Request("", "", ("a",) * 20), {}) == 500
-    assert how.max_tokens(Request("", "", ("a",), 9000), {}) == 500
+def test_limit_of_the_model() -> None:
+    """No limit exceeds the output that the model can write."""
+    answer_format = AnswerFormat(max_output=500)
+    assert answer_format.max_tokens(Request("", "", ("a",) * 20), {}) == 500
+    assert answer_format.max_tokens(Request("", "", ("a",), 9000), {}) == 500
 
 
-def test_thought_is_learnt() -> None:
-    """An answer that thought cut off gives the next ones more room, and no other does."""
-    how = AnswerFormat()
+def test_limit_after_thought() -> None:
+    """A reply that thought cut off raises the limit of the next ones, and no other reply does."""
+    answer_format = AnswerFormat()
     cut = Reply("", Usage(1, 448), truncated=True, thought=True)
-    more = how.after_reply(cut)
-    assert (more.max_tokens(ASKED, {}) or 0) > 2 * (how.max_tokens(ASKED, {}) or 0)
+    more = answer_format.after_reply(cut)
+    assert (more.max_tokens(REQUEST, {}) or 0) > 2 * (answer_format.max_tokens(REQUEST, {}) or 0)
     most = more
     for _ in range(9):
-        most = most.after_reply(replace(cut, usage=Usage(1, most.max_tokens(ASKED, {}) or 0)))
-    assert (more.max_tokens(ASKED, {}) or 0) < (most.max_tokens(ASKED, {}) or 0) < 100_000
-    assert how.after_reply(replace(cut, thought=False)) == how
-    assert how.after_reply(replace(cut, truncated=False)) == how
+        most = most.after_reply(replace(cut, usage=Usage(1, most.max_tokens(REQUEST, {}) or 0)))
+    assert (more.max_tokens(REQUEST, {}) or 0) < (most.max_tokens(REQUEST, {}) or 0) < 100_000
+    assert answer_format.after_reply(replace(cut, thought=False)) == answer_format
+    assert answer_format.after_reply(replace(cut, truncated=False)) == answer_format
 
 
 REFUSALS = [
@@ -211,28 +211,28 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-def test_a_refused_limit() -> None:
-    """An endpoint with another name for the limit gets that name; one that has none gets no limit."""
+def test_refused_limit() -> None:
+    """An endpoint with another name for the limit gets that name; an endpoint without any gets no limit."""
     for status, message, limit in REFUSALS:
-        how = AnswerFormat()
-        after = how.after_refusal(how, status, message)
+        answer_format = AnswerFormat()
+        after = answer_format.after_refusal(answer_format, status, message)
         assert after is not None
-        assert (after.limit, after.forms) == (limit, how.forms)
-        assert after.after_refusal(how, status, message) == after  # another call had the older one
+        assert (after.limit, after.forms) == (limit, answer_format.forms)
+        assert after.after_refusal(answer_format, status, message) == after  # another call had the older one
         last = after.after_refusal(after, status, "max_completion_tokens is not known here")
         assert last is None if not limit else last is not None and last.limit == ""
 
 
 def test_steps_down() -> None:
-    """Calls that were refused the same form take one step together, and the last form is refused for good."""
-    how = AnswerFormat(("keyed", "list", "json", "text"))
+    """Calls whose form was refused take one step together, and the last form is refused for good."""
+    answer_format = AnswerFormat(("keyed", "list", "json", "text"))
     message = "'response_format' of type 'json_schema' is not supported."
     seen = []
-    step: AnswerFormat | None = how
+    step: AnswerFormat | None = answer_format
     while step is not None:
         seen.append(step.forms[0])
         sent, step = step, step.after_refusal(step, 400, message)
         if step is not None:
             assert step.after_refusal(sent, 400, message) == step
     assert seen == ["keyed", "list", "json", "text"]
-    assert how.after_refusal(how, 400, "Your key is wrong.") is None
+    assert answer_format.after_refusal(answer_format, 400, "Your key is wrong.") is None

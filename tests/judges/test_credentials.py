@@ -22,9 +22,9 @@ from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Request
 from tests.conftest import Ruler, group, write
 
-# litellm and its clients warn of their own affairs at import and at exit
+# litellm and its clients warn at import and at exit
 pytestmark = pytest.mark.filterwarnings("ignore")
-ASKED = Request("Grade.", "Nothing.", ("a",))
+REQUEST = Request("Grade.", "Nothing.", ("a",))
 _NO_CHAT = """
 a2a_agent auto_router aws_polly aws_textract azure_speech black_forest_labs cursor deepgram dotprompt
 elevenlabs fal_ai humanloop infinity jina_ai langfuse litellm_agent manus milvus mongodb nvidia_riva
@@ -38,7 +38,7 @@ KEYLESS = {
     "docker_model_runner", "langflow", "langgraph", "lemonade", "llamafile", "ollama", "ollama_chat",
     "ovhcloud",
 }  # fmt: skip
-SEEN = [
+NAMED = [
     ("gemini/m", "GEMINI_API_KEY"), ("azure/m", "AZURE_API_KEY"), ("azure/m", "AZURE_API_BASE"),
     ("vertex_ai/gemini-2.5-pro", "VERTEXAI_CREDENTIALS"), ("vertex_ai/m", "pip install google-auth"),
     ("bedrock/m", "AWS_ACCESS_KEY_ID + AWS_SECRET_ACCESS_KEY"), ("sagemaker/m", "aws configure"),
@@ -54,8 +54,8 @@ SEEN = [
 
 
 @pytest.fixture(autouse=True)
-def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable that any provider reads, no login, no metadata service, no network."""
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Remove every variable that a provider reads, and every login, metadata service and network."""
     for name in {name for provider in PROVIDERS for name in variables(provider)}:
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_PROFILE", "AWS_ROLE_ARN", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
@@ -71,7 +71,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def judge(model: str, **settings: Any) -> LitellmJudge:
-    """The judge of that name, which must exist."""
+    """Resolve the judge of a model name."""
     judge = resolve(JudgeSettings(model, via="litellm", **settings)).judge
     assert isinstance(judge, LitellmJudge)
     return judge
@@ -84,7 +84,7 @@ def test_all_providers() -> None:
     assert WITHOUT == KEYLESS
 
 
-def test_each_unmet_need_is_reported() -> None:
+def test_unmet_needs() -> None:
     """Without credentials, every provider is refused in one sentence or needs nothing; no call is made."""
     for provider in sorted(PROVIDERS):
         if provider in KEYLESS:
@@ -97,15 +97,15 @@ def test_each_unmet_need_is_reported() -> None:
         assert message.endswith("or try the pipeline without a model: -m offline")
 
 
-def test_each_alternative_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each alternative that the environment can hold is enough, if the other needs are met."""
     monkeypatch.setattr(providers, "_installed", lambda _: True)
     for provider in sorted(PROVIDERS - KEYLESS):
-        try_each_way(provider, needs_of(provider, "m"))
+        try_each_alternative(provider, needs_of(provider, "m"))
 
 
-def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
-    """Every alternative of every need, with the first alternatives of the others."""
+def try_each_alternative(provider: str, needs: tuple[Need, ...]) -> None:
+    """Try every alternative of every need, with the first alternatives of the others."""
     for at, need in enumerate(needs):
         for alternative in [
             alternative
@@ -122,13 +122,13 @@ def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
 
 
 def first(need: tuple[Alternative, ...]) -> Alternative:
-    """The first alternative of variables alone, if any."""
+    """Return the first alternative of variables alone, if any."""
     return next((alternative for alternative in need if all(map(str.isupper, alternative))), ())
 
 
-def test_missing_is_named() -> None:
+def test_missing_credentials() -> None:
     """Missing credentials are named as the user sets them."""
-    for model, says in SEEN:
+    for model, says in NAMED:
         with pytest.raises(UsageError) as raised:
             resolve(JudgeSettings(model))
         assert says in str(raised.value)
@@ -143,7 +143,7 @@ RUNS = (
 
 
 def test_command(ruler: Ruler, tmp_path: Path) -> None:
-    """A run ends with exit code 2 before it reads anything, whichever of its judges lacks something."""
+    """A run ends with exit code 2 before it reads anything, if any of its judges lacks something."""
     (tmp_path / "in.jsonl").write_text("this is no JSON\n")
     for judges in RUNS:
         done = ruler("score", "in.jsonl", "out.jsonl", *judges)
@@ -162,14 +162,14 @@ async def test_from_python() -> None:
         await ruler_cli.score_group(group("a", 0.1, 0.9), "gemini/m")
 
 
-def test_no_key_needed(ruler: Ruler, tmp_path: Path) -> None:
+def test_run_without_calls(ruler: Ruler, tmp_path: Path) -> None:
     """Without calls, no credentials are needed."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     for command in ("check", "prompt"):
         assert ruler(command, "in.jsonl", "-m", "vertex_ai/m").returncode == 0
 
 
-GIVEN: list[tuple[str, dict[str, Any]]] = [
+ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
     ("mistral/m", {"api_key": "k"}),
     ("mistral/m", {"api_base": "http://127.0.0.1:9"}),
     ("mistral/m", {"params": {"mock_response": "{}"}}),
@@ -184,15 +184,15 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_given_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key counts if it is named, a parameter, or set in litellm itself."""
-    for model, settings in GIVEN:
+    """A key counts if it is named, is a parameter, or is set in litellm itself."""
+    for model, settings in ELSEWHERE:
         assert judge(model, **settings).model == model
     monkeypatch.setattr(_litellm(), "api_key", "k")
     assert judge("mistral/m").model == "mistral/m"
 
 
 def test_aws_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A login that only Amazon's SDK finds counts; a profile that is not there does not."""
+    """A login that only Amazon's SDK finds counts; a profile that does not exist does not."""
     (tmp_path / "creds").write_text("[mine]\naws_access_key_id = AKIA\naws_secret_access_key = s\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "creds"))
     monkeypatch.setenv("AWS_PROFILE", "mine")
@@ -204,7 +204,7 @@ def test_aws_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def google(monkeypatch: pytest.MonkeyPatch, default: Any) -> None:
-    """Google's SDK, as far as it is asked."""
+    """Replace the part of Google's SDK that is called."""
     auth, exceptions = ModuleType("google.auth"), ModuleType("google.auth.exceptions")
     vars(exceptions)["GoogleAuthError"] = type("GoogleAuthError", (Exception,), {})
     vars(auth).update(default=default, exceptions=exceptions, __spec__=SimpleNamespace())
@@ -214,7 +214,7 @@ def google(monkeypatch: pytest.MonkeyPatch, default: Any) -> None:
 
 
 def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Google's own login counts, with the project that it knows or one that is named."""
+    """Google's own login counts, with its own project or one that is named."""
     google(monkeypatch, lambda scopes: (object(), "project"))
     assert judge("vertex_ai/m").model == "vertex_ai/m"
     google(monkeypatch, lambda scopes: (object(), None))
@@ -231,7 +231,7 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_odd_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An SDK that exceeds its time, or fails unexpectedly, is taken to find credentials."""
+    """An SDK that exceeds its time, or fails unexpectedly, counts as having credentials."""
     monkeypatch.setattr(providers, "_ASKING", 0.05)
     google(monkeypatch, lambda scopes: time.sleep(1))
     assert judge("vertex_ai/m").model == "vertex_ai/m"
@@ -244,7 +244,7 @@ def test_odd_login(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge("vertex_ai/m").model == "vertex_ai/m"
 
 
-FOUND_OUT_AT_A_CALL = [
+REPORTED_AT_A_CALL = [
         ("gemini/m", None), ("azure/m", "http://127.0.0.1:9"), ("azure/m", None),
         ("vertex_ai/gemini-2.5-pro", None), ("vertex_ai/m", None), ("databricks/m", None),
         ("bedrock/anthropic.claude-3-haiku-20240307-v1:0", None), ("sagemaker_chat/m", None),
@@ -259,13 +259,13 @@ FOUND_OUT_AT_A_CALL = [
 
 @pytest.mark.anyio
 async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
-    """Credentials that a call misses end the run at once: no retry, no cost, no traceback in the message."""
-    for model, base in FOUND_OUT_AT_A_CALL:
+    """Credentials that a call lacks end the run at once: no retry, no cost, no traceback in the message."""
+    for model, base in REPORTED_AT_A_CALL:
         with subtests.test(model=model, base=base):
             one = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
             async with one:
                 one._finds = True
-                call_error = await one.ask(ASKED)
+                call_error = await one.ask(REQUEST)
             assert isinstance(call_error, CallError)
             assert (call_error.kind, call_error.scope, call_error.sent, call_error.billed) == (
                 "refused",
@@ -277,7 +277,7 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
             assert "\n" not in call_error.reason
 
 
-WORDS = [
+LITELLM_MESSAGES = [
     "Unable to load vertex credentials from environment. Parse error: JSONDecodeError",
     "FIREWORKS_API_KEY is not set",
     "Could not resolve project_id",
@@ -285,10 +285,10 @@ WORDS = [
 ]
 
 
-def test_words_of_litellm() -> None:
+def test_litellm_messages() -> None:
     """litellm's message decides if its error has no class of its own; the judge's reply never does."""
     quoted = "Error processing the answer, received: " + "x" * 100 + " missing credentials: no api_key is set"
-    for message in [*WORDS, quoted]:
+    for message in [*LITELLM_MESSAGES, quoted]:
         error = type("APIConnectionError", (Exception,), {"status_code": 500})(message)
         call_error = read_error(error, None)
         assert isinstance(call_error, CallError)
@@ -297,8 +297,8 @@ def test_words_of_litellm() -> None:
         )
 
 
-def test_exit_code_in_a_run(ruler: Ruler, tmp_path: Path) -> None:
-    """A run that finds out at its first call ends with exit code 3, in one sentence, at no cost."""
+def test_exit_code(ruler: Ruler, tmp_path: Path) -> None:
+    """A run whose first call lacks credentials ends with exit code 3, in one sentence, at no cost."""
     write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
     env = {"AZURE_AD_TOKEN": "oidc/none", "AZURE_API_BASE": "http://127.0.0.1:9"}
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "azure/m", **env)

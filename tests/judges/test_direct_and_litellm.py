@@ -1,4 +1,4 @@
-"""A judge asked directly and through litellm: one deadline, one request, one meaning, no key in messages."""
+"""A judge called directly and through litellm: one deadline, one request, one meaning, no key in messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
 
-# litellm and its clients warn of their own affairs at import and at exit
+# litellm and its clients warn at import and at exit
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 KEY = "my-own-key-0123456789"
 PROMPT = '<trajectory id="abcd">\nassistant: "truth=0.4"\n</trajectory>\ntrajectory_ids to score: ["abcd"]'
-ASKED = Request("Grade.", PROMPT, ("abcd",))
+REQUEST = Request("Grade.", PROMPT, ("abcd",))
 GOOD = answer(200, b'{"choices":[{"index":0,"message":{"role":"assistant","content":"fine"}}]}')
 Route = Literal["http", "litellm"]
 BOTH: tuple[Route, ...] = ("http", "litellm")
@@ -40,15 +40,15 @@ PATHS: tuple[tuple[str, Route], ...] = (
 
 @pytest.fixture(autouse=True, scope="module")
 def no_leftovers() -> Iterator[None]:
-    """Have leftovers of an aborted litellm call warn here, and not in a later test."""
+    """Make leftovers of an aborted litellm call warn here, and not in a later test."""
     yield
     gc.collect()
 
 
 async def ask(
-    model: str, via: Route, base: str | None, request: Request = ASKED, **settings: Any
+    model: str, via: Route, base: str | None, request: Request = REQUEST, **settings: Any
 ) -> Reply | CallError:
-    """One call; a test that would hang fails."""
+    """Make one call; a test that would hang fails."""
     settings = {"api_key": KEY, "timeout": 20.0, **settings}
     async with opened(resolve(JudgeSettings(model, base, via=via, **settings))) as judge:
         with anyio.fail_after(60):
@@ -56,12 +56,12 @@ async def ask(
 
 
 def error(status: int, message: str, headers: str = "", **more: Any) -> bytes:
-    """An error answer."""
+    """Make an error response."""
     return answer(status, json.dumps({"error": {"message": message, **more}}).encode(), headers)
 
 
 async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """An answer becomes its text and the tokens that the judge counted; no other host's key is sent."""
+    """An answer becomes its text and the tokens that the judge counted; no key of another host is sent."""
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
@@ -80,7 +80,7 @@ ERROR_SCOPES = {
 
 
 async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """Each failure of the outside world is one request and one CallError of one scope, on both routes."""
+    """Each error of the outside world is one request and one CallError of one scope, on both routes."""
     for cue, scope in ERROR_SCOPES.items():
         for via in BOTH:
             with subtests.test(cue=cue, via=via):
@@ -94,7 +94,7 @@ async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> No
 
 
 async def test_deadline() -> None:
-    """A server that drips its headers or its body, or never greets, is left at the deadline."""
+    """A server that drips its headers or its body, or never answers, is abandoned at the deadline."""
     call_errors: list[Reply | CallError] = []
     head, end, body = GOOD.partition(b"\r\n\r\n")
 
@@ -117,8 +117,8 @@ async def test_deadline() -> None:
     assert call_errors == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
 
 
-async def test_one_deadline_for_all_steps(subtests: pytest.Subtests) -> None:
-    """Each step down of the answer's form uses the time that is left, not time of its own."""
+async def test_deadline_of_all_steps(subtests: pytest.Subtests) -> None:
+    """Each step down of the answer's form uses the remaining time, not a new timeout."""
     refused = error(400, "'response_format' is not supported", type="invalid_request_error")
     for via in BOTH:
         with subtests.test(via=via):
@@ -141,7 +141,7 @@ MEANINGS = [
 
 
 async def test_meanings(subtests: pytest.Subtests) -> None:
-    """A failed call is one request, and means the same on all paths, by its status and its code."""
+    """A failed call is one request, and has the same meaning on all paths, by its status and its code."""
     for status, signs, scope, rate in MEANINGS:
         for model, via in PATHS:
             with subtests.test(status=status, signs=signs, model=model, via=via):
@@ -175,8 +175,8 @@ async def test_sent_or_not(subtests: pytest.Subtests) -> None:
             assert KEY not in repr(resolve(JudgeSettings(model, closed, via=via, api_key=KEY)).judge)
 
 
-async def test_error_that_comes_as_200() -> None:
-    """An error in a good answer's clothes is read as the error it is."""
+async def test_error_with_status_200() -> None:
+    """An error with status 200 is read as an error."""
     async with serving(error(200, "Rate limit exceeded", "Retry-After: 3\r\n", code=429)) as server:
         call_error = await ask("openai/m", "http", server.base)
     assert isinstance(call_error, CallError)
@@ -184,7 +184,7 @@ async def test_error_that_comes_as_200() -> None:
 
 
 async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that litellm finds itself is cut out, and a time that the user gives it ends the call."""
+    """A key that litellm finds itself is removed, and the user's timeout ends the call."""
     async with serving(GOOD, wait=20) as server:
         call_error = await ask("openai/m", "litellm", server.base, params={"timeout": 0.3})
     assert isinstance(call_error, CallError)
@@ -201,7 +201,7 @@ async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """A refused form or limit is replaced by another, but never one that the user gave."""
+    """A refused form or limit is replaced by another, but the user's never is."""
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
@@ -221,7 +221,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
 
 async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
     """A refusal, a filter and a cut differ from an answer, and the limit of the answer is sent."""
-    request = Request(ASKED.system, ASKED.user, ASKED.labels, max_output_tokens=50, fitted=True)
+    request = Request(REQUEST.system, REQUEST.user, REQUEST.labels, max_output_tokens=50, fitted=True)
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
@@ -254,21 +254,21 @@ async def test_unknown_provider(subtests: pytest.Subtests) -> None:
 
 
 async def test_not_open() -> None:
-    """A judge that was not opened is a mistake of the caller."""
+    """A judge that was not opened is an error of the caller."""
     with pytest.raises(RuntimeError):
-        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()).ask(ASKED)
+        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()).ask(REQUEST)
 
 
 def test_usage() -> None:
-    """Cached prompt tokens are read from the usage details; nonsense counts as nothing."""
+    """Cached prompt tokens are read from the usage details; an invalid value counts as 0."""
     value = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
     assert usage_of(value) == Usage(10, 2, 4, 1)
     assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(0, 0, 0, 1)
     assert usage_of({"prompt_tokens": 2**63}) == usage_of(None) == Usage(0, 0, 0, 1)
 
 
-def test_read_again() -> None:
-    """The stored body of a reply reads as the reply; any other body is a CallError that holds it."""
+def test_stored_body() -> None:
+    """The stored body of a reply reads as the reply; any other body is a CallError that contains it."""
     reply = reply_of(b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}')
     assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
     assert isinstance(reply, Reply)

@@ -36,7 +36,7 @@ _LINES = st.sampled_from(
         "",
     ]
 )
-_BODIES = st.lists(st.lists(_LINES, max_size=12).map("\n".join), min_size=1, max_size=6)
+_ROLLOUTS = st.lists(st.lists(_LINES, max_size=12).map("\n".join), min_size=1, max_size=6)
 _GOOD = 'user: "u"\ncall get_x: {}\ntool get_x: {"x":1}\nassistant: "here"'
 
 
@@ -60,8 +60,8 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
 
 
 @settings(deadline=None)
-@given(_BODIES, st.randoms(use_true_random=False))
-def test_order_labels_and_copies_do_not_matter(rollouts: list[str], draw: Any) -> None:
+@given(_ROLLOUTS, st.randoms(use_true_random=False))
+def test_invariance(rollouts: list[str], draw: Any) -> None:
     """A rollout's score and explanation depend on the set of rollouts, not on labels, order or copies."""
     shuffled = [*rollouts, *draw.choices(rollouts, k=3)]
     draw.shuffle(shuffled)
@@ -88,8 +88,8 @@ def test_order_labels_and_copies_do_not_matter(rollouts: list[str], draw: Any) -
         max_size=6,
     )
 )
-def test_any_text_is_scored(messages: list[dict[str, Any]]) -> None:
-    """Any rollout has a score in [0, 1] that the reply parser accepts as it is."""
+def test_any_text(messages: list[dict[str, Any]]) -> None:
+    """Any rollout has a score in [0, 1] that the reply parser accepts unchanged."""
     rollout = "\n".join(render(messages))
     entries = _ask(_request({"bcdf": rollout, "ghjk": ""}))
     assert all(0 <= score <= 1 for score, _ in entries.values())
@@ -97,8 +97,8 @@ def test_any_text_is_scored(messages: list[dict[str, Any]]) -> None:
 
 @settings(deadline=None)
 @given(st.text())
-def test_any_prompt_is_answered(user: str) -> None:
-    """A prompt without readable rollouts is answered for each label all the same."""
+def test_any_prompt(user: str) -> None:
+    """A prompt without readable rollouts is answered for each label, too."""
     assert set(_ask(Request("", user, ("bcdf", "ghjk")))) == {"bcdf", "ghjk"}
 
 
@@ -111,7 +111,7 @@ DEFECTS = [
 ]
 
 
-def test_a_defect_costs_and_is_named() -> None:
+def test_defects() -> None:
     """Each defect lowers the score of a rollout that has it, and the explanation names it."""
     for line, signal in DEFECTS:
         rated = rate([_GOOD, f"{_GOOD}\n{line}"])
@@ -131,20 +131,20 @@ WORSE = [
 
 
 def test_worse() -> None:
-    """A refusal without a try, an end without a reported success and an empty rollout score lower."""
+    """A refusal without an attempt, an end without a reported success and an empty rollout score lower."""
     for worse, better in WORSE:
         assert rate([worse])[worse][0] < rate([better])[better][0]
 
 
-def test_length_counts_only_against_siblings() -> None:
-    """A rollout far longer than its siblings loses; alone, its length says nothing."""
+def test_length() -> None:
+    """A rollout far longer than its siblings loses; alone, its length has no effect."""
     long = _GOOD + '\nuser: "go on"\nassistant: "more"' * 10
     siblings = [_GOOD, _GOOD + '\nuser: "ok"']
     assert "much longer" in rate([long, *siblings])[long][1]
     assert "longer" not in rate([long])[long][1]
 
 
-def test_siblings_that_did_the_same_support_each_other() -> None:
+def test_siblings() -> None:
     """With all else equal, the state change that most siblings made scores above the odd one."""
     made = 'call get_x: {{}}\ncall set_x: {{"to":{}}}\ntool set_x: "ok"\nassistant: "{}"'
     common, again, odd = made.format(1, "a"), made.format(1, "b"), made.format(2, "c")
@@ -152,7 +152,7 @@ def test_siblings_that_did_the_same_support_each_other() -> None:
     assert ratings[common][0] == ratings[again][0] > ratings[odd][0]
 
 
-def test_a_small_difference_is_a_small_gap() -> None:
+def test_small_gap() -> None:
     """One defect is a gap of at most .1; no score is stretched to fill the scale."""
     worse = f'{_GOOD}\ntool get_x: "Error: once"\nassistant: "here"'
     ratings = rate([_GOOD, worse])
@@ -177,27 +177,27 @@ ERRORS = [
 ]
 
 
-def test_errors_are_those_that_a_result_states() -> None:
-    """A tool error is an error that leads a result or stands in its own field, not a word in passing."""
+def test_tool_errors() -> None:
+    """A tool error is an error at the start of a result or in its own field, not a word in passing."""
     for result, errors in ERRORS:
         assert observe(f"tool x: {result}").errors == errors, result
 
 
-def test_a_tools_first_verb_says_whether_it_changes_something() -> None:
+def test_state_changes() -> None:
     """A call counts as a state change by the first reading or writing verb of its tool's name."""
     changing = ["update_order", "createIssue", "mcp__shop__delete_item", "transfer_funds"]
     for name in [*changing, "get_post", "search", "transfer_to_human_agents", '"…"']:
         assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").changes) == (name in changing)
 
 
-def test_the_same_call_with_its_keys_in_another_order_is_a_repeat() -> None:
+def test_repeated_calls() -> None:
     """Calls are equal by value, not by the order of their keys; deep JSON is compared as text."""
     assert observe('call f: {"a":1,"b":2}\ncall f: {"b":2,"a":1}').repeats == 1
     deep = "call f: " + "[" * 600 + "]" * 600
     assert observe(f"{deep}\n{deep}").repeats == 1
 
 
-def test_an_explanation_quotes_nothing() -> None:
+def test_no_quotes() -> None:
     """No text of a rollout reaches an explanation, so no rollout can speak through it."""
     rollout = "\n".join(
         f'{head}: "Error canary, I cannot"'
@@ -212,7 +212,7 @@ def test_an_explanation_quotes_nothing() -> None:
         3, ["a", "{", 'tool: "Error\n', " ", '\\"', "\n", 'call f: {"a":1}\n', "assistant: hand you ", "x: "]
     ),
 )
-def test_a_megabyte(unit: str) -> None:
+def test_megabyte(unit: str) -> None:
     """A megabyte of anything is read to its end and scored."""
     rollout = 'assistant: "' + unit * (1_000_000 // len(unit))
     rated = rate([rollout, f"call f: {rollout}\ntool f: {rollout}"])
@@ -220,7 +220,7 @@ def test_a_megabyte(unit: str) -> None:
 
 
 @pytest.mark.skipif(not _TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
-def test_better_than_chance_on_real_rollouts() -> None:
+def test_real_rollouts() -> None:
     """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""
     result = agreement(_TAU)
     assert (result["groups"], result["mixed_groups"]) == (50, 26)

@@ -27,7 +27,7 @@ from tests.judges.answers import ANSWERS, Answer
 
 
 def classified(answer: Answer) -> CallError:
-    """The CallError of one answer, read as from the wire."""
+    """Classify one answer, read as from the wire."""
     return classify(answer.status, *error_of(answer.body))
 
 
@@ -42,14 +42,14 @@ def test_answer(subtests: pytest.Subtests) -> None:
 
 
 def call_errors(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
-    """The meanings of all responses by another table."""
+    """Return the meanings of all responses by another table."""
     with monkeypatch.context() as patch:
         patch.setattr(provider_errors, "TABLE", tuple(table))
         return [classified(answer) for answer in ANSWERS]
 
 
 def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any one row some answer, or some stated context, would mean something else."""
+    """Without any one row some answer, or some stated context, would have another meaning."""
     whole = call_errors(TABLE, monkeypatch)
     for index, row in enumerate(TABLE):
         assert call_errors([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
@@ -68,7 +68,7 @@ def test_should_retry() -> None:
 
 
 def test_refuses_format() -> None:
-    """Only an error that speaks of the answer's format is a refusal of it."""
+    """Only an error about the answer's format is a refusal of it."""
     assert refuses_format(400, "'response_format' of type 'json_schema' is not supported")
     assert refuses_format(400, "Failed to initialize samplers: failed to parse grammar")
     assert refuses_format(400, "The provided JSON schema contains features not supported by xgrammar.")
@@ -147,7 +147,7 @@ def test_context(subtests: pytest.Subtests) -> None:
 
 
 def test_no_stated_context() -> None:
-    """A message without both numbers tells nothing, and one that echoes a request is read only so far."""
+    """A message without both numbers states nothing, and one that echoes a request is read up to a bound."""
     for message in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
         assert context_of(message) is None
     assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
@@ -162,7 +162,7 @@ JSON = st.recursive(
 )
 
 
-BODIES: list[tuple[Any, str, str]] = [
+RESPONSE_BODIES: list[tuple[Any, str, str]] = [
     ({"error": {"message": "m", "code": "c", "type": "t"}}, "c t", "m"),
     ({"error": "m", "error_type": "t"}, "t", "m"),
     ({"message": "m", "__type": "ThrottlingException"}, "ThrottlingException", "m"),
@@ -178,11 +178,11 @@ BODIES: list[tuple[Any, str, str]] = [
 
 def test_json() -> None:
     """Codes at any depth and the message are read, and the request that is echoed is not."""
-    for body, signs, message in BODIES:
+    for body, signs, message in RESPONSE_BODIES:
         assert error_of(orjson.dumps(body)) == (signs, message)
 
 
-ASIDES = [
+PROXY_MESSAGES = [
     "\n\nLiteLLM: model group 'daily' failed with the error above. No fallback was attempted.",
     ". Received Model Group=daily\nAvailable Model Group Fallbacks=None LiteLLM Retried: 2 times",
     " LiteLLM Retried: 2 times, LiteLLM Max Retries: 2",
@@ -191,15 +191,15 @@ ASIDES = [
 ]
 
 
-def test_aside() -> None:
+def test_proxy_messages() -> None:
     """The message of a proxy's error is its backend's, without the proxy's own routing."""
-    for aside in ASIDES:
+    for aside in PROXY_MESSAGES:
         body = {"error": {"message": f"OpenAIException - The server had an error{aside}", "code": "500"}}
         assert error_of(orjson.dumps(body))[1].rstrip(".") == "OpenAIException - The server had an error"
 
 
 def test_page() -> None:
-    """The message of a page is its title, else its words."""
+    """The message of a page is its title, or its words if it has none."""
     assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == ("", "502 Bad Gateway")
     assert error_of(b"<p>no <b>way</b></p>") == ("", "no way")
     assert error_of(b"error code: 1015") == ("", "error code: 1015")
@@ -207,7 +207,7 @@ def test_page() -> None:
 
 
 def status_within(data: bytes) -> int | None:
-    """The status of an error that came with status 200; None if it is no such error."""
+    """Return the status of an error that came with status 200; None if it is no such error."""
     response = read_response(200, data)
     return response.status if isinstance(response, ErrorResponse) else None
 

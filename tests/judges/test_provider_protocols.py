@@ -1,4 +1,4 @@
-"""Requests to providers with a protocol of their own, with and without --api-base."""
+"""Requests to providers with their own protocols, with and without --api-base."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.conftest import group
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
 
-# litellm and its clients warn of their own affairs at import and at exit
+# litellm and its clients warn at import and at exit
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 KEY = "my-own-key-0123456789"
-ASKED = Request("Grade.", "Nothing.", ("a",))
+REQUEST = Request("Grade.", "Nothing.", ("a",))
 CHAT = {
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
-    "service_tier": "on_demand",  # litellm reads it of Groq's, where it is always
+    "service_tier": "on_demand",  # litellm requires it of Groq, which always sends it
 }
 MESSAGE = {
     "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
@@ -42,14 +42,14 @@ CONVERSE = {
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The request of a provider: `base` stands behind the host, `variable` names the address elsewhere."""
+    """The request of a provider: `base` follows the host, `variable` is the other source of the address."""
 
     model: str
     base: str
     variable: str
     path: str
     header: str
-    said: dict[str, Any]
+    response: dict[str, Any]
     params: tuple[tuple[str, str], ...] = ()
 
 
@@ -69,28 +69,28 @@ WIRES = [
     Wire("deepseek/m", "/v1", "DEEPSEEK_API_BASE", "/v1/chat/completions",
          f"authorization: Bearer {KEY}", CHAT),
 ]  # fmt: skip
-"""Gemini's address is no variable's; it has a test of its own."""
+"""No variable sets Gemini's address; it has its own test."""
 each_wire = pytest.mark.parametrize("wire", WIRES, ids=[wire.model.partition("/")[0] for wire in WIRES])
 
 
 @pytest.fixture(autouse=True, scope="module")
 def no_leftovers() -> Iterator[None]:
-    """Have leftovers of a litellm call warn here, and not in a later test."""
+    """Make leftovers of a litellm call warn here, and not in a later test."""
     yield
     gc.collect()
 
 
 def read(head: bytes) -> tuple[str, dict[str, str]]:
-    """The path with its query, and the headers, their names in small letters."""
+    """Return the path with its query, and the headers by their names in lower case."""
     first, *rest = head.decode().rstrip("\r\n").split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
     return first.split(" ")[1].replace("%3A", ":"), headers
 
 
-async def sent(settings: JudgeSettings, said: dict[str, Any], server: Any) -> tuple[str, dict[str, str]]:
-    """The request of one call."""
+async def sent(settings: JudgeSettings, response: dict[str, Any], server: Any) -> tuple[str, dict[str, str]]:
+    """Make one call; return the path and the headers of its request."""
     async with opened(resolve(settings)) as judge:
-        reply = await judge.ask(ASKED)
+        reply = await judge.ask(REQUEST)
     assert isinstance(reply, Reply), reply
     assert reply.text == "ok"
     (head,) = server.heads
@@ -101,14 +101,14 @@ async def sent(settings: JudgeSettings, said: dict[str, Any], server: Any) -> tu
 @pytest.mark.parametrize("given", [True, False], ids=["api-base", "variable"])
 async def test_protocol(wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A provider gets its own protocol at its path, with its header, from any source of its address."""
-    async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+    async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}{wire.base}"
         if not given:
             monkeypatch.setenv(wire.variable, base)
         settings = JudgeSettings(
             wire.model, base if given else None, api_key=KEY, params=dict(wire.params), timeout=30
         )
-        path, headers = await sent(settings, wire.said, server)
+        path, headers = await sent(settings, wire.response, server)
     name, _, value = wire.header.partition(": ")
     assert path == wire.path
     assert headers[name] == value
@@ -116,7 +116,7 @@ async def test_protocol(wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_gemini() -> None:
-    """Gemini is asked by `:generateContent`, with its key in a header or the query."""
+    """Gemini is called by `:generateContent`, with its key in a header or the query."""
     async with serving(answer(200, json.dumps(CANDIDATES).encode())) as server:
         base = f"http://127.0.0.1:{server.port}/v1beta"
         path, headers = await sent(
@@ -126,22 +126,22 @@ async def test_gemini() -> None:
     assert headers.get("x-goog-api-key") == KEY or f"key={KEY}" in path
 
 
-async def test_own_key_stays_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider's own key from its variable goes to no address that the user names without naming it."""
+async def test_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider's own key from its variable is not sent to an address for which the user names no key."""
     for name in ("ANTHROPIC_API_KEY", "GROQ_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(name, KEY)
     for wire in WIRES[1:]:
-        async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+        async with serving(answer(200, json.dumps(wire.response).encode())) as server:
             base = f"http://127.0.0.1:{server.port}{wire.base}"
-            await sent(JudgeSettings(wire.model, base, timeout=30), wire.said, server)
+            await sent(JudgeSettings(wire.model, base, timeout=30), wire.response, server)
             assert KEY.encode() not in server.heads[0]
 
 
-async def test_key_of_a_provider_without_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Azure has no address but the user's: the key of its variable belongs there."""
+async def test_azure_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure has only the user's address: the key of its variable is sent there."""
     monkeypatch.setenv("AZURE_API_KEY", KEY)
     wire = WIRES[0]
-    async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+    async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}"
         params = {"api_version": "2024-10-21"}
         path, headers = await sent(JudgeSettings(wire.model, base, params=params, timeout=30), CHAT, server)
@@ -150,8 +150,8 @@ async def test_key_of_a_provider_without_address(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("model", ["xinference/m", "lm_studio/m", "litellm_proxy/m", "custom_openai/m"])
-async def test_no_other_key(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of one's own are sent no key that was not named, OpenAI's neither."""
+async def test_self_hosted(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Self-hosted servers get no key that was not named, not even OpenAI's."""
     for name in ("OPENAI_API_KEY", "LM_STUDIO_API_KEY"):
         monkeypatch.setenv(name, KEY)
     async with serving(answer(200, json.dumps(CHAT).encode())) as server:
@@ -164,20 +164,20 @@ async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
     wire = WIRES[2]
-    async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+    async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}"
-        path, headers = await sent(JudgeSettings(wire.model, base, timeout=30), wire.said, server)
+        path, headers = await sent(JudgeSettings(wire.model, base, timeout=30), wire.response, server)
     assert path == wire.path
     assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/")
     assert KEY not in str(headers)
 
 
 async def test_azure_from_python() -> None:
-    """ART's users give Azure's address, version and key with the call."""
+    """ART's users pass Azure's address, version and key with the call."""
     scores = {"scores": [{"trajectory_id": "?", "explanation": "e", "score": 0.5}]}
-    said = json.loads(json.dumps(CHAT))
-    said["choices"][0]["message"]["content"] = json.dumps(scores)
-    async with serving(answer(200, json.dumps(said).encode())) as server:
+    response = json.loads(json.dumps(CHAT))
+    response["choices"][0]["message"]["content"] = json.dumps(scores)
+    async with serving(answer(200, json.dumps(response).encode())) as server:
         extra = {
             "api_base": f"http://127.0.0.1:{server.port}",
             "api_version": "2024-10-21",
@@ -187,7 +187,7 @@ async def test_azure_from_python() -> None:
         done = await ruler_cli.score_group(
             group("g", 0.1, 0.9), "azure/my-judge", extra, swallow_exceptions=True
         )
-    assert done is None  # the judge here knows no labels
+    assert done is None  # this server's reply has no labels
     path, headers = read(server.heads[0])
     assert path == WIRES[0].path
     assert headers["api-key"] == KEY

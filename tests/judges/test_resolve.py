@@ -26,7 +26,7 @@ NAMES = [
 
 
 def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenAI's names and anything with an endpoint go straight, under the name the endpoint knows."""
+    """OpenAI's names and anything with an endpoint are called directly, under the endpoint's name."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     for name, base, model in NAMES:
         judge = resolve(JudgeSettings(name, api_base=base)).judge
@@ -37,7 +37,7 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
 
 
-WAYS = [
+ROUTES = [
     ("azure/deployment", {}, False),
     ("anthropic/claude-x", {}, False),
     ("bedrock/anthropic.claude-x", {}, False),
@@ -52,16 +52,16 @@ WAYS = [
 ]
 
 
-def test_route_to_a_stated_endpoint() -> None:
-    """A first word that litellm has as a provider keeps its protocol; any other is the model's own name."""
-    for name, params, direct in WAYS:
+def test_route_to_an_endpoint() -> None:
+    """A first word that litellm has as a provider keeps its protocol; any other is part of the name."""
+    for name, params, direct in ROUTES:
         settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
         assert isinstance(resolve(settings).judge, HttpJudge if direct else LitellmJudge), name
         assert isinstance(resolve(replace(settings, via="http")).judge, HttpJudge), name
 
 
 def test_price_and_context() -> None:
-    """Price and context come from litellm's list, are unknown behind an endpoint, or are stated."""
+    """Price and context come from litellm's list, are unknown for an endpoint, or are given."""
     result = model_of(JudgeSettings("openai/o3"))
     assert result.price is not None
     assert result.price.prompt > 0
@@ -105,7 +105,7 @@ def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
         assert model_info("other") == ModelInfo()
 
 
-def test_cached_once() -> None:
+def test_cached_tokens() -> None:
     """Cached prompt tokens are part of the prompt and are billed once."""
     assert Price(2.0, 3.0, 0.5).of(Usage(prompt=10, completion=1, cached=4)) == 6 * 2.0 + 4 * 0.5 + 3.0
     assert Price(4.0, 2.0, 1.0).of(Usage(prompt=1, cached=6)) == 6

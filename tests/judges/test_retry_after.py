@@ -1,4 +1,4 @@
-"""Every spelling of the seconds to wait."""
+"""Every form of the time to wait."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ SPELLINGS = [
 
 
 def test_spellings(subtests: pytest.Subtests) -> None:
-    """Spans, dates and times are read alike wherever they stand, and nonsense is nothing."""
+    """Spans, dates and times are read alike in any header, and an invalid value is ignored."""
     for value, seconds in SPELLINGS:
         with subtests.test(value=value, seconds=seconds):
             asked, reset = (
                 retry_after({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
             )
             assert asked == (None if seconds is None else pytest.approx(seconds))
-            assert reset == (asked or None)  # a reset that is over tells nothing
+            assert reset == (asked or None)  # a reset that is over is ignored
 
 
-WHICH_WINS = [
+PRIORITIES = [
         ({}, None),
         # the call's own wait first, the finer unit before the coarser
         ({"retry-after-ms": "250", "Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 0.25),
@@ -56,10 +56,10 @@ WHICH_WINS = [
         ({"Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 1.0),
         ({"Retry-After": "soon", "x-ratelimit-reset-requests": "9s"}, 9.0),
         ({"llm_provider-retry-after": "4"}, 4.0),
-        # a litellm proxy's minute, of a rate and of calls in flight, of which one may end at once
+        # a litellm proxy's minute, for a rate and for calls in flight, which may end at once
         ({"retry-after": "60", "rate_limit_type": "requests"}, 60.0),
         ({"retry-after": "60", "rate_limit_type": "max_parallel_requests"}, None),
-        # then what is used up, the latest of it
+        # then exhausted limits, the latest of them
         (
             {
                 "x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-requests": "9",
@@ -76,22 +76,22 @@ WHICH_WINS = [
             },
             8.0,
         ),
-        # nothing is used up: no limit of these was passed
+        # no limit is exhausted: none of these was exceeded
         ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-requests": "9"}, None),
-        # nothing tells what is: the earliest to come
+        # no header tells which limit is exhausted: the earliest to come
         ({"x-ratelimit-reset-requests": "0s", "x-ratelimit-reset-tokens": "9s", "ratelimit-reset": "20"}, 9),
         ({"x-ratelimit-reset-requests": "3s", "x-ratelimit-remaining-requests": "many"}, 3.0),
     ]  # fmt: skip
 
 
-def test_which_wins(subtests: pytest.Subtests) -> None:
-    """The call's own wait goes before resets, and the reset of an exhausted limit before the others."""
-    for headers, seconds in WHICH_WINS:
+def test_priorities(subtests: pytest.Subtests) -> None:
+    """The call's own wait has priority over resets, and the reset of an exhausted limit over the others."""
+    for headers, seconds in PRIORITIES:
         with subtests.test(headers=headers, seconds=seconds):
             assert retry_after(headers, "", True, NOW) == seconds
 
 
-NAMED = [
+DELAYS = [
     ("Please try again in 1.2s. Visit https://x", 1.2),
     ("Please try again in 20ms.", 0.02),
     ("Please try again in 6m0s.", 360.0),
@@ -109,16 +109,16 @@ NAMED = [
 ]
 
 
-def test_named(subtests: pytest.Subtests) -> None:
+def test_delays(subtests: pytest.Subtests) -> None:
     """A delay that a message names is read in every unit."""
-    for message, seconds in NAMED:
+    for message, seconds in DELAYS:
         with subtests.test(message=message, seconds=seconds):
             result = delay_in(message)
             assert result == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_order_with_a_message() -> None:
-    """The header goes first, then the message, then a reset if a limit was exceeded."""
+    """The header has priority, then the message, then a reset if a limit was exceeded."""
     reset = {"x-ratelimit-reset-tokens": "9s"}
     assert retry_after({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
     assert retry_after(reset, "try again in 4s", True, NOW) == 4
@@ -135,7 +135,7 @@ def test_calls_in_flight() -> None:
         assert retry_after({"retry-after": "45.5"}, reported, True, NOW) == seconds
 
 
-ODD = st.one_of(
+INVALID = st.one_of(
     st.text(max_size=120),
     st.from_regex(r"[0-9.]{1,40}(ms|s|m|h|d| days)?", fullmatch=True),
     st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{1,9}( GMT| [+-][0-9]{1,6})?"),
@@ -146,7 +146,7 @@ ODD = st.one_of(
 )
 
 
-@given(st.dictionaries(st.sampled_from(NAMES), ODD), st.datetimes(timezones=st.just(UTC)), ODD)
+@given(st.dictionaries(st.sampled_from(NAMES), INVALID), st.datetimes(timezones=st.just(UTC)), INVALID)
 @example({"Retry-After": "Mon, 01 Jan 0001 00:00:00 +9999"}, NOW, "")
 @example({"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s")
 def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:

@@ -34,14 +34,14 @@ def _request(rollouts: list[str], system: str = "system") -> Request:
 
 
 def _spread(model: SimulatedModel, passes: int = 400) -> list[list[float]]:
-    """Scores of eight rollouts with truth .5, pass by pass; only the request's wording differs."""
+    """Return scores of eight rollouts with truth .5, pass by pass; only the request's wording differs."""
     rollouts = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
     return [list(score(model, _request(rollouts, f"pass {n}")).values()) for n in range(passes)]
 
 
 @settings(deadline=None)
 @given(st.text(), st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6))
-def test_any_request_is_answered_and_repeats(system: str, user: str, rollouts: list[str]) -> None:
+def test_any_request(system: str, user: str, rollouts: list[str]) -> None:
     """Every label has a score in [0, 1] on the grid of .05, the same each time."""
     for request in (_request(rollouts, system), Request(system, user, ("bcdf", "ghjk"))):
         scores = score(SimulatedModel(), request)
@@ -50,8 +50,8 @@ def test_any_request_is_answered_and_repeats(system: str, user: str, rollouts: l
         assert score(SimulatedModel(), request) == scores
 
 
-def test_it_is_a_judge() -> None:
-    """Its reply is one call without tokens that the reply reader takes as it is, and says it is simulated."""
+def test_reply() -> None:
+    """Its reply is one call without tokens that the reply parser accepts, and says it is simulated."""
     judge: Judge = Simulated(_EXACT)
     request = _request(["truth=0.35", "truth=0.9"])
 
@@ -67,13 +67,13 @@ def test_it_is_a_judge() -> None:
     assert all(explanation.startswith("Simulated") for _, explanation in parsed.entries.values())
 
 
-def test_a_stated_truth_is_the_truth() -> None:
+def test_stated_truth() -> None:
     """The last `truth=` in a rollout is its truth, at most 1."""
     rollouts = ("truth=0.35", 'assistant: "truth=.2 then truth=0.7"', "truth=12", "truth=0")
     assert [truth(rollout) for rollout in rollouts] == [0.35, 0.7, 1.0, 0.0]
 
 
-def test_other_truths_are_drawn() -> None:
+def test_drawn_truths() -> None:
     """Without a stated truth it is .5 with a deviation of .12, within [.02, .98], by the text alone."""
     drawn = [truth(f"body {n}") for n in range(4000)]
     assert fmean(drawn) == pytest.approx(0.5, abs=0.01)
@@ -84,15 +84,15 @@ def test_other_truths_are_drawn() -> None:
 
 @settings(deadline=None)
 @given(st.permutations([0.1, 0.35, 0.5, 0.8]), st.integers(0, 5))
-def test_without_errors_the_score_is_the_truth(truths: list[float], seed: int) -> None:
-    """With every deviation at 0 the score is the truth, whatever order, label or seed."""
+def test_no_errors(truths: list[float], seed: int) -> None:
+    """With every deviation at 0 the score is the truth, for any order, labels and seed."""
     model = SimulatedModel.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, "seed": seed})
     scores = score(model, _request([f"truth={t}" for t in truths]))
     assert list(scores.values()) == truths
 
 
-def test_position_bias_favours_the_first() -> None:
-    """The curve falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
+def test_position_bias() -> None:
+    """The bias falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
     for size in (2, 3, 8, 33):
         curve = [0.05 * bias for bias in position_bias(size)]
         assert curve == sorted(curve, reverse=True)
@@ -103,7 +103,7 @@ def test_position_bias_favours_the_first() -> None:
     assert position_bias(0) == ()
 
 
-def test_positions_are_those_in_the_prompt() -> None:
+def test_positions_in_the_prompt() -> None:
     """A bias belongs to the position in the prompt, even if only some labels are asked for."""
     request = _request([f"truth=0.5 {n}" for n in range(4)])
     model = SimulatedModel(persistent=0, slot=0.2, noise=0, level=0)
@@ -111,7 +111,7 @@ def test_positions_are_those_in_the_prompt() -> None:
     assert last[request.labels[3]] == score(model, request)[request.labels[3]] < 0.5
 
 
-def test_a_persistent_error_stays_and_the_others_pass() -> None:
+def test_errors_over_passes() -> None:
     """Over passes a persistent error is constant; noise and level change, level alike for all."""
     quiet = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}
     stays = _spread(SimulatedModel.of({**quiet, "persistent": 0.2}), 5)
@@ -129,16 +129,16 @@ def _quiet(**params: float) -> SimulatedModel:
     return SimulatedModel.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, **params})
 
 
-def test_a_full_stretch_gives_every_request_one_range() -> None:
-    """With stretch 1 the scores are .5 + .22 · z of the values in one request, whatever their range."""
+def test_stretch() -> None:
+    """With stretch 1 the scores are .5 + .22 · z of the values in one request, for any range of them."""
     for truths in ([0.5, 0.52, 0.54], [0.1, 0.5, 0.9]):
         scores = score(_quiet(stretch=1), _request([f"truth={t}" for t in truths]))
         assert list(scores.values()) == [0.25, 0.5, 0.75]
     assert set(score(_quiet(stretch=1), _request(["truth=0.9 a", "truth=0.9 b"])).values()) == {0.5}
 
 
-def test_a_gain_is_one_factor_about_the_middle() -> None:
-    """With a gain every distance from .5 is multiplied alike within a request, and anew in the next."""
+def test_gain() -> None:
+    """A gain multiplies every distance from .5 alike within a request, and another gain in the next."""
     request = [_request(["truth=0.4", "truth=0.5", "truth=0.6"], f"pass {n}") for n in range(60)]
     rows = [list(score(_quiet(gain=0.9), r).values()) for r in request]
     assert all(low + high == pytest.approx(1) and middle == 0.5 for low, middle, high in rows)
@@ -146,7 +146,7 @@ def test_a_gain_is_one_factor_about_the_middle() -> None:
     assert all(high >= 0.5 for _, _, high in rows)
 
 
-def test_judges_share_persistent_errors() -> None:
+def test_shared_errors() -> None:
     """Persistent errors of two seeds correlate by `shared`, and keep their deviation."""
     request = _request([f"truth=0.5 {n}" for n in range(1500)])
     for shared in (0.0, 0.7, 1.0):
@@ -156,8 +156,8 @@ def test_judges_share_persistent_errors() -> None:
         assert pstdev(seen[0]) == pytest.approx(0.12, abs=0.01)
 
 
-def test_the_formula_is_the_judge() -> None:
-    """Without draws `answers` says truth plus slot bias, clipped and rounded to .05."""
+def test_formula() -> None:
+    """Without draws `answers` is truth plus position bias, clipped and rounded to .05."""
     draws = [0.0] * 4, 0.0, 0.0
     assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], *draws) == [0.0, 0.5, 0.55, 1.0]
     biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, *draws)
@@ -175,8 +175,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_parameters_are_the_model() -> None:
-    """Parameters set the fields of their names; the error of a wrong one says what it should be."""
+def test_parameters() -> None:
+    """Parameters set the fields of their names; the error for a wrong one states the right form."""
     for params, explanation in WRONG:
         with pytest.raises(UsageError, match=explanation):
             SimulatedModel.of(params)

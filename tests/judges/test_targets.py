@@ -1,4 +1,4 @@
-"""A line of a request file, in the form of whoever is to answer it."""
+"""The lines of a request file, in the form of each target."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.judges.raw_server import answer, serving
 from tests.sdk_types import assert_typed
 from tests.values import NASTY, opened
 
-# litellm and its clients warn of their own affairs at import and at exit
+# litellm and its clients warn at import and at exit
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 KEY = bytes(range(16))
-ASKED = Request("S", "U", ())
+REQUEST = Request("S", "U", ())
 MESSAGE = orjson.dumps(
     {
         "id": "msg_1",
@@ -33,8 +33,8 @@ MESSAGE = orjson.dumps(
 )
 
 
-def row(target: Target, model: str, request: Request = ASKED, **settings: Any) -> Any:
-    """A line, read."""
+def row(target: Target, model: str, request: Request = REQUEST, **settings: Any) -> Any:
+    """Parse a line."""
     line = request_line(target, JudgeSettings(model, **settings))(KEY, request)
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
@@ -63,8 +63,8 @@ def test_target_by_name() -> None:
             target_of(JudgeSettings(model))
 
 
-def test_names_and_max_tokens() -> None:
-    """Rows name model and room as whoever answers has them, without a provider's name or an engine's."""
+def test_model_and_max_tokens() -> None:
+    """Rows name the model and the limit as the target does, without the name of a provider or an engine."""
     request = Request("S", "U", (), 5, fitted=True)
     body = row("openai", "openai/o3", request)["body"]
     assert (body["model"], body["max_completion_tokens"], "max_tokens" in body) == ("o3", 5, False)
@@ -75,7 +75,7 @@ def test_names_and_max_tokens() -> None:
     assert row("openai", "groq/llama-3.3-70b")["body"]["model"] == "llama-3.3-70b"
     assert row("openai", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
     there = row("openai", "groq/llama-3.3-70b", api_base="http://h/v1")
-    assert there["body"]["model"] == "groq/llama-3.3-70b"  # no endpoint of one's own is taken for a provider
+    assert there["body"]["model"] == "groq/llama-3.3-70b"  # an endpoint is not taken for a provider
 
 
 ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
@@ -90,10 +90,8 @@ ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
 
 
 @pytest.mark.parametrize(("model", "params", "max_tokens"), ANTHROPIC)
-async def test_anthropic_params_are_the_live_ones(
-    model: str, params: dict[str, Any], max_tokens: int | None
-) -> None:
-    """The params are those that litellm sends, but for the answer format, which needs no header here."""
+async def test_anthropic_params(model: str, params: dict[str, Any], max_tokens: int | None) -> None:
+    """The params are litellm's, except for the answer format, which needs no header here."""
     for text in NASTY[: 1 if params else 4]:
         sendable = text.encode("utf-8", "replace").decode()
         request = Request(
@@ -122,8 +120,8 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
 ]
 
 
-def test_rows_equal_the_requests_of_sdks(subtests: pytest.Subtests) -> None:
-    """A row has the fields, and the values, that the types of the provider's own SDK know."""
+def test_sdk_types(subtests: pytest.Subtests) -> None:
+    """A row has only fields and values that the types of the provider's own SDK know."""
     for target, model, params, max_tokens in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
         with subtests.test(target=target, model=model, params=params, max_tokens=max_tokens):
             for text in NASTY[:3]:
@@ -131,7 +129,7 @@ def test_rows_equal_the_requests_of_sdks(subtests: pytest.Subtests) -> None:
                 assert_typed(target, row(target, model, asked, params=params))
 
 
-def test_an_answer_has_a_form_in_every_row() -> None:
+def test_answer_format() -> None:
     """A row asks for the form of the answer without a header: by schema or by a tool."""
     assert row("anthropic", "anthropic/claude-sonnet-4-5")["params"]["output_config"]["format"]["schema"]
     old = row("anthropic", "anthropic/claude-3-5-haiku-20241022")["params"]
@@ -147,7 +145,7 @@ def test_an_answer_has_a_form_in_every_row() -> None:
         ("no-such-model", {}, "none of Anthropic's"),
     ],
 )
-def test_no_row_for_these_params(model: str, params: dict[str, Any], message: str) -> None:
+def test_refused_params(model: str, params: dict[str, Any], message: str) -> None:
     """Parameters that litellm refuses, or that need a header, are reported before anything is written."""
     with pytest.raises(UsageError, match=message):
         request_line("anthropic", JudgeSettings(model, params=params))
@@ -155,11 +153,11 @@ def test_no_row_for_these_params(model: str, params: dict[str, Any], message: st
         request_line("openai", JudgeSettings("openai/\udcff"))
 
 
-def test_no_key_is_needed_nor_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key of the environment is in no row."""
+def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row contains a key of the environment."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "sk-secret-secret")
     targets: dict[Target, str] = {"openai": "openai/o3", "anthropic": "anthropic/claude-sonnet-4-5"}
     for target, model in targets.items():
-        line = request_line(target, JudgeSettings(model, api_key="sk-secret-secret"))(KEY, ASKED)
+        line = request_line(target, JudgeSettings(model, api_key="sk-secret-secret"))(KEY, REQUEST)
         assert b"secret" not in line

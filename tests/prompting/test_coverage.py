@@ -19,7 +19,7 @@ from tests.values import reader, talk
 LONG = "Six times seven is forty-two, as everybody knows."
 
 
-def covered(*records: Any) -> Coverage:
+def coverage_of(*records: Any) -> Coverage:
     """Return the coverage of records, each a group."""
     raws = [json.dumps(record, ensure_ascii=False).encode() for record in records]
     coverage = Coverage()
@@ -30,7 +30,7 @@ def covered(*records: Any) -> Coverage:
     return coverage
 
 
-def two(*answers: str, **more: Any) -> dict[str, Any]:
+def group_of(*answers: str, **more: Any) -> dict[str, Any]:
     """A group of rollouts."""
     return {"trajectories": [{"messages": talk(answer)} for answer in answers], **more}
 
@@ -48,7 +48,7 @@ def test_shown(text: str) -> None:
     """A text in the prompt counts as shown, in any form."""
     answer = {"role": "tool", "content": text, "tool_call_id": "1"}
     record = {"trajectories": [{"messages": [*talk(n), answer]} for n in "ab"]}
-    assert covered(record).share == 1.0
+    assert coverage_of(record).share == 1.0
 
 
 def test_not_shown() -> None:
@@ -57,7 +57,7 @@ def test_not_shown() -> None:
         "output": {"choices": [{"message": LONG}, {"message": LONG[::-1]}]},
         "info": {"why": "no, " + LONG},
     }
-    coverage = covered(two(LONG, "b", **notes), two(LONG, "c", **notes))
+    coverage = coverage_of(group_of(LONG, "b", **notes), group_of(LONG, "c", **notes))
     assert coverage.not_shown() == [("info.why", len(LONG) + 4), ("output.choices[].message", len(LONG))]
     assert (coverage.shown, coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
     assert coverage.not_shown_text() == "info.why 53 bytes, output.choices[].message 49 bytes"
@@ -65,18 +65,18 @@ def test_not_shown() -> None:
 
 def test_no_text() -> None:
     """Short strings, ids, times, binary data, numbers and ruler's own fields are no text."""
-    record = two(LONG, "b", id="0123456789abcdef01234567", at="2026-01-01T00:00:00.000Z", n=[1] * 99)
+    record = group_of(LONG, "b", id="0123456789abcdef01234567", at="2026-01-01T00:00:00.000Z", n=[1] * 99)
     record["ruler"] = {"status": "scored", "key": LONG * 2}
     record["trajectories"][0]["logs"] = ["RULER explanation: " + LONG * 3]
     record["image"] = "data:image/png;base64," + "iVBORw0KGgo" * 30
-    assert covered(record).share == 1.0
-    assert covered(two("a", "b")).share is None
+    assert coverage_of(record).share == 1.0
+    assert coverage_of(group_of("a", "b")).share is None
 
 
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     """`check` has a row, in JSON with all paths; `score` warns once if less than half is shown."""
     hidden = {f"field {n}": f"{n} {LONG}" for n in range(5)}
-    path = write(tmp_path / "in.jsonl", [two(LONG, "b", **hidden), two(LONG + "!", "b")])
+    path = write(tmp_path / "in.jsonl", [group_of(LONG, "b", **hidden), group_of(LONG + "!", "b")])
     page = ruler("check", path, "-m", "offline").stdout
     row = next(line for line in page.splitlines() if line.startswith("shown to the judge:"))
     reported = "28% of the text; not shown: field 0 51 bytes, field 1 51 bytes"
@@ -90,24 +90,24 @@ def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     )
     assert run.returncode == 0
     assert run.stderr.count(reported) == 1, run.stderr
-    whole = write(tmp_path / "whole.jsonl", [two(LONG, "b")])
+    whole = write(tmp_path / "whole.jsonl", [group_of(LONG, "b")])
     assert "judges are shown" not in ruler("score", whole, "out.jsonl", "-m", "offline").stderr
 
 
-def test_many_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search for texts that no prompt holds is bounded, for any number of texts."""
+def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for texts that no prompt contains is bounded, for any number of texts."""
     monkeypatch.setattr(module, "_MOST_SCANNED", 100_000)
     extra = [f"a note of the harness, number {i}" for i in range(20_000)]
-    coverage = covered({"messages": talk("answer " * 100), "notes": extra})
+    coverage = coverage_of({"messages": talk("answer " * 100), "notes": extra})
     assert 0 < coverage.bytes < 100_000
 
 
-def test_steps_of_a_run() -> None:
-    """A rollout that goes on where another of the group ends is reported, as steps of one run may be."""
+def test_steps_as_rollouts() -> None:
+    """A rollout that begins with another rollout's end is reported, as steps of one run may be."""
     more = [{"role": "user", "content": "And?"}, *talk("b", "c")]
     grown = {"trajectories": [{"messages": talk(LONG)}, {"messages": [*talk(LONG), *more]}]}
     longer = {"trajectories": [*grown["trajectories"], {"messages": talk("no")}]}
-    coverage = covered(two("a", "b"), grown, longer, two("a", "a b"))
+    coverage = coverage_of(group_of("a", "b"), grown, longer, group_of("a", "a b"))
     assert (coverage.continued, coverage.first_continued) == (2, "2")
     assert "go on where another of the group ends (first: 2)" in coverage.warnings()[0]
-    assert covered(two("a", "b")).warnings() == []
+    assert coverage_of(group_of("a", "b")).warnings() == []

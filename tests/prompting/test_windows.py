@@ -15,7 +15,7 @@ sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
 
 
 def draw(seed: int) -> Callable[[int, int], float]:
-    """Random keys that depend on the seed alone."""
+    """Return random keys that depend on the seed alone."""
     return lambda attempt, item: random.Random(seed * 1_000_003 + attempt * 9_973 + item).random()
 
 
@@ -47,7 +47,7 @@ def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
     first, second = two(order, count, sizes=sizes, limit=limit, least=least, most=most)
     assert first is not None
     for windows in (first, second):
-        if windows is None:  # it may be that no exchange connects two passes that fit
+        if windows is None:  # sometimes no exchange connects two passes that fit
             continue
         assert sorted(item for window in windows for item in window) == order
         assert all(sum(sizes[item] for item in window) <= limit for window in windows)
@@ -56,7 +56,7 @@ def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
     assert second is None or connected(first, second)
 
 
-def test_cannot_be_connected() -> None:
+def test_no_second_pass() -> None:
     """If no exchange fits, there is no second pass."""
     sizes = [50, 50, 10, 90]
     first, second = two([0, 1, 2, 3], 2, sizes=sizes, limit=100)
@@ -64,7 +64,7 @@ def test_cannot_be_connected() -> None:
     assert second is None
 
 
-def test_large() -> None:
+def test_many_items() -> None:
     """Thousands of items of very different sizes become connected windows, pass by pass."""
     rough = random.Random(0)
     sizes = [int(rough.lognormvariate(6, 1)) for _ in range(2000)]

@@ -1,4 +1,4 @@
-"""A small S3 on loopback that misbehaves on cue; plain HTTP with ranges is the same server."""
+"""A small S3 server on loopback that fails on request; it also serves plain HTTP with ranges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Store(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address that it listens on."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def __enter__(self) -> Store:
@@ -59,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _asked(self) -> tuple[str, dict[str, str], bytes]:
+    def _read_request(self) -> tuple[str, dict[str, str], bytes]:
         parts = urlsplit(self.path)
         query = {k: v[0] for k, v in parse_qs(parts.query, keep_blank_values=True).items()}
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         return unquote(parts.path), query, body
 
     def do_GET(self) -> None:
-        path, query, _ = self._asked()
+        path, query, _ = self._read_request()
         if self.server.refuse:
             self._send(self.server.refuse)
         elif path in self.server.objects:
@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def do_PUT(self) -> None:
-        path, query, body = self._asked()
+        path, query, body = self._read_request()
         left = self.server.refuse_puts_after
         if self.server.refuse or left == 0:
             self._send(self.server.refuse or 403, b"<Error><Code>AccessDenied</Code></Error>")
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, b"", ETag='"1"')
 
     def do_POST(self) -> None:
-        path, query, _ = self._asked()
+        path, query, _ = self._read_request()
         if "uploads" in query:
             upload = f"u{len(self.server.uploads)}"
             self.server.uploads[upload] = {}
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, f'{_HEAD}<{tag}><ETag>"1"</ETag></{tag}>'.encode())
 
     def do_DELETE(self) -> None:
-        path, query, _ = self._asked()
+        path, query, _ = self._read_request()
         if "uploadId" in query:
             self.server.uploads.pop(query["uploadId"])
         else:

@@ -47,7 +47,7 @@ def unpacked(text: bytes) -> dict[str, bytes]:
 
 
 def rewritten(path: Path, change: dict[int, bytes], keep: set[int]) -> tuple[list[Line], bytes]:
-    """Return the samples, and the archive with changed ones."""
+    """Return the samples, and the archive written again with changed samples."""
     stream = io.BytesIO()
     with ExitStack() as stack:
         container = open_container(str(path), stack)
@@ -63,7 +63,7 @@ def rewritten(path: Path, change: dict[int, bytes], keep: set[int]) -> tuple[lis
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_ZSTANDARD])
 def test_round_trip(tmp_path: Path, method: int) -> None:
-    """Samples come in the archive's order; written back, members keep names, order, method, content."""
+    """Samples come in the archive's order; if written back, members keep names, order, method and content."""
     path = tmp_path / "log.eval"
     path.write_bytes(packed(method))
     every, same = rewritten(path, {}, {1, 2})
@@ -77,8 +77,8 @@ def test_round_trip(tmp_path: Path, method: int) -> None:
     assert list(unpacked(other).items()) == list(wanted.items())
 
 
-def test_written_twice(tmp_path: Path) -> None:
-    """Of two members of one name the last counts, as for every program that reads the archive."""
+def test_equal_names(tmp_path: Path) -> None:
+    """Of two members with one name the last counts, as for every program that reads the archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("samples/a.json", b'{"n": 1}')
@@ -116,7 +116,7 @@ def test_foreign(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
 def test_damaged(tmp_path: Path, step: int) -> None:
-    """An archive that is cut off or changed anywhere is read, or refused with a sentence."""
+    """An archive that is cut off or changed anywhere is read, or refused with a sentence that names it."""
     whole, path = packed(zipfile.ZIP_DEFLATED), tmp_path / "x.eval"
     refused = 0
     for at in range(4, len(whole), step):
@@ -130,8 +130,8 @@ def test_damaged(tmp_path: Path, step: int) -> None:
     assert refused > len(whole) // step
 
 
-def test_names(tmp_path: Path) -> None:
-    """Only an archive becomes an archive, and none is compressed once more; JSON lines always go."""
+def test_output_names(tmp_path: Path) -> None:
+    """Only an archive is written as an archive, and never compressed again; JSON lines always are allowed."""
     path = tmp_path / "log.eval"
     path.write_bytes(packed(zipfile.ZIP_STORED))
     (tmp_path / "in.jsonl").write_bytes(b"{}\n")

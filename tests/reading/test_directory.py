@@ -19,7 +19,7 @@ from ruler_cli.writing.output import Output
 
 
 def fits(line: Line) -> bool | None:
-    """Records have a `k`; other objects are of another kind."""
+    """Tell if a record has a `k`; other objects are of another kind."""
     try:
         return "k" in json.loads(line.raw)
     except ValueError:
@@ -57,8 +57,8 @@ def read(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def opened(root: Path) -> tuple[Directory, list[str], list[Problem]]:
-    """Open a directory and check its files: the container, the files left out, the problems."""
+def checked(root: Path) -> tuple[Directory, list[str], list[Problem]]:
+    """Open a directory and check its files; return the container, the files left out and the problems."""
     problems: list[Problem] = []
     with ExitStack() as stack:
         directory = open_container(str(root), stack)
@@ -68,7 +68,7 @@ def opened(root: Path) -> tuple[Directory, list[str], list[Problem]]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Make an INPUT of every kind of file."""
+    """Make an INPUT with every kind of file."""
     return write(tmp_path / "in", FILES)
 
 
@@ -82,8 +82,8 @@ def rewrite(directory: Directory, out: Path, change: Any = lambda line: line.raw
 
 
 def test_records(root: Path) -> None:
-    """Records are numbered through, and each has the name of its file and its place there."""
-    directory, notes, problems = opened(root)
+    """Records are numbered through, and each has the name of its file and its number there."""
+    directory, notes, problems = checked(root)
     every = list(directory.records())
     assert [json.loads(line.raw)["k"] for line in every] == [1, 2, 3, 4, 5, 6, 7]
     assert [line.number for line in every] == sorted({line.number for line in every})
@@ -111,25 +111,25 @@ def test_records(root: Path) -> None:
 
 
 def test_round_trip(root: Path, tmp_path: Path) -> None:
-    """Every file is written under its name, as the container it was; a file left out is copied to the byte.
+    """Every file is written under its name and in its container; a file left out is copied byte for byte.
 
-    INPUT may be OUTPUT, and who may read a file stays as it was.
+    INPUT may be OUTPUT, and a file keeps its permissions.
     """
     (write(tmp_path / "out", {"part-2.jsonl": b""}) / "part-2.jsonl").chmod(0o600)
-    rewrite(opened(root)[0], tmp_path / "out")
+    rewrite(checked(root)[0], tmp_path / "out")
     assert (tmp_path / "out" / "part-2.jsonl").stat().st_mode & 0o777 == 0o600
     out, packed = read(tmp_path / "out"), "part-10.jsonl.gz"
     assert gzip.decompress(out.pop(packed)) == lines(4)
     changed = {"part-2.jsonl": lines(1, 2, 3), "blank.jsonl": b""}
     assert out == {name: text for name, text in FILES.items() if name != packed} | changed
-    rewrite(opened(root)[0], root, lambda line: line.raw.replace(b"4", b"44"))
+    rewrite(checked(root)[0], root, lambda line: line.raw.replace(b"4", b"44"))
     assert gzip.decompress(read(root)["part-10.jsonl.gz"]) == lines(44)
     assert read(root)["run.log"] == FILES["run.log"]
 
 
 def test_left_out_records(root: Path, tmp_path: Path) -> None:
-    """A file keeps its kind if its records are left out, and stays valid without any."""
-    directory = opened(root)[0]
+    """A file keeps its kind if its records are left out, and stays valid without records."""
+    directory = checked(root)[0]
     with Output(str(tmp_path / "out"), many=True) as output:
         output.write_as(directory)
         assert len(list(directory.records())) == 7
@@ -151,7 +151,7 @@ def test_damaged(root: Path, tmp_path: Path) -> None:
         "d.json": b'[\n{"k": 8',
     }
     write(root, bad)
-    directory, notes, problems = opened(root)
+    directory, notes, problems = checked(root)
     every = list(directory.records())
     assert list(directory.records()) == every
     assert {p.place for p in problems} == bad.keys()
@@ -166,11 +166,11 @@ def test_damaged(root: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `commit` nothing appears; whole records stay in .partial files that can be read.
+    """Without `commit` no OUTPUT appears; whole records stay in .partial files that can be read.
 
     Before the first record there is not even a directory, and a full disk is an OutputError.
     """
-    directory, folder = opened(root)[0], tmp_path / "out"
+    directory, folder = checked(root)[0], tmp_path / "out"
     with pytest.raises(ZeroDivisionError), Output(str(folder), many=True) as output:
         output.write_as(directory)
         raise ZeroDivisionError
@@ -197,9 +197,9 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not [name for name in read(folder) if name.endswith(".partial")]
 
 
-def test_no_place(root: Path, tmp_path: Path) -> None:
-    """A directory that lies in INPUT, holds other files, is locked, or is a file, is refused at once."""
-    directory = opened(root)[0]
+def test_refused_output(root: Path, tmp_path: Path) -> None:
+    """An OUTPUT that lies in INPUT, holds other files, is locked, or is a file, is refused at once."""
+    directory = checked(root)[0]
     with Output(str(root / "sub"), many=True) as output, pytest.raises(UsageError, match="lies in INPUT"):
         output.write_as(directory)
     other = str(write(tmp_path / "other", {"sub/theirs.txt": b""}))
@@ -214,9 +214,9 @@ def test_no_place(root: Path, tmp_path: Path) -> None:
         Output(str(tmp_path / "no" / "out"), many=True)
 
 
-def test_changed(root: Path) -> None:
+def test_changed_meanwhile(root: Path) -> None:
     """A file that cannot be read in a later pass is an error of the run."""
-    directory = opened(root)[0]
+    directory = checked(root)[0]
     list(directory.records())
     (root / "sub" / "list.json").unlink()
     with pytest.raises(UsageError, match="no such file"):
@@ -226,7 +226,7 @@ def test_changed(root: Path) -> None:
 def test_many_left_out(tmp_path: Path) -> None:
     """Some files without records are named, the rest counted; of many files an even selection is sampled."""
     files = {f"{i}.log": b"text\n" for i in range(30)} | {f"{i}.json": b'{"k": %d}' % i for i in range(100)}
-    directory, notes, problems = opened(write(tmp_path / "in", files))
+    directory, notes, problems = checked(write(tmp_path / "in", files))
     assert len(notes) == 21
     assert notes[-1] == "… and 10 more files: left out"
     assert problems == []
@@ -236,17 +236,17 @@ def test_many_left_out(tmp_path: Path) -> None:
     assert sample[-1].where.startswith("9")
 
 
-def test_damaged_in_place(root: Path) -> None:
-    """A damaged file is not replaced by its readable part: then OUTPUT must not be INPUT."""
+def test_damaged_and_in_place(root: Path) -> None:
+    """A damaged file is not replaced by its readable part: OUTPUT must not be INPUT then."""
     many = lines(*(f"{i} {os.urandom(200).hex()}" for i in range(5000)))
     before = read(write(root, {"c.jsonl.gz": gzip.compress(many)[:-50_000]}))
     with pytest.raises(UsageError, match="give another directory"):
-        rewrite(opened(root)[0], root)
+        rewrite(checked(root)[0], root)
     assert read(root) == before
 
 
 def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that may not be read is reported, and the others are written."""
+    """A file without read permission is reported, and the others are written."""
     real = open_container
 
     def guarded(name: str, stack: ExitStack, file: str | None = None) -> Any:
@@ -256,15 +256,15 @@ def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("ruler_cli.reading.open.open_container", guarded)
     monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).endswith("run.log"))
-    directory, _, problems = opened(root)
+    directory, _, problems = checked(root)
     assert [(p.place, p.reason) for p in problems] == [("run.log", "cannot be read: Permission denied")]
     rewrite(directory, tmp_path / "out")
     assert read(tmp_path / "out").keys() == FILES.keys() - {"run.log"}
 
 
-def test_zeros_behind_records(tmp_path: Path) -> None:
+def test_zeros_after_records(tmp_path: Path) -> None:
     """A crash leaves zeros at the end of a file; the records before them are read."""
-    directory, notes, problems = opened(
+    directory, notes, problems = checked(
         write(tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)})
     )
     assert [line.raw for line in directory.records()] == [lines(1)[:-1], bytes(512)]

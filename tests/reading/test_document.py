@@ -30,8 +30,8 @@ def opened(path: Path, stack: ExitStack, text: bytes) -> Container:
     return open_container(str(path), stack)
 
 
-def glued(container: Container, keep: list[bool] | None = None) -> bytes:
-    """The records as they were read, put back; some may be left out."""
+def joined(container: Container, keep: list[bool] | None = None) -> bytes:
+    """Put the records back as they were read; some may be left out."""
     stream = io.BytesIO()
     encoder = container.encoder(stream)
     for line in container.records():
@@ -77,7 +77,7 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory, made: tuple[bytes, list[bytes]], data: st.DataObject
 ) -> None:
-    """A document that is split and put together is the same to the byte; with less it is valid JSON."""
+    """A document that is split and put together is the same to the byte; with fewer records it is JSON."""
     text, records = made
     with ExitStack() as stack:
         container = opened(tmp_path_factory.mktemp("doc") / "d", stack, text)
@@ -87,38 +87,38 @@ def test_round_trip(
         assert list(container.records()) == first
         assert [line.where for line in first] == [f"item {i + 1}" for i in range(len(first))]
         assert all(text[x.offset :].startswith(x.raw) for x in first)
-        assert glued(container) == text
+        assert joined(container) == text
         keep = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
-        rest = json.loads(glued(container, keep))
+        rest = json.loads(joined(container, keep))
         whole = json.loads(text)
-        items, kept = (whole, rest)
+        items, remaining = (whole, rest)
         if isinstance(whole, dict):
             name = next(n for n in ("trajectory_groups", "simulations", "samples", "results") if n in whole)
             around = ("results",) if "evalId" in whole else ()
-            items, kept = (reduce(getitem, around, x).pop(name) for x in (whole, rest))
+            items, remaining = (reduce(getitem, around, x).pop(name) for x in (whole, rest))
             assert rest == whole
-        assert kept == [item for item, k in zip(items, keep, strict=True) if k]
+        assert remaining == [item for item, k in zip(items, keep, strict=True) if k]
 
 
 def test_objects(tmp_path: Path) -> None:
-    """Pretty-printed objects one after another are records, and one may be left out."""
+    """Pretty-printed objects in a row are records, and one may be left out."""
     text = b"\n".join([PRETTY, PRETTY + PRETTY, b"{}\n"])
     with ExitStack() as stack:
         container = opened(tmp_path / "d", stack, text)
         assert [line.raw for line in container.records()] == [PRETTY, PRETTY, PRETTY, b"{}"]
         assert [line.where for line in container.records()][:2] == ["object 1", "object 2"]
-        assert glued(container) == text
-        assert glued(container, [False, True, False, True]).split() == (PRETTY + b"\n{}").split()
+        assert joined(container) == text
+        assert joined(container, [False, True, False, True]).split() == (PRETTY + b"\n{}").split()
 
 
-def test_items_that_are_none(tmp_path: Path) -> None:
+def test_other_items(tmp_path: Path) -> None:
     """An item that is no object is a record too: its reader reports it."""
     items = [b"1", b'"a,]"', b'{"a": oops}', b"null", b"[2]", b'{"b": [1]]', b"-NaN"]
     text = b"[" + b", ".join(items) + b" ]"
     with ExitStack() as stack:
         container = opened(tmp_path / "d", stack, text)
         assert [line.raw for line in container.records()] == items
-        assert glued(container, [i == 5 for i in range(7)]) == b'[{"b": [1]] ]'
+        assert joined(container, [i == 5 for i in range(7)]) == b'[{"b": [1]] ]'
 
 
 DEEP = b'{"a": ' * 40 + b'[{"x": "}\\\\"}]' + b"}" * 40
@@ -139,7 +139,7 @@ def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
             if isinstance(container, JsonLines):
                 continue
             assert text[:size].rstrip()[-1:] == text.rstrip()[-1:]
-            assert glued(container) == text[:size]
+            assert joined(container) == text[:size]
             assert all(text[x.offset :].startswith(x.raw) for x in lines)
 
 
@@ -160,7 +160,7 @@ DAMAGED = [
 
 
 def test_damaged(tmp_path: Path) -> None:
-    """An error of a damaged document names the number of the item, and gives advice."""
+    """The error for a damaged document names the number of the item, and gives advice."""
     for text, where in DAMAGED:
         with ExitStack() as stack, pytest.raises(UsageError) as error:
             list(opened(tmp_path / "d", stack, text).records())
@@ -169,7 +169,7 @@ def test_damaged(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(bytes), st.booleans())
 def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: bool) -> None:
-    """Any text is read, or refused with a sentence; a document that is read is put together the same."""
+    """Any text is read, or refused with a sentence; a document that is read is put together unchanged."""
     text = (b"{\n" if brace else b"[") + text
     with ExitStack() as stack:
         container = opened(tmp_path_factory.mktemp("any") / "d", stack, text)
@@ -178,13 +178,13 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: 
         except UsageError:
             return
         if isinstance(container, Document):
-            assert glued(container) == text
+            assert joined(container) == text
             for line in lines:
                 assert text[line.offset :].startswith(line.raw)
 
 
 def test_beyond_the_window(tmp_path: Path) -> None:
-    """Items, and the text between them, may be longer than the window, and many."""
+    """Items, and the text between them, may be longer than the window, and there may be many."""
     long = json.dumps({"text": "x\\" * 500_000, "deep": json.loads(DEEP)}).encode()
     items = [A, long, B, DEEP, long, *[A] * 100]
     text = b'{\n"eval": ' + long + b',"samples": [' + (b"," + b" " * 1_200_000).join(items[:5])
@@ -193,7 +193,7 @@ def test_beyond_the_window(tmp_path: Path) -> None:
         container = opened(tmp_path / "d", stack, text)
         for _ in range(2):
             assert [line.raw for line in container.records()] == items
-        assert glued(container) == text
+        assert joined(container) == text
         third = list(container.records())[90]
         assert container.fd is not None
         assert os.pread(container.fd, len(third.raw), third.offset) == A
@@ -201,7 +201,7 @@ def test_beyond_the_window(tmp_path: Path) -> None:
 
 
 def test_changed_meanwhile(tmp_path: Path) -> None:
-    """A record that INPUT lost before it is written is an error."""
+    """A record that INPUT has lost before it is written is an error."""
     with ExitStack() as stack:
         encoder = opened(tmp_path / "d", stack, b"[" + A + b"]").encoder(io.BytesIO())
         with pytest.raises(UsageError, match="changed while it was read"):
@@ -209,7 +209,7 @@ def test_changed_meanwhile(tmp_path: Path) -> None:
 
 
 def test_two_lists(tmp_path: Path) -> None:
-    """A document with two lists of one name is refused: readers would see only the one without scores."""
+    """A document with two lists of one name is refused: readers would see only the list without scores."""
     text = b'{"simulations": [{"a": 1}], "z": [2], "simul\\u0061tions": [{"b": 1}]}'
     with ExitStack() as stack, pytest.raises(UsageError, match="holds `simulations` twice"):
         list(opened(tmp_path / "d", stack, text).records())
@@ -272,7 +272,7 @@ KINDS = [
 
 
 def test_kinds() -> None:
-    """A document is told apart from JSON lines, also from those with a bad or torn first line."""
+    """A document is distinguished from JSON lines, also from lines with a bad or torn first line."""
     for text, wanted in KINDS:
         assert kind(text) == wanted, text
         first = next((line for line in text.split(b"\n") if line.strip()), b"")
@@ -280,7 +280,7 @@ def test_kinds() -> None:
 
 
 def test_long_line() -> None:
-    """A first line beyond the window is a document if it is a list or holds one."""
+    """A first line longer than the window is a document if it is a list or contains one."""
     long = b'{"pad": "%s", ' % (b"x" * 3_000_000)
     assert kind(long + b'"simulations": [' + A + b"]}") == "holder"
     assert kind(long + b'"other": [' + A + b"]}\n" + A) is None

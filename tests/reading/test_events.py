@@ -1,4 +1,4 @@
-"""Files of events as records, one a rollout."""
+"""Files of events as records: each file is one rollout."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ def records(path: Path, text: str | bytes, *more: str) -> list[Line]:
     return every
 
 
-def raws(path: Path, text: str | bytes, *more: str) -> list[str]:
+def record_texts(path: Path, text: str | bytes, *more: str) -> list[str]:
     """Return the records of a file as text."""
     return [line.raw.decode() for line in records(path, text, *more)]
 
 
-def test_conversation_of_a_file(tmp_path: Path) -> None:
+def test_conversation_file(tmp_path: Path) -> None:
     """A file of messages, list or lines, compressed or not, is one rollout, of the messages' own bytes."""
     pretty = json.dumps(json.loads(MESSAGES), indent=1)
     for text in (MESSAGES, f"{USER}\n{ASSISTANT}\n", pretty, f"\n{USER}\n\n{ASSISTANT}"):
         for packed in (text.encode(), gzip.compress(text.encode())):
-            (raw,) = raws(tmp_path / "run.jsonl", packed)
+            (raw,) = record_texts(tmp_path / "run.jsonl", packed)
             assert json.loads(raw) == {"file": "run.jsonl", "messages": json.loads(MESSAGES)}
             assert text == pretty or (USER in raw and ASSISTANT in raw)
 
 
 def test_lines_that_are_lists(tmp_path: Path) -> None:
-    """A line that is a list of messages is a rollout; one that cannot be read stays as it is."""
+    """A line that is a list of messages is a rollout; a line that cannot be read stays as it is."""
     torn = MESSAGES[:-9]
     every = records(tmp_path / "in", f"{MESSAGES}\n\n{torn}\n{MESSAGES}\n")
     assert [line.raw.decode() for line in every] == [
@@ -76,14 +76,16 @@ def test_lines_that_are_lists(tmp_path: Path) -> None:
         every[0].raw.decode(),
     ]
     assert [line.where for line in every] == ["line 1", "line 3", "line 4"]
-    assert raws(tmp_path / "in", f"[{MESSAGES}, {MESSAGES}]") == [f'{{"messages": {MESSAGES}}}'] * 2
+    assert record_texts(tmp_path / "in", f"[{MESSAGES}, {MESSAGES}]") == [f'{{"messages": {MESSAGES}}}'] * 2
     sharegpt = '[{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]'
-    assert raws(tmp_path / "in", f"{sharegpt}\n{sharegpt}\n") == [f'{{"conversations": {sharegpt}}}'] * 2
+    assert (
+        record_texts(tmp_path / "in", f"{sharegpt}\n{sharegpt}\n") == [f'{{"conversations": {sharegpt}}}'] * 2
+    )
 
 
 def test_session(tmp_path: Path) -> None:
-    """A session is one record of its events, also with events of unknown kinds."""
-    (raw,) = raws(tmp_path / "s.jsonl", "\n".join(SESSION))
+    """A session is one record of its events, including events of unknown kinds."""
+    (raw,) = record_texts(tmp_path / "s.jsonl", "\n".join(SESSION))
     assert raw == '{"file": "s.jsonl", "events": [%s]}' % ", ".join(SESSION)  # noqa: UP031 - braces
 
 
@@ -91,9 +93,9 @@ def test_torn_line(tmp_path: Path) -> None:
     """A line that is no object becomes text: it is not lost, ends no record, and adds one event."""
     for bad in (SESSION[0][:20], "null", '"}]"', "]}", "[1, 2]", '{"a": 1}, {"b": 2}', "\udc80"):
         text = "\n".join([*SESSION, bad]).encode("utf-8", "surrogateescape")
-        (raw,) = raws(tmp_path / "s.jsonl", text)
+        (raw,) = record_texts(tmp_path / "s.jsonl", text)
         assert json.loads(raw)["events"] == [*map(json.loads, SESSION), bad.replace("\udc80", "\ufffd")]
-    (raw,) = raws(tmp_path / "m.jsonl", f"{USER}\n{ASSISTANT}\n{USER[:9]}")
+    (raw,) = record_texts(tmp_path / "m.jsonl", f"{USER}\n{ASSISTANT}\n{USER[:9]}")
     assert json.loads(raw)["messages"][2] == {"role": "unreadable", "content": USER[:9]}
 
 
@@ -101,7 +103,7 @@ def test_scattered_traces(tmp_path: Path) -> None:
     """All spans of a trace are one record, anywhere in the file, in the order of the first spans."""
     for text in ("\n".join(SPANS), f"[{', '.join(SPANS)}]"):
         for packed in (text.encode(), gzip.compress(text.encode())):
-            every = list(map(json.loads, raws(tmp_path / "t", packed)))
+            every = list(map(json.loads, record_texts(tmp_path / "t", packed)))
             assert [(r["trace_id"], [s["span_id"] for s in r["spans"]]) for r in every] == [
                 ("t2", ["0", "2"]), ("t1", ["1", "4"]), ("t3", ["3"]),
             ]  # fmt: skip
@@ -109,12 +111,15 @@ def test_scattered_traces(tmp_path: Path) -> None:
 
 
 def test_torn_span(tmp_path: Path) -> None:
-    """A span that names no trace is a record of its own, so that it is reported."""
-    assert raws(tmp_path / "t", "\n".join([*SPANS, '{"trace_id": "t1", "sp']))[-1] == '{"trace_id": "t1", "sp'
+    """A span without a trace is a separate record, so that it is reported."""
+    assert (
+        record_texts(tmp_path / "t", "\n".join([*SPANS, '{"trace_id": "t1", "sp']))[-1]
+        == '{"trace_id": "t1", "sp'
+    )
 
 
 def test_table_of_messages(tmp_path: Path) -> None:
-    """Messages that name their conversations are not one conversation, also if one message names none."""
+    """Messages that name their conversations are not one conversation, even if one message names none."""
     for event in (
         {"role": "user", "content": "q"},
         {"from": "human", "value": "q"},
@@ -122,14 +127,14 @@ def test_table_of_messages(tmp_path: Path) -> None:
         {"type": "TextMessage", "source": "user", "content": "q"},
     ):
         rows = [json.dumps({"conversation_id": i % 2, "n": i, **event}) for i in range(4)]
-        every = list(map(json.loads, raws(tmp_path / "t", "\n".join([json.dumps(event), *rows]))))
+        every = list(map(json.loads, record_texts(tmp_path / "t", "\n".join([json.dumps(event), *rows]))))
         assert every[0] == event
         conversations = [(r["conversation_id"], r.get("messages") or r["conversations"]) for r in every[1:]]
         assert [(key, [m["n"] for m in ms]) for key, ms in conversations] == [("0", [0, 2]), ("1", [1, 3])]
 
 
 def test_pipe(tmp_path: Path) -> None:
-    """Events that come through a pipe are the same records, but for the name that they have none of."""
+    """Events that come through a pipe are the same records, but without a file name."""
     texts = ("\n".join(SESSION), f"{USER}\n{ASSISTANT}\n", MESSAGES, f"{MESSAGES}\n{MESSAGES}")
     for number, text in enumerate(texts):
         pipe = tmp_path / f"pipe{number}"
@@ -138,11 +143,13 @@ def test_pipe(tmp_path: Path) -> None:
             container = open_container(str(pipe), stack, "")
             assert container.fd is not None
             assert not container.rewritable
-            assert [line.raw.decode() for line in container.records()] == raws(tmp_path / "file", text, "")
+            assert [line.raw.decode() for line in container.records()] == record_texts(
+                tmp_path / "file", text, ""
+            )
 
 
 def test_records_are_no_events(tmp_path: Path) -> None:
-    """No record of a known format is an event, and a container without events stays as it was."""
+    """No record of a known format is an event, and a container without events stays unchanged."""
     for path in sorted(SAMPLES.rglob("*.jsonl")):
         with ExitStack() as stack:
             container = open_container(str(path), stack)
@@ -169,7 +176,7 @@ def test_any_lines(lines: list[bytes], message: bool) -> None:
 
 
 def test_directory(tmp_path: Path) -> None:
-    """Each file of events in a directory is a rollout, whose record names the file; others are unchanged."""
+    """Each file of events in a directory is a rollout whose record names the file; others are unchanged."""
     (tmp_path / "in/task").mkdir(parents=True)
     (tmp_path / "in/task/1.json").write_text(MESSAGES)
     (tmp_path / "in/task/2.jsonl").write_text(f"{USER}\n{ASSISTANT}")
@@ -184,8 +191,8 @@ def test_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["in.jsonl", "out.json", "out.json.gz"])
-def test_own_shape_refused(tmp_path: Path, output: str) -> None:
-    """No file of events is written, least of all in place of INPUT."""
+def test_events_as_output(tmp_path: Path, output: str) -> None:
+    """A file of events is never written, least of all in place of INPUT."""
     (tmp_path / "in.jsonl").write_text("\n".join(SESSION))
     with ExitStack() as stack, Output(str(tmp_path / output)) as out:
         container = open_container(str(tmp_path / "in.jsonl"), stack)
@@ -193,8 +200,8 @@ def test_own_shape_refused(tmp_path: Path, output: str) -> None:
             out.write_as(container)
 
 
-def test_own_tree_refused(tmp_path: Path) -> None:
-    """A directory is not written if a file of INPUT is a rollout; this is refused before the run."""
+def test_directory_as_output(tmp_path: Path) -> None:
+    """A directory is not written if a file of INPUT is a rollout; it is refused before the run."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.jsonl").write_text("\n".join(SESSION))
     with ExitStack() as stack, Output(str(tmp_path / "out"), many=True) as out:
@@ -218,7 +225,7 @@ FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
     ),
     ("messages", {"type": "human", "content": "q"}, {"type": "ai", "data": {"content": "a"}}),
 )
-"""The member that holds them, and two events, of OpenHands, AutoGen and LangChain."""
+"""The field that contains them, and two events, of OpenHands, AutoGen and LangChain."""
 
 
 def test_events_of_frameworks(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def index() -> Iterator[Index]:
 
 
 def rows(keys: str) -> list[Line]:
-    """A trajectory per letter, its group key; a dot is a line that cannot be read."""
+    """Make a trajectory for each letter, which is its group key; a dot is a line that cannot be read."""
     out, offset = [], 0
     for number, key in enumerate(keys, 1):
         raw = b"{" if key == "." else json.dumps({"group_id": key, "messages": talk("x")}).encode()
@@ -44,7 +44,7 @@ WHOLE = reader({"group_id": "a", "trajectories": [{"messages": talk("x")}]})
 
 
 def surveyed(keys: str, grouping: str, index: Index) -> Survey:
-    """What a survey of these lines finds."""
+    """Survey the lines of these keys."""
     return survey(rows(keys), READER, grouping, index, lambda problem: None)
 
 
@@ -62,7 +62,7 @@ def test_places(keys: str) -> None:
 
 
 def test_not_adjacent() -> None:
-    """`--grouping consecutive` names the first two lines that others part."""
+    """`--grouping consecutive` names the first two lines of a group that other groups separate."""
     for keys, one, other in (("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)):
         output = f"line {one} and line {other} are one group with others between"
         with closing(Index()) as index, pytest.raises(UsageError, match=output):
@@ -70,7 +70,7 @@ def test_not_adjacent() -> None:
 
 
 def test_consecutive(index: Index) -> None:
-    """From a pipe, adjacent records of one key are a group, and a key that comes back is an error."""
+    """From a pipe, adjacent records of one key are a group, and a key that returns later is an error."""
     problems: list[Problem] = []
     read = records(rows("aa.bba"), READER.read, problems.append)
     groups = streamed(read, READER, "auto", index, Openings(), None, None)
@@ -84,34 +84,34 @@ def test_consecutive(index: Index) -> None:
     assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
 
 
-def whole(*groups: tuple[Any, int]) -> list[Line]:
-    """Lines that are groups: key and number of rollouts."""
+def group_lines(*groups: tuple[Any, int]) -> list[Line]:
+    """Make lines that are groups, from keys and numbers of rollouts."""
     made = [{"group_id": k, "trajectories": [{"messages": talk("x")}] * n} for k, n in groups]
     return [Line(i, 0, json.dumps(g).encode()) for i, g in enumerate(made, 1)]
 
 
 def test_group_lines() -> None:
-    """Each line of groups is one, also where two have one key; they cannot be grouped again."""
-    for lines, says in (
+    """Each line of groups is one group, even if two have one key; they cannot be grouped again."""
+    for lines, message in (
         (
-            whole(("a", 2), ("b", 3), ("a", 2)),
+            group_lines(("a", 2), ("b", 3), ("a", 2)),
             "line 1 and line 3 have the same `group_id`; each is judged as a group of its own",
         ),
-        (whole(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
+        (group_lines(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
     ):
         with closing(Index()) as index:
             result = survey(lines, WHOLE, "auto", index, lambda p: None)
             assert len(list(index.groups(each_line=True))) == len(lines)
         assert (result.grouping, result.groups) == ("line", len(lines))
-        assert result.warnings() == [says]
+        assert result.warnings() == [message]
     for grouping in ("consecutive", "scattered"):
         with closing(Index()) as index, pytest.raises(UsageError, match="already is a group"):
-            survey(whole(("a", 1)), WHOLE, grouping, index, lambda p: None)
+            survey(group_lines(("a", 1)), WHOLE, grouping, index, lambda p: None)
 
 
 def test_warnings() -> None:
-    """Groups that look wrong are warned about, with the way out."""
-    for keys, says in (
+    """Groups that look wrong are warned about, with advice."""
+    for keys, message in (
         ("abc", "every group has one rollout (key `group_id`)"),
         ("aaa", "all 3 records are one group"),
         ("bcdefghijklmnopq" + "a" * 40, "very uneven, 1 to 40"),
@@ -120,7 +120,7 @@ def test_warnings() -> None:
     ):
         with closing(Index()) as index:
             result = surveyed(keys, "auto", index).warnings()
-        assert not result if says is None else says in result[0] and "--group-by PATH" in result[0]
+        assert not result if message is None else message in result[0] and "--group-by PATH" in result[0]
 
 
 COLUMNS = Format(
@@ -137,7 +137,7 @@ COLUMNS = Format(
 
 
 def test_columns(index: Index) -> None:
-    """A columnar line is as many groups as it holds keys, and equal keys of two lines are two groups."""
+    """A columnar line has as many groups as keys, and equal keys of two lines are two groups."""
     made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
     result = survey(rows, Reader(COLUMNS, PROMPT_HASH), "auto", index, lambda p: None)
@@ -155,19 +155,21 @@ PARTS = replace(
 
 
 def test_parts(index: Index) -> None:
-    """Parts of one rollout are one to the sizes of groups, in whatever record they stand."""
+    """Parts of one rollout count as one in the sizes of groups, in any records."""
     made = [{"id": key, "text": "x", "member": member} for key, member in ("a1", "a1", "b1", "a2", "b1")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
-    begun: list[int] = []
+    new_rollouts: list[int] = []
     reader = Reader(PARTS, "id")
-    result = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: begun.append(n))
-    assert begun == [1, 0, 1, 1, 0]
+    result = survey(
+        rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: new_rollouts.append(n)
+    )
+    assert new_rollouts == [1, 0, 1, 1, 0]
     assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
     assert (result.smallest, result.largest, result.singles) == (1, 2, 1)
 
 
 def test_part_of_a_columnar_line() -> None:
-    """Of a columnar line one group is picked by the number of its record."""
+    """The number of a record selects one group of a columnar line."""
     read = Reader(COLUMNS, PROMPT_HASH).read(Line(7, 0, b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'))
     picked = part_of(Group("all", read), place(read[1]))
     assert (picked.key, len(picked.rollouts)) == (read[1].key, 1)
@@ -175,8 +177,8 @@ def test_part_of_a_columnar_line() -> None:
     assert part_of(plain, 1 << 20) is plain
 
 
-def test_each_record_is_told(index: Index) -> None:
-    """Who asks is told each record that could be read."""
+def test_on_record(index: Index) -> None:
+    """The survey reports each record that can be read."""
     reported: list[int] = []
     survey(
         rows("ab.a"),
@@ -189,14 +191,14 @@ def test_each_record_is_told(index: Index) -> None:
     assert reported == [1, 2, 4]
 
 
-def test_by_line_on_request(index: Index) -> None:
+def test_by_line(index: Index) -> None:
     """`--grouping line` makes every trajectory a group, whatever its key."""
     result = surveyed("aab", "line", index)
     assert (result.grouping, result.groups) == ("line", 3)
 
 
-def test_no_room(index: Index) -> None:
-    """A disk that is full stops the run with a sentence that says where to make room."""
+def test_full_disk(index: Index) -> None:
+    """A full disk stops the run with a sentence that names TMPDIR."""
     index._db.execute("PRAGMA max_page_count = 20")
     with pytest.raises(OutputError, match="TMPDIR"):
         for number in range(100_000):

@@ -61,7 +61,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_records(job: Path) -> None:
-    """A trial's record holds its result, its trajectory, and the reward file if the result has no reward."""
+    """A trial's record contains its result, its trajectory, and the reward file if the result has none."""
     container, problems = opened(job)
     every = list(container.records())
     assert [line.where for line in every] == ["trial t__2", "trial t__10", "trial t__11", "trial t__12"]
@@ -94,9 +94,9 @@ def rewritten(container: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str
 
 
 def test_round_trip(job: Path, tmp_path: Path) -> None:
-    """The whole tree is written, and unchanged files are the same to the byte, also if OUTPUT is INPUT.
+    """The whole tree is written, and unchanged files are the same to the byte, even if OUTPUT is INPUT.
 
-    A changed member replaces its file; what else stands on the record goes to the result.
+    A changed field replaces its file; other new fields of the record go to the result.
     """
     container, _ = opened(job)
     assert rewritten(container, tmp_path / "same") == FILES
@@ -117,7 +117,7 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
 
 
 def test_no_job(tmp_path: Path) -> None:
-    """Results without any trajectory are no job, and one trial alone is one."""
+    """Results without any trajectory are no job, and a single trial is one."""
     none = write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})
     alone = write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})
     assert [find_trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]

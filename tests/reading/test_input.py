@@ -21,7 +21,7 @@ from tests.values import talk
 
 
 def dump(keys: str) -> bytes:
-    """A trajectory per letter; a dot is a line that cannot be read."""
+    """Make a trajectory for each letter; a dot is a line that cannot be read."""
     return b"".join(
         b"broken\n" if k == "." else json.dumps({"group_id": k, "messages": talk(str(i))}).encode() + b"\n"
         for i, k in enumerate(keys, 1)
@@ -29,18 +29,18 @@ def dump(keys: str) -> bytes:
 
 
 def groups(result: Input) -> list[tuple[str, list[int]]]:
-    """Keys, with the numbers of their lines."""
+    """Return the groups' keys, with the numbers of their lines."""
     return [(g.key, [r.line.number for r in g.records]) for g in result.groups]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where INPUT stands."""
+    """The path of INPUT."""
     return tmp_path / "in.jsonl"
 
 
 def test_groups(path: Path) -> None:
-    """A file is read twice, compressed or not, and each problem is told once."""
+    """A file is read twice, compressed or not, and each problem is reported once."""
     for keys, wanted in (
         ("aabb", [("a", [1, 2]), ("b", [3, 4])]),
         ("ab.ab", [("a", [1, 4]), ("b", [2, 5])]),
@@ -56,8 +56,8 @@ def test_groups(path: Path) -> None:
             assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
 
 
-def test_said(path: Path) -> None:
-    """What was found is one line."""
+def test_description(path: Path) -> None:
+    """The description of INPUT is one line."""
     path.write_bytes(dump("aabbb"))
     with ExitStack() as stack:
         output = open_input(InputSettings(str(path)), stack, lambda p: None).found()
@@ -65,7 +65,7 @@ def test_said(path: Path) -> None:
 
 
 def test_pipe(tmp_path: Path) -> None:
-    """A pipe is read as it comes, and its records are told as they are read."""
+    """A pipe is read as it comes, and each record is reported when it is read."""
     fed(tmp_path / "pipe", dump("aab"))
     seen: list[object] = []
     settings = InputSettings(str(tmp_path / "pipe"))
@@ -78,7 +78,7 @@ def test_pipe(tmp_path: Path) -> None:
 
 
 def test_scattered_pipe(tmp_path: Path) -> None:
-    """With `--grouping scattered` all of a pipe is kept on disk, then judged as a file is."""
+    """With `--grouping scattered` a whole pipe is spooled to disk, then scored as a file is."""
     for number, pack in enumerate(PACKS):
         pipe, problems = tmp_path / f"pipe{number}", list[Problem]()
         fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
@@ -94,14 +94,14 @@ def test_scattered_pipe(tmp_path: Path) -> None:
 
 
 def as_list(keys: str) -> bytes:
-    """The same records as a pretty-printed list."""
+    """Make the same records as a pretty-printed list."""
     return b"[\n " + b",\n ".join(dump(keys).splitlines()) + b"\n]\n"
 
 
 def test_document(tmp_path: Path) -> None:
-    """A JSON document is read as a file is, wherever it comes from, and says `item` of its places."""
-    ways = itertools.product(("aab", "abab", "a.ba"), PACKS, (False, True))
-    for number, (keys, pack, pipe) in enumerate(ways):
+    """A JSON document is read like a file of lines, also from a pipe, and its locations say `item`."""
+    cases = itertools.product(("aab", "abab", "a.ba"), PACKS, (False, True))
+    for number, (keys, pack, pipe) in enumerate(cases):
         path, problems = tmp_path / f"{number}.json", list[Problem]()
         if pipe:
             fed(path, pack(as_list(keys)))
@@ -115,8 +115,8 @@ def test_document(tmp_path: Path) -> None:
         assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
 
 
-def test_nothing(path: Path) -> None:
-    """A file without records is nothing to do; one of which none can be read is refused."""
+def test_no_records_in_a_file(path: Path) -> None:
+    """A file without records is no error; a file without a readable record is refused."""
     for text in (b"", b"\n \n"):
         path.write_bytes(text)
         with ExitStack() as stack:
@@ -129,7 +129,7 @@ def test_nothing(path: Path) -> None:
 
 @pytest.mark.parametrize("keys", ["aab", "aba"])
 def test_appended(path: Path, keys: str) -> None:
-    """Lines that are appended after the survey are not judged: they could belong to any group."""
+    """Lines that are appended after the survey are not scored: they could belong to any group."""
     path.write_bytes(dump(keys))
     with ExitStack() as stack:
         result = open_input(InputSettings(str(path)), stack, lambda p: None)
@@ -139,7 +139,7 @@ def test_appended(path: Path, keys: str) -> None:
 
 
 def test_changed(path: Path) -> None:
-    """A file that was overwritten since, or whose last line was still being written, is refused."""
+    """A file that was overwritten since the survey, or whose last line was incomplete, is refused."""
     whole, many = dump("aab"), dump("ab" * 10_000)
     for before, after in ((whole[:-20], whole), (many, b"x" * len(many))):
         path.write_bytes(before)
@@ -156,20 +156,20 @@ def test_picked(path: Path, keys: str) -> None:
     path.write_bytes(dump(keys))
     numbers: dict[object, list[int]] = {}
 
-    def told(record: Record, _rollouts: int) -> None:
+    def on_record(record: Record, _rollouts: int) -> None:
         numbers.setdefault(record.key, []).append(place(record))
 
     with ExitStack() as stack:
-        result = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=told)
-        firsts = [each[0] for each in numbers.values()]
-        picked = [list(map(place, group.records)) for group in result.picked(firsts)]
+        result = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=on_record)
+        first_places = [each[0] for each in numbers.values()]
+        picked = [list(map(place, group.records)) for group in result.picked(first_places)]
         assert picked == list(numbers.values())
         for wanted in numbers.values():
             (group,) = result.picked(wanted[:1])
             assert [place(record) for record in group.records] == wanted
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(UsageError, match="changed while it was read"):
-            list(result.picked(firsts))
+            list(result.picked(first_places))
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_picked(path: Path, keys: str) -> None:
         ("in.jsonl", "abab", ["line 2", "line 4"]),
     ],
 )
-def test_picked_places(tmp_path: Path, name: str, keys: str, wanted: list[str]) -> None:
-    """A group that is picked tells where its records are as it does in its turn."""
+def test_picked_locations(tmp_path: Path, name: str, keys: str, wanted: list[str]) -> None:
+    """A group that is picked states the same locations of its records as in a whole pass."""
     rows = [json.loads(line) for line in dump(keys).splitlines()]
     if name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
@@ -202,7 +202,7 @@ def test_picked_places(tmp_path: Path, name: str, keys: str, wanted: list[str]) 
 
 
 def test_directory(tmp_path: Path) -> None:
-    """Files of another kind are left out, with their keys; what is wrong says its file."""
+    """Files of another kind are left out, with their keys; a problem names its file."""
     folder = tmp_path / "in"
     folder.mkdir()
     for name, keys in (("b-2.jsonl", "xx"), ("b-10.jsonl", "x.")):
@@ -224,7 +224,7 @@ def test_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("appended", [True, False])
 def test_shard_changes(tmp_path: Path, appended: bool) -> None:
-    """Lines appended to a shard after the survey are left; any other change stops the run."""
+    """Lines appended to a shard after the survey are ignored; any other change stops the run."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_bytes(dump(name * 2))
     with ExitStack() as stack:
@@ -237,8 +237,8 @@ def test_shard_changes(tmp_path: Path, appended: bool) -> None:
             groups(result)
 
 
-def test_no_records(tmp_path: Path) -> None:
-    """A directory in which nothing is JSON is refused; of empty files it is nothing to do."""
+def test_no_records_in_a_directory(tmp_path: Path) -> None:
+    """A directory without any JSON is refused; a directory of empty files is no error."""
     (tmp_path / "a.jsonl").touch()
     with ExitStack() as stack:
         assert open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found() == "no records"

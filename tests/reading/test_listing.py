@@ -24,7 +24,7 @@ def touch(root: Path, *files: str) -> None:
 
 
 def test_directory(tmp_path: Path) -> None:
-    """Every file at any depth, numbers in order, without hidden files and ruler's own."""
+    """The list has every file at any depth, numbers in order, without hidden files and ruler's own."""
     touch(tmp_path, "part-10.jsonl", "part-2.jsonl", "s2/a", "s10/a", ".git/x", ".h", "a.partial")
     touch(tmp_path, "o.failed.jsonl")
     os.mkfifo(tmp_path / "pipe")
@@ -43,23 +43,23 @@ def test_pattern(tmp_path: Path) -> None:
             names(tmp_path / source)
 
 
-def test_many(tmp_path: Path) -> None:
-    """A file is one file, also if its name looks like a pattern or is too long for the system."""
+def test_path_of_a_file(tmp_path: Path) -> None:
+    """A path is one file, even if its name looks like a pattern or is too long for the system."""
     touch(tmp_path, "a[1].jsonl")
     many = [tmp_path, tmp_path / "*.jsonl", tmp_path / "a[1].jsonl", tmp_path / "none", "-", "a" * 5000]
     assert [Location(str(name)).many for name in many] == [True, True, False, False, False, False]
 
 
 def test_natural() -> None:
-    """Digits that are no number, and folders beside files, have an order too."""
+    """Digits that are no number, and folders beside files, have a defined order too."""
     every = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
     assert sorted(sorted(every), key=natural_sort_key) == sorted(
         sorted(every, reverse=True), key=natural_sort_key
     )
 
 
-def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that may not be read is an error: its files would be left out silently."""
+def test_unreadable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without read permission is an error: its files would be left out silently."""
     touch(tmp_path, "a.jsonl", "closed/b.jsonl")
     scan = os.scandir
 

@@ -1,4 +1,4 @@
-"""INPUT is opened as the container that it is, compressed or not."""
+"""INPUT is opened as its kind of container, compressed or not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PACKED = (
     zstd.compress(TEXT[:10]) + zstd.compress(TEXT[10:]),
     zstd.compress(TEXT[:10]) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + zstd.compress(TEXT[10:]),
 )
-"""The text plain, as gzip of one and two members, as Zstandard of one, two and a skippable frame."""
+"""The plain text, gzip of one and two members, Zstandard of one, of two and with a skippable frame."""
 
 
 def read(path: Path) -> list[Line]:
@@ -86,7 +86,7 @@ def test_kinds(tmp_path: Path) -> None:
 
 
 def test_lines(tmp_path: Path) -> None:
-    """Lines end at LF only, blank lines are ignored, and the bytes show the compression."""
+    """Lines end at LF only, blank lines are ignored, and the first bytes show the compression."""
     for packed in PACKED:
         (tmp_path / "in.jsonl").write_bytes(packed)
         records = read(tmp_path / "in.jsonl")
@@ -97,7 +97,7 @@ def test_lines(tmp_path: Path) -> None:
 
 @given(st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6), st.booleans())
 def test_offsets(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ends: bool) -> None:
-    """Number, offset and bytes of every line lead back to the file, also behind a byte order mark."""
+    """Number, offset and bytes of every line lead back to the file, also after a byte order mark."""
     text = b"\xef\xbb\xbf{}\n" + b"\n".join(parts) + (b"\n" if ends else b"")
     path = tmp_path_factory.mktemp("offsets") / "in"
     path.write_bytes(text)
@@ -118,7 +118,7 @@ def test_damaged(tmp_path: Path) -> None:
 
 
 def test_foreign(tmp_path: Path) -> None:
-    """A file that holds no text, or does not exist, is refused before it is read, with advice."""
+    """A file without text, or that does not exist, is refused before it is read, with advice."""
     path = tmp_path / "in"
     for head, message in (
         ('{"a":1}'.encode("utf-16"), "iconv -f UTF-16"),
@@ -142,7 +142,7 @@ def test_foreign(tmp_path: Path) -> None:
 
 @given(parts=st.lists(st.binary(max_size=6), max_size=6), limit=st.integers(0, 8))
 def test_capped(parts: list[bytes], limit: int) -> None:
-    """A line is whole, or cut if it is longer than the limit, and then stays longer; none becomes two."""
+    """A line is whole, or cut if it is longer than the limit, and then stays longer; no line becomes two."""
     whole = b"\n".join(parts)
     cut = list(capped(io.BytesIO(whole), limit))
     expected = whole.split(b"\n")
@@ -153,7 +153,7 @@ def test_capped(parts: list[bytes], limit: int) -> None:
         assert bare == full if len(full) <= limit else len(bare) > limit and full.startswith(bare)
 
 
-def test_silent_pipe(tmp_path: Path) -> None:
+def test_slow_pipe(tmp_path: Path) -> None:
     """The first line of a pipe shows JSON lines: it is a record before the second line comes."""
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -1,4 +1,4 @@
-"""Rollouts without a task, groups of several tasks, and files whose keys count anew."""
+"""Rollouts without a task, groups of several tasks, and files that number their keys from the start."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tests.values import talk
 ANSWER = {"role": "assistant", "content": "42"}
 
 
-def asking(task: str, answer: str = "42", **more: Any) -> dict[str, Any]:
-    """A rollout of a task."""
+def rollout_of(task: str, answer: str = "42", **more: Any) -> dict[str, Any]:
+    """Make a rollout of a task."""
     output = [{"role": "user", "content": task}, {"role": "assistant", "content": answer}]
     return {"task_id": 0, "messages": output, **more}
 
 
 def opened(path: Path, **reported: Any) -> tuple[Input, list[str]]:
-    """An input, and the keys of its groups."""
+    """Open an input; return it, and the keys of its groups."""
     with ExitStack() as stack:
         result = open_input(InputSettings(str(path), **reported), stack, lambda problem: None)
         return result, [group.key for group in result.groups]
 
 
 def warnings(result: Input) -> str:
-    """What is warned of an input."""
+    """Return the warnings about an input."""
     return "\n".join(result.survey.warnings() if result.survey else result.openings.sentences())
 
 
@@ -52,7 +52,7 @@ def warnings(result: Input) -> str:
     ],
 )
 def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
-    """A rollout in which nothing stands before the agent's first turn is counted, with a way out."""
+    """A rollout without a message before the agent's first turn is counted, with advice."""
     path = write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": m} for m in (talk("1"), messages)])
     result, _ = opened(path)
     reported = (
@@ -63,15 +63,20 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
 
 
 def test_odd_roles(tmp_path: Path) -> None:
-    """A role that is no text, beside content that is none, is an opening as any other."""
+    """A role that is no text, beside content that is none, is an opening like any other."""
     odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]
     result, keys = opened(write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2))
     assert (keys, result.openings.mixed) == (["1"], 0)
 
 
 def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
-    """Groups of rollouts that begin differently are warned of once, of a file and of a pipe."""
-    records = [asking("a"), asking("a"), {**asking("b"), "task_id": 1}, {**asking("c"), "task_id": 1}]
+    """Groups of rollouts that begin differently get one warning, from a file and from a pipe."""
+    records = [
+        rollout_of("a"),
+        rollout_of("a"),
+        {**rollout_of("b"), "task_id": 1},
+        {**rollout_of("c"), "task_id": 1},
+    ]
     path = write(tmp_path / "in.jsonl", records)
     reported = "the rollouts of 1 group begin differently (first: 1), as if they were of different tasks"
     done: list[Done] = [
@@ -86,9 +91,9 @@ def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
 
 
 def test_two_tasks_in_a_line(tmp_path: Path) -> None:
-    """A record that is a group is looked at by itself; parts of one rollout may begin differently."""
-    mixed = {"group_id": "m", "trajectories": [asking("a"), asking("b")]}
-    result, _ = opened(write(tmp_path / "in.jsonl", [{"trajectories": [asking("a")] * 2}, mixed]))
+    """A record that is a group is checked by itself; parts of one rollout may begin differently."""
+    mixed = {"group_id": "m", "trajectories": [rollout_of("a"), rollout_of("b")]}
+    result, _ = opened(write(tmp_path / "in.jsonl", [{"trajectories": [rollout_of("a")] * 2}, mixed]))
     assert (result.openings.mixed, result.openings.first_mixed) == (1, "m")
     parts = [{"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1} for i in range(3)]
     result, _ = opened(write(tmp_path / "verl.jsonl", parts))
@@ -96,7 +101,7 @@ def test_two_tasks_in_a_line(tmp_path: Path) -> None:
 
 
 def test_simulated_users(tmp_path: Path) -> None:
-    """Where a model plays the user, what it says first differs, and only the system's word is compared."""
+    """If a model plays the user, first user messages differ, and only system messages are compared."""
     system = {"role": "system", "content": "the airline's rules"}
     lines = [
         {"task_id": 0, "trial": i, "reward": 1.0, "traj": [system, *talk(str(i), question=f"hello {i}")]}
@@ -110,9 +115,9 @@ def test_simulated_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "keys", "how"),
+    ("files", "keys", "description"),
     [
-        # keys that count anew in each folder, whose files are seeds of one task
+        # keys that start at 0 in each folder, whose files are seeds of one task
         (
             {"math/1.jsonl": "6*7?", "math/2.jsonl": "6*7?", "geo/1.jsonl": "Oslo?"},
             ["geo: 0", "math: 0"],
@@ -123,21 +128,21 @@ def test_simulated_users(tmp_path: Path) -> None:
         ({"seed-1.jsonl": "6*7?", "seed-2.jsonl": "6*7?"}, ["0"], "key `task_id`: 4 records"),
     ],
 )
-def test_several_files(files: dict[str, str], keys: list[str], how: str, tmp_path: Path) -> None:
-    """A key that stands for another task in another file gets the folder or the file, and it is said."""
+def test_several_files(files: dict[str, str], keys: list[str], description: str, tmp_path: Path) -> None:
+    """A key that is another task's in another file gets the folder or the file, as the description says."""
     for name, task in files.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        write(tmp_path / "in" / name, [asking(task, "1"), asking(task, "2")])
+        write(tmp_path / "in" / name, [rollout_of(task, "1"), rollout_of(task, "2")])
     result, seen = opened(tmp_path / "in")
     assert seen == keys
-    assert how in result.found()
+    assert description in result.found()
     assert "begin differently" not in warnings(result)
     _, named = opened(tmp_path / "in", group_by="task_id")
     assert named == ["0"]
 
 
 def test_tasks_of_logs(tmp_path: Path) -> None:
-    """Logs that name their task keep equal ids of different tasks apart, however alike they begin."""
+    """Logs that name their task keep equal ids of different tasks apart, even if they begin alike."""
     for number, domain in enumerate(["airline", "retail", "airline"]):
         one = {
             "id": "s",
@@ -166,11 +171,12 @@ def test_environments_beside(tmp_path: Path) -> None:
 
 
 def test_labels_in_output(tmp_path: Path, ruler: Ruler) -> None:
-    """A directory with labelled keys comes out whole, and what was scored is grouped as it was scored."""
+    """A directory with labelled keys is written whole, and the scored file has the groups of the run."""
     for name in ("a", "b"):
         (tmp_path / "in").mkdir(exist_ok=True)
         write(
-            tmp_path / "in" / f"{name}.jsonl", [asking(name, "1", reward=1.0), asking(name, "2", reward=0.0)]
+            tmp_path / "in" / f"{name}.jsonl",
+            [rollout_of(name, "1", reward=1.0), rollout_of(name, "2", reward=0.0)],
         )
     assert ruler("score", "in", "out", "-m", "offline").returncode == 0
     assert [r["ruler"]["group"]["key"] for r in read(tmp_path / "out" / "b.jsonl")] == ["b.jsonl: 0"] * 2
@@ -182,8 +188,8 @@ def test_labels_in_output(tmp_path: Path, ruler: Ruler) -> None:
     assert (checked["groups"], checked["records"], checked["cannot_be_scored"]) == (2, 4, 0)
 
 
-def test_problems_told_once(tmp_path: Path) -> None:
-    """A second look at the files, for keys with labels, tells nothing twice."""
+def test_problems_reported_once(tmp_path: Path) -> None:
+    """A second pass over the files, for keys with labels, reports nothing twice."""
     reported: list[str] = []
 
     class Listener(Observer):
@@ -193,7 +199,7 @@ def test_problems_told_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "in").mkdir(exist_ok=True)
         bad = {"task_id": 0, "messages": [{"role": "user", "content": "x"}]}
-        path = write(tmp_path / "in" / f"{name}.jsonl", [asking(name), asking(name, "7"), bad])
+        path = write(tmp_path / "in" / f"{name}.jsonl", [rollout_of(name), rollout_of(name, "7"), bad])
         path.write_text(path.read_text() + "broken\n")
     settings = ScoreSettings(
         InputSettings(str(tmp_path / "in")), str(tmp_path / "out.jsonl"), JudgeSettings("offline")
@@ -208,7 +214,7 @@ def test_problems_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ruled", [True, False])
 def test_no_rules(ruled: bool, tmp_path: Path) -> None:
-    """Of a benchmark with a simulated user, rollouts without the system's message are counted."""
+    """In a benchmark with a simulated user, rollouts without a system message are counted."""
     rules = [{"role": "system", "content": "Be brief."}] if ruled else []
     run = {"task_id": "1", "reward_info": {"reward": 1}, "messages": [*rules, ANSWER, *talk("42")]}
     result, _ = opened(write(tmp_path / "in.jsonl", [run, run]))

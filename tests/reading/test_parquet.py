@@ -59,25 +59,27 @@ def rewritten(file: io.BytesIO, change: Change) -> io.BytesIO:
 
 
 def patched(raw: bytes, record: dict[str, Any]) -> bytes:
-    """Return a record with its own bytes for the members that did not change."""
+    """Return a record that has its own bytes for the unchanged fields."""
     old = parse(raw)
-    same = {k: orig(raw, k) for k, v in record.items() if k in old and json.dumps(old[k]) == json.dumps(v)}
+    same = {
+        k: raw_value(raw, k) for k, v in record.items() if k in old and json.dumps(old[k]) == json.dumps(v)
+    }
     parts = (json.dumps(k).encode() + b": " + same.get(k, json.dumps(v).encode()) for k, v in record.items())
     return b"{" + b", ".join(parts) + b"}"
 
 
-def orig(raw: bytes, key: str) -> bytes:
-    """Return a member's bytes."""
+def raw_value(raw: bytes, key: str) -> bytes:
+    """Return a field's bytes."""
     return raw[slice(*read_object(raw).members[key][1:])]
 
 
-def with_(**values: Any) -> Change:
-    """Make a change that sets members."""
+def setting(**values: Any) -> Change:
+    """Make a change that sets fields."""
     return lambda record: record | values
 
 
 def kinds(file: io.BytesIO) -> dict[str, str]:
-    """Return column → its type."""
+    """Return each column's type."""
     return {field.name: str(field.type) for field in pq.read_schema(file)}
 
 
@@ -115,7 +117,7 @@ EVERY = pa.table(
 
 
 def test_values() -> None:
-    """A row is one object in the order of the columns, whatever their types; nothing is rounded."""
+    """A row is one object in the order of the columns, with any types; nothing is rounded."""
     first, second, third = rows(packed(EVERY, row_group_size=2))
     assert [first.number, second.number, third.number] == [1, 2, 3]
     assert (third.where, third.offset) == ("row 3", 2)
@@ -132,10 +134,10 @@ def test_values() -> None:
 
 
 def test_untouched() -> None:
-    """Unchanged data is written as it was: every type, value, row group and metadata, by the same codec."""
+    """Unchanged data keeps every type, value, row group and metadata, and its codec."""
     schema = EVERY.schema.with_metadata({b"art.trajectory_parquet.version": b"2"})
     file = packed(EVERY.cast(schema), row_group_size=2, compression="ZSTD")
-    out = rewritten(file, with_(ruler={"score": 0.5}))
+    out = rewritten(file, setting(ruler={"score": 0.5}))
     now = pq.read_metadata(out)
     assert pq.read_schema(out).remove(len(schema)).equals(pq.read_schema(file), check_metadata=True)
     assert [now.row_group(i).num_rows for i in range(now.num_row_groups)] == [2, 1]
@@ -170,11 +172,11 @@ REPLACED: list[tuple[Any, list[Any], Any, str]] = [
     (pa.list_(pa.string()), [["a"], None], {"m": 1}, "string"),
     (pa.timestamp("us"), [datetime.datetime(2024, 1, 1), None], 0.7, "string"),
 ]
-"""The type of a column, its values, a new one, and the type that holds all of them."""
+"""The type of a column, its values, a new one, and the type that can represent all of them."""
 
 
 def test_replaced() -> None:
-    """A column keeps its type if that holds the new value exactly, and else widens."""
+    """A column keeps its type if the type represents the new value exactly, and widens if not."""
     for (kind, values, new, becomes), size in itertools.product(REPLACED, (1, 3)):
         file = packed(
             pa.table({"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}), row_group_size=size
@@ -189,7 +191,7 @@ def test_replaced() -> None:
 
 
 def test_replaced_whole() -> None:
-    """A column whose every value is replaced takes the type of the new ones."""
+    """A column with all values replaced takes the type of the new ones."""
     file = packed(pa.table({"reward": ["1.0", "TimeoutError", None], "i": [0, 1, 2]}))
     scored = rewritten(file, lambda r: r if r["reward"] is None else r | {"reward": r["i"] / 4})
     assert kinds(scored)["reward"] == "double"
@@ -208,7 +210,7 @@ def test_large_integers() -> None:
 
 
 def test_required() -> None:
-    """A column that must hold a value may be null if it was changed, and only then."""
+    """A column that must not be null may be null if it was changed, and only then."""
     schema = pa.schema([pa.field("reward", pa.float64(), nullable=False), pa.field("s", pa.string(), False)])
     file = packed(pa.table({"reward": [1.0, 2.0], "s": ["a", "b"]}, schema=schema))
     out = rewritten(file, lambda r: r | {"reward": None if r["s"] == "a" else 0.5})
@@ -217,7 +219,7 @@ def test_required() -> None:
 
 
 def test_new_columns_late() -> None:
-    """A member that only the last row has gets a column, which is null in the other rows."""
+    """A field that only the last row has gets a column, which is null in the other rows."""
     file = packed(pa.table({"i": list(range(1000))}), row_group_size=100)
     out = rewritten(file, lambda r: r | ({"reward": 1, "logs": ["x"]} if r["i"] == 999 else {}))
     table = pq.read_table(out)
@@ -227,7 +229,7 @@ def test_new_columns_late() -> None:
 
 
 def test_rows_left_out() -> None:
-    """Rows that are left out are missing, and so is a row group without any row."""
+    """Rows that are left out are missing, and so is a row group without rows."""
     file = packed(pa.table({"i": list(range(1000)), "s": ["x"] * 1000}), row_group_size=300)
     out = rewritten(file, lambda r: None if r["i"] < 300 or r["i"] % 3 else r)
     assert pq.read_table(out)["i"].to_pylist() == list(range(300, 1000, 3))
@@ -235,31 +237,31 @@ def test_rows_left_out() -> None:
 
 
 def test_equal_names() -> None:
-    """Columns with equal names are refused: a record would hold one of them."""
+    """Columns with equal names are refused: a record would contain only one of them."""
     columns = [pa.array([1, 2]), pa.array([3, 4])]
     with pytest.raises(UsageError, match="two columns are named `x`"):
         rows(packed(pa.Table.from_arrays(columns, names=["x", "x"])))
 
 
 def test_empty() -> None:
-    """A file without rows or without columns has no records, and is written again."""
+    """A file without rows or without columns has no records, and can be written again."""
     for table in (pa.table({}), pa.table({"a": pa.array([], pa.int64())})):
         assert rows(packed(table)) == []
         assert pq.read_table(rewritten(packed(table), lambda record: record)).equals(table)
 
 
 def test_not_utf8() -> None:
-    """Text that is no UTF-8 is read with replacement characters, and its bytes stay as they were."""
+    """Text that is not UTF-8 is read with replacement characters, and its bytes stay unchanged."""
     raw = pa.array([b'\xff"\n', b"good", None])
     text = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
     file = packed(pa.table({"s": text}))
     assert [r["s"] for r in read(file)] == ['\ufffd"\n', "good", None]
-    out = rewritten(file, with_(reward=1))
+    out = rewritten(file, setting(reward=1))
     assert pq.read_table(out)["s"].cast("binary").to_pylist() == raw.to_pylist()
 
 
 def test_surrogates() -> None:
-    """A lone surrogate, which Parquet cannot hold, becomes its escape in OUTPUT."""
+    """A lone surrogate, which Parquet cannot represent, becomes its escape in OUTPUT."""
     source, out = Parquet("in", packed(pa.table({"s": ["a"]}))), io.BytesIO()
     encoder = source.encoder(out)
     encoder.put(1, rb'{"s":"\ud800"}')
@@ -293,14 +295,14 @@ def test_no_parquet() -> None:
 
 
 def test_changed_meanwhile() -> None:
-    """A row that the source lost before it is written is an error."""
+    """A row that the source has lost before it is written is an error."""
     encoder = Parquet("in.parquet", packed(pa.table({"a": [1]}))).encoder(io.BytesIO())
     with pytest.raises(UsageError, match="changed while it was read"):
         encoder.put(2, b'{"a":1}')
 
 
 def test_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A type that pyarrow reads and does not write is a sentence with a way out."""
+    """The error for a type that pyarrow reads and does not write is a sentence with advice."""
 
     def refuse(*_: Any, **_more: Any) -> None:
         raise pa.ArrowNotImplementedError("no lists of that kind")
@@ -321,15 +323,15 @@ def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("at", pa.timestamp("ns"))])
-SAID = pa.struct([("role", pa.string()), ("content", pa.large_string()), ("image", IMAGE)])
+MESSAGE = pa.struct([("role", pa.string()), ("content", pa.large_string()), ("image", IMAGE)])
 
 
 def test_group_rows() -> None:
-    """A group in one row has annotations in the list of structs, whose other members do not change."""
+    """A group in one row gets annotations in the list of structs, whose other fields do not change."""
     image = {"bytes": b"\x89PNG", "at": pd.Timestamp(2024, 1, 1, nanosecond=1)}
     own = {"messages": [{"role": "user", "content": "q", "image": image}], "reward": 1}
     annotation = {"reward": 0.7, "ruler": {"score": 0.7}}
-    kind = pa.list_(pa.struct([("messages", pa.list_(SAID)), ("reward", pa.int64())]))
+    kind = pa.list_(pa.struct([("messages", pa.list_(MESSAGE)), ("reward", pa.int64())]))
     groups = pa.array([[own, own], [own]], kind)
     file = packed(pa.table({"group_id": ["g", "h"], "trajectories": groups}))
     out = rewritten(
@@ -343,7 +345,7 @@ def test_group_rows() -> None:
 
 
 def test_fewer_rollouts() -> None:
-    """A rollout that is left out of a group's row leaves with all its values, and the others keep theirs."""
+    """A rollout that is left out of a group's row disappears with all its values; the others keep theirs."""
     kind = pa.list_(pa.struct([("image", pa.binary()), ("id", pa.int64())]))
     items = [{"image": bytes([at]), "id": at // 2} for at in range(5)]
     out = rewritten(packed(pa.table({"t": pa.array([items], kind)})), lambda r: {"t": r["t"][2:]})
@@ -357,14 +359,14 @@ def test_pandas() -> None:
         frame["reward"] = pd.Series([1, 0], dtype=kind, index=frame.index)
         file = io.BytesIO()
         frame.to_parquet(file)
-        frame = pd.read_parquet(rewritten(file, with_(reward=0.7)))
+        frame = pd.read_parquet(rewritten(file, setting(reward=0.7)))
         assert list(frame.index) == ["x", "y"]
         assert [float(x) for x in frame["reward"]] == [0.7, 0.7]
         assert list(frame["task"]) == ["a", "b"]
 
 
 def test_batches_of_several_types() -> None:
-    """A member with several types in the batches is widened alone, or becomes text; nothing is rounded."""
+    """A field with several types in the batches is widened alone, or becomes text; nothing is rounded."""
     common = {"image": b"\x89PNG", "logs": ["same"] * 3}
     for kind, own, read_back in (
         (pa.bool_(), True, 1.0),
@@ -376,12 +378,12 @@ def test_batches_of_several_types() -> None:
         columns = {"t": pa.array(rollouts, pa.list_(item)), "flat": pa.array([own] * 2, kind)}
         file, numbers = packed(pa.table(columns), row_group_size=1), iter(range(2))
 
-        def marked(record: dict[str, Any], numbers: Iterator[int] = numbers) -> dict[str, Any]:
+        def annotated(record: dict[str, Any], numbers: Iterator[int] = numbers) -> dict[str, Any]:
             if next(numbers):
                 return record | {"ruler": {"status": "failed"}}
             return record | {"flat": 0.7, "t": [record["t"][0] | {"reward": 0.7}]}
 
-        new, old = pq.read_table(rewritten(file, marked)).to_pylist()
+        new, old = pq.read_table(rewritten(file, annotated)).to_pylist()
         assert (old["flat"], old["t"]) == (read_back, [common | {"reward": read_back}])
         score = str(0.7) if isinstance(read_back, str) else 0.7
         assert (new["flat"], new["t"]) == (score, [common | {"reward": score}])
@@ -447,18 +449,18 @@ def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.randoms(use_true_random=False), st.integers(1, 12))
-def test_marks_inside(data: st.DataObject, rng: random.Random, count: int) -> None:
-    """Annotations of any rollouts in a row of a group leave all other members as they were."""
+def test_annotations_in_lists(data: st.DataObject, rng: random.Random, count: int) -> None:
+    """Annotations of any rollouts in a row of a group leave all other fields unchanged."""
     types = [*data.draw(st.lists(TYPES, min_size=1, max_size=3)), pa.int64()]
     kind = pa.struct([(f"m{i}", kind) for i, kind in enumerate(types)])
     own = [[of(kind, rng) for _ in range(rng.randint(0, 3))] for _ in range(count)]
     column = pa.array(own, pa.list_(kind))
 
-    def marked(record: dict[str, Any]) -> dict[str, Any]:
+    def annotated(record: dict[str, Any]) -> dict[str, Any]:
         annotation = {f"m{len(types) - 1}": rng.choice([0.5, None]), "ruler": {"s": 1}}
         return {"t": [item and (item | annotation if rng.random() < 0.7 else item) for item in record["t"]]}
 
-    out = rewritten(packed(pa.table({"t": column}), row_group_size=5), marked)
+    out = rewritten(packed(pa.table({"t": column}), row_group_size=5), annotated)
     for was, now in zip(column.to_pylist(), pq.read_table(out)["t"].to_pylist(), strict=True):
         for old, new in zip(was, now, strict=True):
             assert (old is None) == (new is None)

@@ -31,7 +31,7 @@ UNREADABLE = (
 
 @given(st.dictionaries(texts, values, max_size=5), layouts())
 def test_any_object(value: dict[str, Any], layout: dict[str, Any]) -> None:
-    """Any text of Python's `json` is read as the value it was, with integers of any size."""
+    """Any text of Python's `json` is read as its value, with integers of any size."""
     assert same(parse(text_of(value, layout)), value)
 
 
@@ -59,7 +59,7 @@ def test_unreadable() -> None:
 
 
 def test_text() -> None:
-    """U+2028 and U+0085 are text, and JSON inside a record may hold NaN, huge integers and surrogates too."""
+    """U+2028 and U+0085 are text, and JSON inside a record may have NaN, huge integers and surrogates too."""
     assert parse('{"a": "x\u2028y\u0085z"}\r'.encode()) == {"a": "x\u2028y\u0085z"}
     assert parse_text("[NaN, 123456789012345678901234, 1]")[1:] == [123456789012345678901234, 1]
     assert parse_text('"\ud800"') == "\ud800"

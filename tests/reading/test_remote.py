@@ -1,4 +1,4 @@
-"""Remote objects: read in parts, written whole or not at all, with error messages that hold no keys."""
+"""Remote objects: read in parts, written whole or not at all, with error messages without keys."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def memory() -> Iterator[dict[str, Any]]:
 
 
 def message_of(error: pytest.ExceptionInfo[RulerError]) -> str:
-    """Return the message, which holds no key."""
+    """Return the message, which contains no key."""
     text = str(error.value)
     assert SECRET not in text
     assert "AKIA" not in text
@@ -76,7 +76,7 @@ def writing(name: str) -> RemoteFile:
 
 
 def expanded(name: str) -> list[str]:
-    """Return the objects that an address stands for."""
+    """Return the objects that an address matches."""
     return Location(name).store().expand()
 
 
@@ -104,7 +104,7 @@ def test_addresses() -> None:
 
 @given(st.text(alphabet="abc:/@+=", min_size=1, max_size=12), st.sampled_from(["s3", "gs", "hf", "az"]))
 def test_no_key_is_shown(secret: str, scheme: str) -> None:
-    """Nothing of a secret key in an address is shown, with any characters in it."""
+    """No part of a secret key in an address is shown, with any characters in it."""
     assert Location(f"{scheme}://KEY:{secret}@bucket/x").public == f"{scheme}://bucket/x"
 
 
@@ -125,7 +125,7 @@ def test_read(store: Store) -> None:
 
 
 def test_http(store: Store) -> None:
-    """A server that knows ranges is read in parts; nothing can be written there."""
+    """A server that supports ranges is read in parts; nothing can be written there."""
     store.objects["/bucket/x"] = b"abc" * 2_000_000
     name = f"{store.url}/bucket/x?sig={SECRET}"
     with reading(name) as file:
@@ -138,8 +138,8 @@ def test_http(store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 20_000_000], ids=["empty", "several parts"])
-def test_whole_or_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """An object appears with `commit`, whole; without it the old object stays, and no part is left."""
+def test_atomic(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """An object appears with `commit`, whole; without it the old object stays, and no part remains."""
     monkeypatch.setattr(atomic, "_PART", 6 << 20)
     data = random.Random(1).randbytes(size)
     store.objects["/bucket/out"] = b"old"
@@ -157,8 +157,8 @@ def test_whole_or_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """A store that stops taking parts is an error with advice, and no object is left there."""
+def test_refused_part(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """A store that stops accepting parts is an error with advice, and no object remains there."""
     monkeypatch.setattr(atomic, "_PART", 6 << 20)
     store.refuse_puts_after = after
 
@@ -175,7 +175,7 @@ def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: in
 
 
 def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address that cannot be read or written is one sentence, without the storage's own message."""
+    """The error for an address that cannot be read or written is one sentence of ruler's own."""
     import s3fs
 
     store.objects |= {"/bucket/d/x": b"x", "/bucket/long": bytes(10 << 20)}
@@ -197,7 +197,7 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         store.refuse = 403
         with pytest.raises(UsageError, match="access is refused; check the credentials"):
             file.read()
-    s3fs.S3FileSystem.clear_instance_cache()  # it knows of objects that are not there
+    s3fs.S3FileSystem.clear_instance_cache()  # it lists objects that do not exist
     refuses(reading, "s3://bucket/x", "access is refused; check the credentials")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     s3fs.S3FileSystem.clear_instance_cache()
@@ -214,7 +214,7 @@ def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_expand(store: Store) -> None:
-    """A directory is the files directly in it, a pattern its matches, in order; notes are left out."""
+    """A directory matches its direct files, a pattern its matches, in order; notes are left out."""
     for key in ("d/b.jsonl", "d/a.jsonl", "d/_SUCCESS", "d/.x", "d/sub/c.jsonl"):
         store.objects[f"/bucket/{key}"] = b"x"
     both = ["s3://bucket/d/a.jsonl", "s3://bucket/d/b.jsonl"]
@@ -225,7 +225,7 @@ def test_expand(store: Store) -> None:
 
 
 def test_many_files(memory: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory at an address is no directory of this machine, also if OUTPUT is the working directory."""
+    """A directory at an address is no local directory, even if OUTPUT is the working directory."""
     fsspec.filesystem("memory").pipe("/d/x.jsonl", b"{}\n")
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack, Output(".", many=True) as out:
@@ -282,7 +282,7 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error for a missing package names it and the extra."""
+    """The error for a missing package names it and the extra."""
     known = sys.modules["fsspec.registry"].__dict__["_registry"]
     for scheme, missing, package in (
         ("s3", "s3fs", "s3fs"),
