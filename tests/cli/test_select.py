@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED, Ruler, read, write
-from tests.results.select_values import GROUPS, dump, lines, marked
+from tests.results.select_values import GROUPS, annotated_groups, dump, lines
 from tests.values import talk
 
 LOG = SHARED / "formats" / "inspect_log.eval"
@@ -172,7 +172,7 @@ def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
     assert ruler("score", source, f"s{end}", "-m", "simulated", "--ledger", "none").returncode == 0
     done = ruler("select", f"s{end}", f"out{end}", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
-    before, after = marked(tmp_path / f"s{end}"), marked(tmp_path / f"out{end}")
+    before, after = annotated_groups(tmp_path / f"s{end}"), annotated_groups(tmp_path / f"out{end}")
     best = [max(group.rollouts, key=lambda r: r.score or 0) for group in before]
     assert {len(group.rollouts) for group in after} == {1}
     kept = sorted((r.score or 0, r.label or 0, r.explanation) for group in after for r in group.rollouts)
