@@ -44,7 +44,7 @@ def begun(journal: Journal, *keys: bytes) -> BatchRecord:
 
 @pytest.fixture
 def ledger_path(tmp_path: Path) -> Path:
-    """Path of a ledger that does not exist yet."""
+    """Path of a missing ledger."""
     return tmp_path / "a [b]*.sqlite"
 
 

@@ -148,7 +148,7 @@ def test_equal_to_live_run(case: str, staged: Callable[..., Stage]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore")  # litellm's own affairs
+@pytest.mark.filterwarnings("ignore")  # warnings of litellm itself
 def test_sdk_types(staged: Callable[..., Stage]) -> None:
     """Requests of every round, bounded corrective ones too, have the types of the provider's SDK."""
     requests: list[Request] = []

@@ -98,7 +98,9 @@ async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> 
 async def test_unordered_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
     """A listing that is not in the order of time is read to its end, so that no new batch is missed."""
     async with api(name, batch_server) as made:
-        for at, when in enumerate((1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)):  # newest first
+        for at, when in enumerate(
+            (1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)
+        ):  # listed from last to first
             batch_server.conduct.clock = when
             await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at))
         result = [each.created for each in await to_list(made.list_batches(1005.0))]
@@ -118,7 +120,7 @@ async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> N
         assert (await made.cancel(first.id)).state == "running"
         assert (await made.cancel(first.id)).state == "running"  # a repeated call is harmless
         batch_server.advance()
-        remote = await made.cancel(first.id)  # also at the end
+        remote = await made.cancel(first.id)  # and so is one at the end
         assert (remote.state, remote.succeeded) == ("ended", 2)
         assert len(await to_list(made.results(remote))) == 4
     assert batch_server.billed == 2

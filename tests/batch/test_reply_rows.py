@@ -158,7 +158,7 @@ MESSAGES = {
 
 
 @pytest.mark.anyio
-@pytest.mark.filterwarnings("ignore")  # litellm's own affairs
+@pytest.mark.filterwarnings("ignore")  # warnings of litellm itself
 @pytest.mark.parametrize("name", MESSAGES)
 async def test_messages_as_live(name: str) -> None:
     """A message of Anthropic's results gives the same reply as a live call through litellm."""
@@ -168,7 +168,7 @@ async def test_messages_as_live(name: str) -> None:
     assert row.model == "claude-sonnet-4-5"
     body = json.dumps(sent).encode()
     async with serving(answered(200, body)) as server:
-        # a model of the time before schemas: litellm asks it for JSON through a tool
+        # a model older than schemas: litellm requests JSON through a tool
         model = (
             "anthropic/claude-3-haiku-20240307"
             if name in ("tool", "values")

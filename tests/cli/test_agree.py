@@ -225,7 +225,7 @@ def test_hostile_names(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
-    """Each judge of a panel has its row, and judges are ranked only if their intervals lie apart."""
+    """Each judge of a panel has its row, and judges are ranked only if their intervals do not overlap."""
     records = dump()
     for r in records:
         r["ruler"]["judges"] = {"openai/one": r["ruler"]["score"], "other": 0.5}

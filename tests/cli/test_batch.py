@@ -23,7 +23,7 @@ _TIMES = re.compile(
     rb'"(?:judged_at": ?"[^"]+"|(?:latency_s|prompt_tokens|cost_usd)": ?(?:[0-9.e-]+|null)'
     rb'|cached": ?(?:true|false))'
 )
-"""Fields in which a batch and a live run differ: an endpoint on loopback is asked by ids, in longer words."""
+"""Fields in which a batch and a live run differ: prompts to a loopback endpoint have ids and are longer."""
 REFUSED = (
     ("submit none.jsonl -m openai/m", 2, "none.jsonl"),
     ("submit in.jsonl -m offline", 2, "openai/… and anthropic/…"),
@@ -120,7 +120,7 @@ def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServ
     assert batch("score", "in.jsonl", "plain.jsonl", *cached).returncode == 0
     assert batches.store.judge.rates.requests == billed
     live = ["--ledger", "two.sqlite", "-m", model, *options, "--via", "http"]
-    if name == "anthropic":  # the same judge, behind the other API
+    if name == "anthropic":  # the same judge through the other API
         live += ["--api-base", batches.openai]
     assert batch("score", "in.jsonl", "live.jsonl", *live).returncode == 0
     written = [

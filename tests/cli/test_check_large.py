@@ -1,4 +1,4 @@
-"""`ruler check` of a large input: figures estimated from a sample equal those from all groups."""
+"""`ruler check` of a large input: the estimate from a sample is near the figures of all groups."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def until_waiting(process: subprocess.Popen[bytes], stream: str) -> None:
     """Wait until the process handles signals and, for stdout, until its pipe is full."""
     assert process.stdout is not None
     status = Path(f"/proc/{process.pid}/status")
-    if not status.exists():  # a system that does not tell either
+    if not status.exists():  # a system without /proc
         time.sleep(4)
         return
     seen: bytes | None = None

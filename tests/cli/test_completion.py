@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 HEAVY = ("aiohttp", "anyio", "litellm", "pydantic", "rich", "sqlite3", "tqdm")
 _LONGEST = 60
-"""Seconds after which a shell that does not answer is a failure."""
+"""Seconds after which a shell without an answer fails the test."""
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
     for number in (1, 2, 10):
         written(tmp_path / f"part-{number}.jsonl", good(f"part {number}"))
     table = pyarrow.table({"custom_id": [key(n).hex() for n in "abc"], "generated_text": ["a", "b", "c"]})
-    parquet.write_table(table, tmp_path / "r.parquet")  # as Ray Data writes them
+    parquet.write_table(table, tmp_path / "r.parquet")  # the format of Ray Data
     (tmp_path / "folder").mkdir()
     written(tmp_path / "folder" / "c.json", good(3))
     names = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "part-*.jsonl", "folder", "r.parquet", "-"]

@@ -15,7 +15,7 @@ from ruler_cli.cli import app, messages
 from tests.conftest import Ruler, group, write
 
 S = "score in.jsonl out.jsonl"
-"""A command line without a mistake so far."""
+"""A command line to which each case adds a mistake."""
 TYPER = {
     f"{S} --max_cost 3": "--max_cost: is no option of `ruler score`; did you mean --max-cost?",
     f"{S} --workers 8": "--workers: is no option of `ruler score`; write --concurrency",
@@ -35,7 +35,7 @@ TYPER = {
     "in.jsonl out.jsonl": "No such command 'in.jsonl'; did you mean `ruler score INPUT OUTPUT`?",
     "batch zebra": "No such command 'zebra'; `ruler batch --help` lists what there is",
 }
-"""Mistakes that typer finds."""
+"""Mistakes that typer reports."""
 OURS = {
     f"{S} -m --zebra": "-m or --escalate: its value is missing in front of --zebra",
     f"{S} -m openai/": "-m or --escalate openai/: the model's own name is missing behind its provider",
@@ -55,7 +55,7 @@ OURS = {
     "check nothing.txt": "nothing.txt: no such file; check the path, or give `-` for stdin",
     "score new.txt in.jsonl": "new.txt: no such file, but OUTPUT in.jsonl is one; INPUT comes first: ",
 }
-"""Mistakes that the commands find."""
+"""Mistakes that the commands report."""
 
 
 def test_mistake(ruler: Ruler, tmp_path: Path) -> None:

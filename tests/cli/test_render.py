@@ -24,7 +24,7 @@ from tests.judge_server import JudgeServer
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
 LONG = {"group_id": "long", "trajectories": [rollout(i / 30, f"l-{i} " + "word " * 200) for i in range(24)]}
 _MOST = 12
-"""Rounds after which nothing is lacking."""
+"""Rounds after which no request is missing."""
 
 
 def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:

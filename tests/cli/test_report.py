@@ -261,7 +261,7 @@ def test_long_names(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_closed_pipe(tmp_path: Path) -> None:
-    """A reader that closes the pipe early is no error."""
+    """A reader may close the pipe early without an error."""
     write(tmp_path / "s.jsonl", [scored("a", *[0.5] * 500)])
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for args in ("--group a", "--json"):
@@ -280,7 +280,7 @@ def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
     """Without a usable stdout every option ends in one sentence."""
     write(tmp_path / "s.jsonl", run_of())
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    env.pop("PYTHONUNBUFFERED", None)  # few have it, and with it nothing is left to write at the end
+    env.pop("PYTHONUNBUFFERED", None)  # it would leave no output to flush at the end
     for args in ("", "--group same --json"):
         line = f"exec '{sys.executable}' -m ruler_cli report s.jsonl {args} {to}"
         done = subprocess.run(

@@ -19,7 +19,7 @@ OFFLINE = ("-m", "offline", "--ledger", "none")
 SIMULATED = ("-m", "simulated", "--ledger", "none")
 ADJACENT = [rollout(j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j) for i in range(9) for j in range(3)]
 NEVER = "http://127.0.0.1:9/v1"
-"""Nobody answers there: a run that asks anything fails."""
+"""An address without a server: any request to it fails."""
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     stats = server.stats()["books"]
     assert stats["contents"] == len(GROUPS)
-    assert stats["paid_again"] <= 4  # what was in flight
+    assert stats["paid_again"] <= 4  # calls in flight
     asked = server.stats()["requests"]
     ledgers = ("--ledger", "main", "--ledger", "s1", "--ledger", "s2")
     result = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)

@@ -28,7 +28,7 @@ USAGE = {
     f"score {'x' * 5000} - -m offline": "File name too long",
     f"score - {'x' * 5000} -m offline": "File name too long",
     f"score - - --failed {'x' * 300} -m offline": "File name too long",
-    # texts that are none of their option
+    # invalid values of options
     f"{S} --order best": "random",
     f"{S} -c 0": "-c",
     f"{S} -p temperature": "KEY=VALUE",
@@ -61,7 +61,7 @@ USAGE = {
     f"{R} -m a -m ''": "the judge has no name",
     f"{P} --price 1,2 --price 1,2 --price 1,2": "3 times for 2 judges",
     f"{R} --fallback": "give -m again",
-    # options that contradict one another, with the sentence of every command that has them
+    # contradictory options, with the sentence of every command that has them
     f"{R} --standardize": "--standardize: there is one judge only",
     f"{P} --fallback --standardize": "--standardize: there is one judge only",
     f"{R} --debias --order input": "--debias",

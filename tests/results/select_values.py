@@ -48,7 +48,7 @@ GROUPS = [
     grouped("d", 0.8, 0.2, None, labels=(0, 1, 1), reliability=0.5),
     grouped("e", 0.4, 0.7, labels=(1, 1), tied=True),
 ]
-"""Live with some reliability, tied by equal scores, failed, against its labels, and annotated as tied."""
+"""A live group with a reliability, a tie, a failed group, one against its labels, one annotated as tied."""
 
 
 def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:

@@ -151,7 +151,7 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
 
 
 def test_panel() -> None:
-    """Judges are ranked if their intervals lie apart, and otherwise not."""
+    """Judges are ranked if their intervals do not overlap, and otherwise not."""
     result = measure(panel(150, same=False), "score")
     assert [s["name"] for s in result["scorers"]] == ["score", "good", "other", "guess"]
     assert {(p["better"], p["worse"]) for p in result["ranked"]} == {("good", "guess"), ("other", "guess")}
