@@ -117,7 +117,7 @@ def test_directory_to_lines(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
 
 
 def test_directory_in_place(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
-    """INPUT may be OUTPUT, and the failed file stands beside it; a second run keeps the first rewards."""
+    """INPUT may be OUTPUT: a damaged file is named and unchanged, and a rerun keeps the first rewards."""
     (shards / "bad.jsonl").write_text('{"torn')
     for _ in range(2):
         done = ruler("score", "in", "in", *SCORE)

@@ -42,8 +42,8 @@ def test_same_scores(options: tuple[str, ...], ruler: Ruler, server: JudgeServer
     assert ruler("select", "out.jsonl", "-", "--where", "live").stdout == ""
 
 
-def test_different_scores(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Groups with one distinct rollout are tied but never reported as the judge's equal scores."""
+def test_one_distinct_rollout(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Groups with one distinct rollout are tied, but the sentence on equal scores does not count them."""
     same = rollout(0.3, "same")
     write(tmp_path / "in.jsonl", [*TWELVE[:2], *[{"trajectories": [same, same]}] * 5])
     done = ruler(

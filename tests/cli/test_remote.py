@@ -196,26 +196,26 @@ async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
     assert (tmp_path / "bad.jsonl").read_text() == "oops\n"
 
 
-class Changes(Observer):
-    """Changes the object after the survey."""
+class ChangesObject(Observer):
+    """An observer that changes the object after the survey."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
 
     def started(self, groups: int | None) -> None:
-        """The survey is over."""
+        """Change the object."""
         put("a", self.data)
 
 
 async def test_changed(memory: dict[str, Any]) -> None:
     """An object that was replaced between survey and reading stops the run; one that grew does not."""
     put("a", lines(ROLLOUTS))
-    done = await run("memory://a", "memory://b", Changes(lines(ROLLOUTS[:3])))
+    done = await run("memory://a", "memory://b", ChangesObject(lines(ROLLOUTS[:3])))
     assert done.stopped is not None
     assert "memory://a: changed while it was read" in str(done.stopped)
     assert set(memory) == {"/a"}
     put("a", lines(ROLLOUTS))
-    done = await run("memory://a", "memory://b", Changes(lines([*ROLLOUTS, *ROLLOUTS])))
+    done = await run("memory://a", "memory://b", ChangesObject(lines([*ROLLOUTS, *ROLLOUTS])))
     assert done.stopped is None
     assert len(rewards(get("b"))) == 6
 
