@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 
 from tests.batch.apis import APIS
-from tests.batch.matrix import Outcome, ends, kills, table
+from tests.batch.matrix import CrashResult, ends, kills, table
 
 
 def _main() -> int:
     bad = 0
     for what in (ends, kills):
-        columns: dict[str, list[Outcome]] = {}
+        columns: dict[str, list[CrashResult]] = {}
         for name in APIS:
             with tempfile.TemporaryDirectory(prefix="ruler-matrix-") as folder:
                 columns[name] = list(what(name, Path(folder)))

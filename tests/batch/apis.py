@@ -22,7 +22,7 @@ T = TypeVar("T")
 async def api(
     name: str, server: BatchServer, waits: list[float] | None = None, **settings: Any
 ) -> AsyncIterator[Any]:
-    """The provider of that name; it notes the seconds that it would have waited."""
+    """The provider of that name; it records the seconds that it would wait."""
     noted = [] if waits is None else waits
 
     async def pause(seconds: float) -> None:
@@ -36,7 +36,7 @@ async def api(
 
 
 def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, Any]:
-    """One request as the API takes it, of two rollouts whose true scores follow from `at`."""
+    """One request in the API's format, of two rollouts whose true scores follow from `at`."""
     rollouts = "".join(
         f'<trajectory id="{label}">\n{text} {at} truth={truth}\n</trajectory>\n'
         for label, truth in (("a", 0.25), ("b", (at % 5) / 4))
@@ -50,7 +50,7 @@ def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, A
 
 
 def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0, *, times: int = 1) -> Path:
-    """A file of requests, each so many times."""
+    """Write a file of requests, each so many times."""
     made = OPENAI if name == "openai" else ANTHROPIC
     lines = [json.dumps(request(name, start + i, model)).encode() for i in range(count)] * times
     path.write_bytes(made.opening + made.between.join(lines) + made.closing)
@@ -64,6 +64,6 @@ async def submit(made: Any, file: Path, tag: str = TAG) -> RemoteBatch:
     return remote
 
 
-async def every(items: AsyncIterator[T]) -> list[T]:
-    """All of a stream."""
+async def to_list(items: AsyncIterator[T]) -> list[T]:
+    """Collect the items of a stream."""
     return [item async for item in items]

@@ -1,4 +1,4 @@
-"""A batch server of its own for each test."""
+"""A separate batch server for each test."""
 
 from __future__ import annotations
 

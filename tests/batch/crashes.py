@@ -1,4 +1,4 @@
-"""A client that crashes at any step, and the requests that the provider bills until others have recovered."""
+"""A client that crashes at any step, and the requests that the provider bills until another one recovers."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ WINDOW = 0.1
 
 
 class Crash(BaseException):
-    """The end of the client, as sudden as in one process it can be."""
+    """The end of the client, as sudden as possible within one process."""
 
 
 @dataclass(slots=True)
 class Steps:
-    """Counts the steps of a client; at the `fatal` one it dies, and can do nothing more."""
+    """Count the steps of a client; at the `fatal` one it dies, and every later step fails."""
 
     fatal: int = -1
     passed: list[str] = field(default_factory=list)
-    writes: str = "what is meant"
+    writes: str = "an intent"
     died: str = ""
 
     def reach(self, name: str) -> None:
-        """One more step."""
+        """Pass one more step."""
         if self.died:
             raise Crash(self.died)
         if len(self.passed) == self.fatal:
@@ -55,7 +55,7 @@ class Steps:
 
 
 def mortal(provider: Any, steps: Steps) -> Any:
-    """A provider, each call to which has a moment before and one after it."""
+    """Wrap a provider so that each call has a step before and one after it."""
 
     def call(name: str) -> Callable[..., Awaitable[Any]]:
         whole = getattr(provider, name)
@@ -96,7 +96,7 @@ class Loopback(Providers):
         self.limits, self.steps = limits, steps
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
-        """The provider of a judge, its waits left out."""
+        """Return the provider of a judge, without waits."""
         if judge.api_base is None:
             raise UsageError("a test asks nobody else")
 
@@ -111,29 +111,29 @@ class Loopback(Providers):
 
 @contextlib.contextmanager
 def mortal_disk(steps: Steps) -> Iterator[None]:
-    """Each commit of the journal, and of answers, has a moment before and one after it."""
+    """Give each commit of the journal, and of replies, a step before and one after it."""
     commit, move, keep_all = Journal._commit, Journal.move, Ledger.keep_all
 
     def slow_commit(self: Journal) -> None:
-        what, steps.writes = steps.writes, Steps().writes
-        steps.reach(f"before a commit: {what}")
+        name, steps.writes = steps.writes, Steps().writes
+        steps.reach(f"before a commit: {name}")
         commit(self)
-        steps.reach(f"after a commit: {what}")
+        steps.reach(f"after a commit: {name}")
 
     def named_move(self: Journal, batch: BatchRecord, state: BatchState, **fields: Any) -> BatchRecord | None:
         steps.writes = state
         return move(self, batch, state, **fields)
 
-    def slow_keep(self: Ledger, answers: Any) -> Any:
-        steps.reach("before answers are kept")
-        held = keep_all(self, answers)
-        steps.reach("after answers are kept")
-        return held
+    def slow_store(self: Ledger, answers: Any) -> Any:
+        steps.reach("before replies are stored")
+        result = keep_all(self, answers)
+        steps.reach("after replies are stored")
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "_commit", slow_commit)
         patch.setattr(Journal, "move", named_move)
-        patch.setattr(Ledger, "keep_all", slow_keep)
+        patch.setattr(Ledger, "keep_all", slow_store)
         yield
 
 
@@ -145,31 +145,31 @@ class Listener(Observer):
         self.warnings: list[str] = []
 
     def note(self, sentence: str) -> None:
-        """Something to know."""
+        """Store a note."""
         self.notes.append(sentence)
 
     def warn(self, sentence: str) -> None:
-        """Something wrong."""
+        """Store a warning."""
         self.warnings.append(sentence)
 
 
 class Client:
-    """Submits and collects, as one process after another does, on one ledger."""
+    """Submit and collect on one ledger, each call as a process of its own."""
 
     def __init__(
         self, folder: Path, server: BatchServer, name: str, groups: int = 5, model: str = "m", **limits: int
     ) -> None:
-        """`limits` are the provider's: `requests` and `bytes` of a batch."""
+        """Write the input; `limits` are the provider's: `requests` and `bytes` of a batch."""
         self.server, self.name, self.limits, self.window = server, name, limits, WINDOW
         self.source = write(folder / "in.jsonl", [group(f"g{i}", 0.25, (i % 5) / 4) for i in range(groups)])
-        self.place, self.listener = folder / "ledger.sqlite", Listener()
+        self.ledger_path, self.listener = folder / "ledger.sqlite", Listener()
         judge = JudgeSettings(f"{name}/{model}", api_base=getattr(server, name), api_key=KEY)
         self.settings = ScoreSettings(
-            InputSettings(str(self.source)), str(folder / "out.jsonl"), judge, ledger=self.place
+            InputSettings(str(self.source)), str(folder / "out.jsonl"), judge, ledger=self.ledger_path
         )
 
     def submit(self, steps: Steps | None = None, **changed: Any) -> SubmitResult:
-        """One process that submits."""
+        """Submit as one process."""
         settings = replace(self.settings, **changed)
 
         async def main() -> SubmitResult:
@@ -181,17 +181,17 @@ class Client:
         return self._run(main, steps)
 
     def collect(self, steps: Steps | None = None, wait: float = 0.0) -> CollectResult:
-        """One process that collects."""
+        """Collect as one process."""
 
         async def main() -> CollectResult:
             async with self.providers(steps) as providers:
-                batches = Batches(self.place, providers, self.listener, self.window)
+                batches = Batches(self.ledger_path, providers, self.listener, self.window)
                 return await batches.collect(lambda closed: None, wait=wait, pause=0.01)
 
         return self._run(main, steps)
 
-    def until_all_is_in(self, rounds: int = 8) -> int:
-        """Submit and collect in turn until nothing is lacking; how many rounds that took."""
+    def until_complete(self, rounds: int = 8) -> int:
+        """Submit and collect in turn until no request is missing; return the number of rounds."""
         for number in range(1, rounds + 1):
             submitted = self.submit()
             collected = self.collect(wait=5.0)
@@ -204,23 +204,23 @@ class Client:
 
         async def main() -> list[BatchStatus]:
             async with self.providers(None) as providers:
-                with Journal(self.place) as journal:
+                with Journal(self.ledger_path) as journal:
                     recovery = Recovery(journal, providers, self.listener, window)
                     return await recovery.recover(give_up=give_up)
 
         return self._run(main, None)
 
     def batches(self) -> list[BatchRecord]:
-        """Every batch on record."""
-        with Journal(self.place) as journal:
+        """Return every batch on record."""
+        with Journal(self.ledger_path) as journal:
             return journal.batches()
 
-    def lacking(self) -> int:
-        """How many requests the ledger does not answer."""
+    def missing(self) -> int:
+        """Count the requests that the ledger does not answer."""
         return sum(anyio.run(render_missing, self.settings, lambda judge_index, key, request: None).requests)
 
     def providers(self, steps: Steps | None) -> Providers:
-        """The way to the server."""
+        """Return the providers at the server."""
         return Loopback(self.limits, steps)
 
     def _run(self, main: Callable[[], Awaitable[T]], steps: Steps | None) -> T:

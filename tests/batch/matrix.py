@@ -1,10 +1,10 @@
-"""The crash-between-steps matrix: a client is killed at each step of a batch, and others make it good.
+"""The crash-between-steps matrix: a client is killed at each step of a batch, and others recover.
 
     python -m benchmarks.batch_crashes
 
-In the process itself the client ends at each commit and each call, before it and after it. By the system
-(`kill -9`) it ends when a request of its has come to the provider: lost there with the client, or handled
-and its answer lost.
+Within this process the client ends before and after each commit and each call. A client of its own process
+is killed (`kill -9`) when the provider has received a request, before it handles the request or before it
+answers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LATE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CrashResult:
     """Result of one crash: batches created, requests billed, billed again and answered; rounds."""
 
     point: str
@@ -51,10 +51,10 @@ class Outcome:
 
 def ends(
     name: str, folder: Path, lag: int = 0, most: int | None = None, every: tuple[int, int] = (0, 1)
-) -> Iterator[Outcome]:
+) -> Iterator[CrashResult]:
     """A client that ends at each of its steps in turn, or at the first of them, in this process.
 
-    `every` (i, n): at the i-th of every n steps.
+    `every` (i, n) selects the i-th of every n steps.
     """
     for number, whole in enumerate(_steps(name, folder / "whole")[:most]):
         if number % every[1] != every[0]:
@@ -70,7 +70,7 @@ def ends(
                 client.collect(victim)
             except Crash as crash:
                 step = str(crash)
-            yield _outcome(f"{number:2} {step}", client, server)
+            yield _result(f"{number:2} {step}", client, server)
 
 
 def _steps(name: str, folder: Path) -> list[str]:
@@ -87,8 +87,8 @@ def kills(
     folder: Path,
     moments: tuple[str, ...] = ("before", "after"),
     steps: tuple[str, ...] = ("upload", "create", "list", "retrieve", "results"),
-) -> Iterator[Outcome]:
-    """A process that is killed by the system at each request, before it is handled or after."""
+) -> Iterator[CrashResult]:
+    """Kill a process by the system at each request, before it is handled or after."""
     remote = steps if name == "openai" else tuple(step for step in steps if step != "upload")
     for step in remote:
         for moment in moments:
@@ -98,14 +98,14 @@ def kills(
                 client = Client(here, server, name, GROUPS)
                 _prepare(step, client, server)
                 died = _killed(client, server, step, moment)
-                yield _outcome(f"kill -9 {moment} {step}" if died else f"{step}: not killed", client, server)
+                yield _result(f"kill -9 {moment} {step}" if died else f"{step}: not killed", client, server)
 
 
 def _prepare(step: str, client: Client, server: BatchServer) -> None:
     """Prepare the step at which the process is to be killed."""
     if step in ("retrieve", "results"):
         client.submit()
-    elif step == "list":  # somebody was killed when the batch had just been created
+    elif step == "list":  # a client was killed right after it created the batch
         victim = Steps(fatal=_steps_until("after create", client))
         try:
             client.submit(victim)
@@ -122,12 +122,12 @@ def _steps_until(step: str, client: Client) -> int:
 
 
 def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool:
-    """Run a process until it is killed at its first request of that step."""
+    """Run a process until it is killed at its first request of that step; tell if it was."""
     command = ["collect"] if step in ("list", "retrieve", "results") else ["submit", str(client.source)]
     if command[0] == "submit":
         judge = client.settings.judge
         command += ["-m", judge.model, "--api-base", str(judge.api_base)]
-    command += ["--ledger", str(client.place), "--settle", str(WINDOW), "--api-key-env", "TEST_KEY"]
+    command += ["--ledger", str(client.ledger_path), "--settle", str(WINDOW), "--api-key-env", "TEST_KEY"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", "batch", *command],
         env={**os.environ, "PYTHONPATH": str(_ROOT), "TEST_KEY": KEY},
@@ -143,7 +143,7 @@ def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool
         killed = True
         process.send_signal(signal.SIGKILL)
         process.wait(_LONGEST)
-        return moment != "before"  # else the request is lost with its client
+        return moment != "before"  # before: the request is lost with its client
 
     server.before, server.after = (kill, lambda now: True) if moment == "before" else (lambda now: True, kill)
     try:
@@ -156,14 +156,14 @@ def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool
     return killed and process.returncode == -signal.SIGKILL
 
 
-def _outcome(point: str, client: Client, server: BatchServer) -> Outcome:
-    rounds = client.until_all_is_in()
-    answered = GROUPS - client.lacking()
-    return Outcome(point, server.created, server.billed, server.billed_again, answered, rounds)
+def _result(point: str, client: Client, server: BatchServer) -> CrashResult:
+    rounds = client.until_complete()
+    answered = GROUPS - client.missing()
+    return CrashResult(point, server.created, server.billed, server.billed_again, answered, rounds)
 
 
-def table(columns: dict[str, list[Outcome]]) -> str:
-    """A row for each point, a column for each API."""
+def table(columns: dict[str, list[CrashResult]]) -> str:
+    """Format a table with a row for each point and a column for each API."""
     names = list(columns)
     points = list(dict.fromkeys(each.point for result in columns.values() for each in result))
     rows = [["point", *names], ["---"] * (len(names) + 1)]

@@ -1,4 +1,4 @@
-"""A server on loopback that does as a test says, byte by byte."""
+"""A server on loopback that plays a test's script, byte by byte."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Answer(BaseModel):
 
 @dataclass
 class Call:
-    """One request: its head as it came, and the way back; `body` reads what it announced."""
+    """One request: its head as received, and the streams of its connection."""
 
     head: str
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def body(self) -> int:
-        """Read the body without keeping it; its bytes in number."""
+        """Read the announced body and return its size."""
         result = re.search(r"content-length: (\d+)", self.head, re.IGNORECASE)
         left = length = int(result[1]) if result else 0
         while left:
@@ -39,7 +39,7 @@ class Call:
         return length - left
 
     async def answer(self, body: bytes, status: int = 200, more: str = "") -> None:
-        """Send an answer, whole."""
+        """Send a whole answer."""
         head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\n{more}"
         self.writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         await self.writer.drain()
@@ -50,11 +50,11 @@ Play = Callable[[Call], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
-    """The address of a server that plays for each connection; it notes the heads of all requests."""
+    """The address of a server that plays for each connection and records the heads of all requests."""
 
     tasks: set[asyncio.Task[None]] = set()
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             heads.append(head)
@@ -64,10 +64,10 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
             await writer.wait_closed()
 
     def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.ensure_future(talk(reader, writer)))
+        tasks.add(asyncio.ensure_future(answer(reader, writer)))
 
     listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # so that who sends has to wait
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # a sender has to wait
     listener.bind(("127.0.0.1", 0))
     server = await asyncio.start_server(meet, sock=listener)
     async with server:
@@ -81,7 +81,7 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
 async def api_client(
     base: str, waits: list[float] | None = None, seconds: float = 10.0, key: str | None = KEY
 ) -> AsyncIterator[ApiClient]:
-    """A wire that does not really wait."""
+    """An API client that records its waits instead of waiting."""
     noted = [] if waits is None else waits
 
     async def pause(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Collection: each answer once, failures for good as rows of the ledger, the rest free to submit again."""
+"""Collection: replies are stored once, failed calls are rows of the ledger, other requests are free again."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def client_of(folder: Path, server: BatchServer, name: str, model: str = "m", **
 
 
 @each_api
-def test_failed_for_now(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Rows that failed for now, or are not there, are free; the next submission takes them, and no other."""
+def test_temporary_errors(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Rows that failed temporarily, or are missing, are free, and the next submission takes only them."""
     for kind in ("error", "expired", "missing"):
         (tmp_path / kind).mkdir()
         client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
@@ -44,23 +44,23 @@ def test_failed_for_now(name: str, tmp_path: Path, batch_server: BatchServer) ->
 
 
 @each_api
-def test_failed_for_good(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """A refused row is a failure in the ledger, and is sent again only with --retry-failed."""
+def test_lasting_errors(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A refused row is a failed call in the ledger, and is sent again only with --retry-failed."""
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
     done = client.collect()
     assert (done.exit_code, client.batches()[0].failed, done.left_out) == (0, 2, 0)
-    with Ledger(client.place) as ledger:
+    with Ledger(client.ledger_path) as ledger:
         assert ledger.stats().rows["fault"] == 2
     assert client.submit().requests == 0
     assert client.submit(retry_failed=True).requests == 2
 
 
 @one_api
-def test_collect_beside_a_submission(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """While another command submits there may be batches to come, and a collection that waits stays."""
+def test_collect_during_submission(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """While another command submits, more batches may follow, so a collection with --wait goes on."""
     client = client_of(tmp_path, batch_server, name)
-    with Journal(client.place) as journal, journal.alone():
+    with Journal(client.ledger_path) as journal, journal.alone():
         began = time.monotonic()
         client.collect(wait=0.3)
         assert time.monotonic() - began >= 0.3
@@ -68,8 +68,8 @@ def test_collect_beside_a_submission(name: str, tmp_path: Path, batch_server: Ba
 
 
 @each_api
-def test_odd_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Malformed, repeated and foreign rows are counted and reported, and harm no other."""
+def test_malformed_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Malformed, repeated and foreign rows are counted and reported, and affect no other row."""
     for kind, answered, odd in (("malformed", 4, 2), ("duplicate", 6, 0), ("foreign", 6, 2)):
         (tmp_path / kind).mkdir()
         client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
@@ -79,12 +79,12 @@ def test_odd_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
         assert closed.imported.foreign + closed.imported.unreadable == odd
         assert (closed.batch.answered, closed.batch.left_out) == (answered, 6 - answered), kind
         assert len(client.listener.warnings) == odd
-        with Ledger(client.place) as ledger:
+        with Ledger(client.ledger_path) as ledger:
             assert ledger.stats().rows["answer"] == answered
 
 
 def test_invalid(tmp_path: Path) -> None:
-    """A batch that its provider finds invalid is failed, with the reason, and frees what it held."""
+    """A batch that its provider rejects as invalid has failed, with the reason, and its requests are free."""
     with BatchServer(fails=True) as server:
         client = client_of(tmp_path, server, "openai")
         client.submit()
@@ -93,13 +93,13 @@ def test_invalid(tmp_path: Path) -> None:
         assert (batch.state, batch.left_out, done.exit_code) == ("failed", 6, 3)
         assert "The batch is not valid, said the test." in batch.reason
         server.conduct.fails = False
-        client.until_all_is_in()
-        assert client.lacking() == 0
+        client.until_complete()
+        assert client.missing() == 0
 
 
 @one_api
 def test_wait(name: str, tmp_path: Path) -> None:
-    """With a wait it looks again until all has ended, or the time is over."""
+    """With a wait the collection polls until all batches have ended, or the time is over."""
     with BatchServer(pace="retrieve") as server:
         client = client_of(tmp_path, server, name, requests=2)
         client.submit()
@@ -115,7 +115,7 @@ def test_wait(name: str, tmp_path: Path) -> None:
 
 @each_api
 def test_cancel(name: str, tmp_path: Path) -> None:
-    """Answers of a canceled batch are imported, its other requests are free."""
+    """Answers of a canceled batch are imported, and its other requests are free."""
     with BatchServer(pace="retrieve") as server:
         client = client_of(tmp_path, server, name)
         client.submit()
@@ -123,7 +123,7 @@ def test_cancel(name: str, tmp_path: Path) -> None:
 
         async def stop() -> None:
             async with client.providers(None) as providers:
-                batches = Batches(client.place, providers, client.listener, WINDOW)
+                batches = Batches(client.ledger_path, providers, client.listener, WINDOW)
                 (result,) = await batches.cancel([client.batches()[0].tag[:12]])
                 assert result.remote is not None
 
@@ -131,13 +131,13 @@ def test_cancel(name: str, tmp_path: Path) -> None:
         client.collect(wait=10.0)
         (batch,) = client.batches()
         assert (batch.state, batch.answered, batch.left_out) == ("canceled", 3, 3)
-        client.until_all_is_in()
+        client.until_complete()
         assert (server.billed, server.billed_again) == (6, 0)
 
 
 @one_api
 def test_forget(name: str, tmp_path: Path) -> None:
-    """A batch that is given up frees its requests without a word to its provider."""
+    """A batch that is given up frees its requests without a request to its provider."""
     with BatchServer(pace="advance") as server:
         client = client_of(tmp_path, server, name)
         client.submit()
@@ -145,7 +145,7 @@ def test_forget(name: str, tmp_path: Path) -> None:
 
         async def stop(names: list[str]) -> None:
             async with client.providers(None) as providers:
-                batches = Batches(client.place, providers, client.listener, WINDOW)
+                batches = Batches(client.ledger_path, providers, client.listener, WINDOW)
                 await batches.cancel(names, forget=True)
 
         for wrong in ("nobody", client.batches()[0].tag[:3]):
@@ -158,7 +158,7 @@ def test_forget(name: str, tmp_path: Path) -> None:
 
 
 def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
-    """A batch that is not there, or is another's now, stays out, and keeps no other back."""
+    """A batch that is missing, or has another tag, stays open and does not block other batches."""
     client = client_of(tmp_path, batch_server, "openai")
     for model in ("gone", "taken", "n"):
         client.submit(judge=replace(client.settings.judge, model=f"openai/{model}"))
@@ -176,7 +176,7 @@ def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
 def test_key_in_rows(
     name: str, tmp_path: Path, batch_server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that a provider sends back in its rows stands neither in the ledger nor in a sentence."""
+    """A key that a provider returns in its rows is stored neither in the ledger nor in a reason."""
     key = "of-no-known-form-0123"
     monkeypatch.setattr("tests.batch.crashes.KEY", key)
     monkeypatch.setitem(rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right"))
@@ -188,8 +188,8 @@ def test_key_in_rows(
 
 
 @one_api
-def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """A batch that another process closes meanwhile is skipped without a warning."""
+def test_closed_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A batch that another process closes in the meantime is skipped without a warning."""
     client, first = client_of(tmp_path, batch_server, name), True
     client.submit()
 
@@ -197,7 +197,7 @@ def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) 
         nonlocal first
         if step == "retrieve" and first:
             first = False
-            with Journal(client.place) as journal:
+            with Journal(client.ledger_path) as journal:
                 journal.move(journal.batches(*OPEN)[0], "collected", answered=6, failed=0, left_out=0)
 
     batch_server.before = meanwhile
@@ -207,8 +207,8 @@ def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) 
 
 
 @one_api
-def test_cut_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """A row that comes cut off is fetched once more: it is paid for."""
+def test_truncated_results(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A row that is received incomplete is fetched once more, since it is paid for."""
     client = client_of(tmp_path, batch_server, name)
     client.submit()
     (remote,) = batch_server.store.batches.values()
@@ -226,26 +226,26 @@ def test_cut_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
 
 @one_api
 def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """A batch whose name is known is collected with a new key of the same address: keys expire."""
+    """A batch with a known id is collected with a new key for the same address, since keys expire."""
     client = client_of(tmp_path, batch_server, name)
     client.submit()
-    with Journal(client.place) as journal:
+    with Journal(client.ledger_path) as journal:
         address, _, _ = client.batches()[0].account.partition(".")
         journal._db.execute("UPDATE batches SET account = ?", (f"{address}.another",))
     assert client.collect().exit_code == 0
     client.submit(retry_failed=True)
-    assert client.lacking() == 0
+    assert client.missing() == 0
 
 
 @one_api
-def test_network_gone_for_a_while(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait of hours outlives a network that is gone in between, but not an address that never answered."""
-    looks = 0
+def test_network_outage(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long wait survives a network outage, but not an address that never answered."""
+    queries = 0
 
     async def retrieve(self: Provider, id: str) -> RemoteBatch:
-        nonlocal looks
-        looks += 1
-        if looks in gone:
+        nonlocal queries
+        queries += 1
+        if queries in gone:
             raise UnreachableError("it cannot be reached")
         return await whole(self, id)
 
@@ -256,5 +256,5 @@ def test_network_gone_for_a_while(name: str, tmp_path: Path, monkeypatch: pytest
         client.submit()
         assert client.collect(wait=30.0).exit_code == 0
         client.submit(judge=replace(client.settings.judge, model=f"{name}/n"))
-        looks, gone = 0, {1}
+        queries, gone = 0, {1}
         assert client.collect(wait=30.0).exit_code == 3

@@ -1,4 +1,4 @@
-"""Whatever step a client dies at, every request is answered in the end, and paid for once."""
+"""If a client dies at any step, every request is answered in the end, and paid for once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.values import few
 each_api = pytest.mark.parametrize("name", APIS)
 
 
-def settled(client: Client, server: BatchServer, billed: int = GROUPS) -> None:
-    """Everything comes in, and was paid for once."""
-    client.until_all_is_in()
-    assert client.lacking() == 0
+def assert_recovers(client: Client, server: BatchServer, billed: int = GROUPS) -> None:
+    """Check that every request is answered, and was paid for once."""
+    client.until_complete()
+    assert client.missing() == 0
     assert (server.billed, server.billed_again) == (billed, 0)
 
 
@@ -33,25 +33,25 @@ def client(tmp_path: Path, name: str, batch_server: BatchServer) -> Client:
     return Client(tmp_path, batch_server, name, GROUPS)
 
 
-def dies(client: Client, step: str) -> None:
-    """A process that ends at a step, named as `Steps` names it."""
+def die(client: Client, step: str) -> None:
+    """Run a process that ends at a step, named as in `Steps`."""
 
-    class Until(Steps):
+    class DiesAt(Steps):
         def reach(self, name: str) -> None:
             if name == step:
                 self.fatal = len(self.passed)
             super().reach(name)
 
     with pytest.raises(Crash):
-        client.submit(Until())
+        client.submit(DiesAt())
 
 
 @pytest.mark.long
 @each_api
 def test_every_step(name: str, tmp_path: Path) -> None:
-    """Before and after commits and calls, half of them at each API: nothing is lost or paid for twice.
+    """A crash before or after any commit or call loses no request and pays for none twice.
 
-    `python -m benchmarks.batch_crashes` goes through all of them at both.
+    This test covers half of the steps at each API, `python -m benchmarks.batch_crashes` all of them at both.
     """
     results = list(ends(name, tmp_path, every=(APIS.index(name), 2)))
     print(table({name: results}))
@@ -62,7 +62,7 @@ def test_every_step(name: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @each_api
 def test_late_listings(name: str, tmp_path: Path) -> None:
-    """The same for every step until the creation of the first batch, if listings are late."""
+    """The same holds for every step until the creation of the first batch, if listings are late."""
     results = list(ends(name, tmp_path, lag=2, most=14, every=(1, 2)))
     assert "after create" in {each.point[3:] for each in results}
     assert not [each for each in results if not each.good]
@@ -70,7 +70,7 @@ def test_late_listings(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", few(1, ["create", "upload", "list", "retrieve", "results"]))
 def test_killed(step: str, tmp_path: Path) -> None:
-    """The same of a process that the system kills when its request is handled and not answered.
+    """The same holds if the system kills a process whose request is handled but not answered.
 
     `python -m benchmarks.batch_crashes` also kills it before, and at the other API.
     """
@@ -81,95 +81,95 @@ def test_killed(step: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @each_api
-def test_settling_dies(name: str, tmp_path: Path) -> None:
-    """The process that is to make it good may die at each of its steps, too."""
+def test_crash_during_recovery(name: str, tmp_path: Path) -> None:
+    """The recovering process may die at each of its steps, too."""
     for number in range(100):
         here = tmp_path / str(number)
         here.mkdir()
         with BatchServer() as server:
             client = Client(here, server, name, GROUPS, requests=PER_BATCH)
-            dies(client, "after create")
+            die(client, "after create")
             second = Steps(fatal=number)
             try:
                 client.submit(second)
             except Crash:
-                settled(client, server)
+                assert_recovers(client, server)
             else:
-                settled(client, server)
+                assert_recovers(client, server)
                 break
     assert number > 8
 
 
 @each_api
-def test_not_submitted_while_unknown(name: str, client: Client, batch_server: BatchServer) -> None:
-    """As long as a lost batch may still appear, its requests are out; then it is found, or they are free."""
+def test_uncertain_batch(name: str, client: Client, batch_server: BatchServer) -> None:
+    """While a lost batch may still appear, its requests are open; then it is collected, or they are free."""
     batch_server.conduct.lag = 10**6
-    dies(client, "after create")
+    die(client, "after create")
     for _ in range(2):
         assert client.collect().open[0].uncertainty
     assert [batch.state for batch in client.batches()] == ["creating"]
     for batch in batch_server.store.batches.values():
         batch.hidden = 0
-    settled(client, batch_server)
+    assert_recovers(client, batch_server)
     assert [batch.state for batch in client.batches()] == ["collected"]
 
 
 @each_api
 def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
-    """A batch that was never created is given up once the window is over, and by `submit` alone."""
-    dies(client, "before create")
+    """A batch that was never created is given up after the window, and only by `submit`."""
+    die(client, "before create")
     assert client.recover(1e6, give_up=True)[0].seconds_left > 0
     assert not client.recover(0.0, give_up=False)[0].seconds_left
     assert [batch.state for batch in client.batches()] == ["creating"]
     assert client.recover(0.0, give_up=True) == []
     assert [batch.state for batch in client.batches()] == ["abandoned"]
     assert client.submit().requests == GROUPS
-    settled(client, batch_server)
+    assert_recovers(client, batch_server)
 
 
 @pytest.mark.parametrize("name", APIS[:1])
-def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
+def test_living_process(name: str, client: Client, batch_server: BatchServer) -> None:
     """A batch that a living process is creating is neither searched for nor given up."""
-    dies(client, "before create")
-    with Journal(client.place) as journal, journal.alone() as mine:
+    die(client, "before create")
+    with Journal(client.ledger_path) as journal, journal.alone() as mine:
         assert mine
         (standing,) = client.collect().open
         assert (standing.batch.state, standing.uncertainty, standing.error) == ("creating", "", None)
         assert "list" not in batch_server.steps
     assert client.submit().requests == GROUPS
-    settled(client, batch_server)
+    assert_recovers(client, batch_server)
 
 
 @each_api
-def test_answer_lost(name: str, client: Client, batch_server: BatchServer) -> None:
+def test_lost_answer(name: str, client: Client, batch_server: BatchServer) -> None:
     """If the answer to a creation is lost, the client reports it and does not ask again."""
     batch_server.fault("create", "drop-after")
     with pytest.raises(RulerError, match="perhaps submitted"):
         client.submit()
     assert batch_server.created == 1
-    settled(client, batch_server)
+    assert_recovers(client, batch_server)
     assert batch_server.created == 1
 
 
 @pytest.mark.parametrize("name", APIS[:1])
 def test_refused(name: str, client: Client, batch_server: BatchServer) -> None:
-    """A creation that is refused for certain frees its requests at once, and those behind it."""
+    """A creation that is clearly refused frees its requests at once, and those of the following batches."""
     client.limits = {"requests": 2}
     batch_server.fault("create", "quota")
     with pytest.raises(RulerError):
         client.submit()
     assert [batch.state for batch in client.batches()] == ["failed"]
-    with Journal(client.place) as journal:
+    with Journal(client.ledger_path) as journal:
         assert not journal.batches(*OPEN)
-    settled(client, batch_server)
+    assert_recovers(client, batch_server)
 
 
-def test_tags_dropped(tmp_path: Path) -> None:
-    """If an endpoint drops the tag, the batch is found by its uploaded file."""
+def test_dropped_tag(tmp_path: Path) -> None:
+    """If an endpoint drops the tag, the batch is identified by its uploaded file."""
     with BatchServer(tags=False) as server:
         client = Client(tmp_path, server, "openai", GROUPS)
-        dies(client, "after create")
-        settled(client, server)
+        die(client, "after create")
+        assert_recovers(client, server)
         assert server.created == 1
 
 
@@ -177,7 +177,7 @@ def test_running_candidate(tmp_path: Path) -> None:
     """Without tags, a batch as large as the lost one reserves its requests until it has ended."""
     with BatchServer(pace="advance") as server:
         client = Client(tmp_path, server, "anthropic", GROUPS)
-        dies(client, "after create")
+        die(client, "after create")
         time.sleep(WINDOW)
         for _ in range(2):
             done = client.submit()
@@ -185,59 +185,59 @@ def test_running_candidate(tmp_path: Path) -> None:
             assert [each.candidates[0].id for each in done.uncertain] == ["msgbatch_0001"]
         assert "perhaps msgbatch_0001" in done.uncertain[0].uncertainty
         server.advance(3)
-        settled(client, server)
+        assert_recovers(client, server)
         assert [batch.remote for batch in client.batches()] == ["msgbatch_0001"]
 
 
-def test_batches_of_others(tmp_path: Path) -> None:
-    """Batches of the same size that are somebody else's are looked into once, and are not taken."""
+def test_foreign_batches(tmp_path: Path) -> None:
+    """Foreign batches of the same size are read once and not taken."""
     (tmp_path / "others").mkdir()
     with BatchServer() as server:
         others = Client(tmp_path / "others", server, "anthropic", GROUPS)
         others.settings = replace(others.settings, ask=AskSettings(seed=7))
         client = Client(tmp_path, server, "anthropic", GROUPS)
         others.submit()
-        dies(client, "after create")
-        settled(client, server, 2 * GROUPS)
-        others.until_all_is_in()
-        assert others.lacking() == 0
+        die(client, "after create")
+        assert_recovers(client, server, 2 * GROUPS)
+        others.until_complete()
+        assert others.missing() == 0
         assert server.created == 2
         assert server.steps.count("results") == 4
 
 
-def test_two_lost(tmp_path: Path) -> None:
-    """Two lost batches of one size are told apart by the requests in their results, in whatever order."""
+def test_two_lost_batches(tmp_path: Path) -> None:
+    """Two lost batches of one size are identified by the requests in their results, in any order."""
     with BatchServer(pace="advance") as server:
         client = Client(tmp_path, server, "anthropic", 4, requests=2)
-        dies(client, "after create")
+        die(client, "after create")
         client.limits = {"requests": 2}
         time.sleep(WINDOW)
-        dies(client, "after create")
+        die(client, "after create")
         server.advance(3)
-        settled(client, server, 4)
+        assert_recovers(client, server, 4)
         assert server.created == 2
 
 
-def test_clock_astray(tmp_path: Path) -> None:
-    """With tags, a lost batch is found although our clock was hours ahead."""
+def test_clock_ahead(tmp_path: Path) -> None:
+    """With tags, a lost batch is identified although the client's clock was hours ahead."""
     with BatchServer(clock=time.time() - 5 * 3600) as server:
         client = Client(tmp_path, server, "openai", GROUPS)
-        dies(client, "after create")
-        settled(client, server)
+        die(client, "after create")
+        assert_recovers(client, server)
         assert server.created == 1
 
 
 def test_clock_set_back(tmp_path: Path, batch_server: BatchServer) -> None:
-    """Nobody waits for longer than the window if a clock was set back, or for a crash of yesterday."""
+    """Recovery waits no longer than the window if a clock was set back, and not at all for an old crash."""
     client = Client(tmp_path, batch_server, "openai", GROUPS)
-    dies(client, "before create")
+    die(client, "before create")
     for change, least in (
         ("changed = changed + 3600", 1.0),
         ("changed = began - 9000, began = began - 9000", 0.0),
     ):
-        with Journal(client.place) as journal:
+        with Journal(client.ledger_path) as journal:
             journal._db.execute(f"UPDATE batches SET {change}")
         (results,) = client.recover(30.0, give_up=False)
         assert least <= results.seconds_left <= 30.0 * least
     assert client.submit().requests == GROUPS
-    settled(client, batch_server)
+    assert_recovers(client, batch_server)

@@ -18,14 +18,14 @@ from hypothesis import given
 from ruler_cli.batch import http as module
 from ruler_cli.batch.http import OpenBody, UnclearError, _split
 from ruler_cli.errors import RefusedError, RulerError
-from tests.batch.apis import every
+from tests.batch.apis import to_list
 from tests.batch.raw import KEY, Answer, Call, api_client, serving
 
 pytestmark = pytest.mark.anyio
 
 
 def _big(folder: Path, megabytes: int) -> OpenBody:
-    """A file of zeros."""
+    """Yield the body of a file of zeros."""
     file = folder / "big"
     with file.open("wb") as out:
         out.truncate(megabytes << 20)
@@ -42,8 +42,8 @@ def _empty() -> AbstractContextManager[aiohttp.Payload]:
     return nullcontext(aiohttp.JsonPayload({}))
 
 
-async def test_cut_off_creation_is_unclear(tmp_path: Path) -> None:
-    """A creation whose connection broke is not repeated: it may have been handled."""
+async def test_broken_creation(tmp_path: Path) -> None:
+    """A creation whose connection broke is not repeated, since it may have been handled."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -57,7 +57,7 @@ async def test_cut_off_creation_is_unclear(tmp_path: Path) -> None:
 
 
 async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body has the more time the larger it is; a server that stops reading is not waited for longer."""
+    """A larger body gets more time, and a server that stops reading gets no more than that."""
     monkeypatch.setattr(module, "_MIN_UPLOAD_RATE", 1_000_000)
     heads: list[str] = []
 
@@ -75,8 +75,8 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             await client.request("POST", "/batches", Answer, _big(tmp_path, 16), once=True)
 
 
-async def test_upload_needs_no_memory(tmp_path: Path) -> None:
-    """A body is never in memory as a whole, whatever its size."""
+async def test_upload_memory(tmp_path: Path) -> None:
+    """A body of any size is never in memory as a whole."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -94,8 +94,8 @@ async def test_upload_needs_no_memory(tmp_path: Path) -> None:
     assert "content-length: 67108864\r\n" in heads[0].lower()
 
 
-async def test_results_need_no_memory() -> None:
-    """Results are read line by line, whatever their size."""
+async def test_results_memory() -> None:
+    """Results of any size are read line by line."""
     line = b'{"custom_id": "%s"}' % (b"x" * 8000) + b"\n"
 
     async def play(call: Call) -> None:
@@ -128,22 +128,22 @@ class _Content:
 
 
 @given(st.lists(st.binary(max_size=6) | st.just(b"\n") | st.just(b"\r\n")))
-def test_lines_of_any_pieces(pieces: list[bytes]) -> None:
-    """However a stream is cut into pieces, its lines are those of the whole."""
+def test_lines(pieces: list[bytes]) -> None:
+    """The lines of a stream do not depend on its division into pieces."""
     content: Any = _Content(pieces)
     lines = [line for each in b"".join(pieces).split(b"\n") if (line := each.strip())]
-    assert asyncio.run(every(_split(content))) == lines
+    assert asyncio.run(to_list(_split(content))) == lines
 
 
-async def test_long_line_comes_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that is too long comes cut, and costs no other line."""
+async def test_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that is too long is truncated, and no other line is lost."""
     monkeypatch.setattr(module, "_MAX_BYTES", 10)
     content: Any = _Content([b"one\n", b"x" * 8, b"x" * 8, b"x\ntwo", b"\n" + b"y" * 30])
-    assert await every(_split(content)) == [b"one", b"x" * 10, b"two", b"y" * 10]
+    assert await to_list(_split(content)) == [b"one", b"x" * 10, b"two", b"y" * 10]
 
 
-async def test_broken_stream_begins_again() -> None:
-    """Results whose connection broke come from the beginning again: a line twice, none missing."""
+async def test_broken_stream() -> None:
+    """Results whose connection broke start again from the beginning: a line may repeat, none is missing."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -153,11 +153,11 @@ async def test_broken_stream_begins_again() -> None:
         await call.writer.drain()
 
     async with serving(play, heads) as base, api_client(base) as client:
-        assert await every(client.lines(["/results"], "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
+        assert await to_list(client.lines(["/results"], "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
 
 
 async def test_key_stays_with_its_host() -> None:
-    """Results that stand elsewhere are fetched there without the key, and with it on the same host."""
+    """Results at another host are fetched without the key, and at the same host with it."""
     here: list[str] = []
     there: list[str] = []
 
@@ -173,14 +173,14 @@ async def test_key_stays_with_its_host() -> None:
         async with serving(play, here) as base, api_client(base) as client:
             for name in ("Authorization", "x-api-key"):
                 client.headers = {name: KEY}
-                assert await every(client.lines(["/results"], "gone")) == [b"1", b"2"]
+                assert await to_list(client.lines(["/results"], "gone")) == [b"1", b"2"]
     assert [KEY in head for head in here] == [True, True] * 2
     assert [KEY in head for head in there] == [False] * 2
     assert there[0].startswith("GET /signed?x=1 ")
 
 
-async def test_redirects_end() -> None:
-    """Results that are sent around are given up."""
+async def test_redirect_loop() -> None:
+    """A loop of redirects ends with an error."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -188,12 +188,12 @@ async def test_redirects_end() -> None:
 
     async with serving(play, heads) as base, api_client(base) as client:
         with pytest.raises(RulerError, match="check"):
-            await every(client.lines(["/results"], "gone"))
+            await to_list(client.lines(["/results"], "gone"))
     assert len(heads) == 3
 
 
-async def test_no_key_was_sent() -> None:
-    """Without a key the error says how to name one, since none goes to a foreign address unasked."""
+async def test_no_key() -> None:
+    """Without a key the error names the option for it, since none is sent to a foreign address by default."""
 
     async def play(call: Call) -> None:
         await call.answer(b'{"error": {"message": "Incorrect API key provided."}}', 401)
@@ -203,7 +203,7 @@ async def test_no_key_was_sent() -> None:
             await client.request("GET", "/batches", Answer)
 
 
-async def test_waits_as_told() -> None:
+async def test_retry_after() -> None:
     """A Retry-After is honored; one that is too long ends the command with a sentence."""
     waits: list[float] = []
     asked = iter(("7", "3600"))
@@ -218,8 +218,8 @@ async def test_waits_as_told() -> None:
     assert waits[0] >= 7
 
 
-async def test_statuses_that_tell_nothing() -> None:
-    """A creation that a gateway gave up, or that met another like it, is unclear: it is made once."""
+async def test_unclear_statuses() -> None:
+    """A creation that ends in a gateway's error or a conflict is unclear, and is not repeated."""
     heads: list[str] = []
     statuses = (408, 409, 425, 499, 500, 502, 503, 504, 529)
 
@@ -234,8 +234,8 @@ async def test_statuses_that_tell_nothing() -> None:
     assert len(heads) == len(statuses)
 
 
-async def test_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that comes a byte at a time without end is not waited for, nor is silence among results."""
+async def test_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless answer of single bytes times out, and so does a silence within results."""
     monkeypatch.setattr(module, "_READ_TIMEOUT", 0.1)
     monkeypatch.setattr(module, "_TRIES", 2)
 
@@ -248,13 +248,13 @@ async def test_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.5)
 
     async with serving(play, []) as base, api_client(base) as client:
-        for ask in (client.request("GET", "/batches", Answer), every(client.lines(["/results"], "gone"))):
+        for ask in (client.request("GET", "/batches", Answer), to_list(client.lines(["/results"], "gone"))):
             with pytest.raises(RulerError, match="did not answer in time"):
                 await ask
 
 
-async def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endpoint beyond a proxy is asked through it."""
+async def test_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint is reached through the proxy of the environment."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -268,8 +268,8 @@ async def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert heads[0].startswith("GET http://batches.invalid/v1/batches HTTP/1.1\r\n")
 
 
-async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that refuses is reported as the proxy, and nothing was created."""
+async def test_refusing_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names a proxy that refuses, and no batch was created."""
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -285,7 +285,7 @@ async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEY not in heads[0]
 
 
-async def test_address_that_cannot_be_used() -> None:
+async def test_impossible_address() -> None:
     """An impossible host name is reported as such, not as a bug."""
     for base in ("http://a..b", "http://x y/v1"):
         async with api_client(base) as client:

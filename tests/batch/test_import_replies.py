@@ -1,4 +1,4 @@
-"""Replies into a ledger: any order, any number of times, by several at once, and nothing covered."""
+"""Replies into a ledger: any order, repeated, by several processes at once, and no answer is overwritten."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def long(name: object) -> bytes:
 
 
 def expired(name: object) -> bytes:
-    """A row of a request that is to be asked again."""
+    """A row of a request that must be sent again."""
     return row(name, None, {"code": "batch_expired", "message": "not executed"})
 
 
@@ -85,7 +85,7 @@ def stored(ledger: Ledger) -> dict[str, str]:
 
 
 def import_lines(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) -> ImportResult:
-    """Put every row of a reply file on record."""
+    """Import every row of a reply file."""
     with Importer(ledger, model) as importer:
         for number, line in enumerate(lines, 1):
             if importer.add(line, number):
@@ -93,16 +93,16 @@ def import_lines(lines: Iterable[bytes], ledger: Ledger, model: str | None = Non
     return importer.result
 
 
-def rows_of(ledger: Ledger) -> int:
-    """How many rows a ledger has."""
+def count_rows(ledger: Ledger) -> int:
+    """Count the rows of a ledger."""
     return sum(ledger.stats().rows.values())
 
 
-# what is kept
+# stored rows
 
 
-def test_taken(ledger: Ledger) -> None:
-    """Answers and failures for good are stored as in a live run; requests to send again are not."""
+def test_stored_rows(ledger: Ledger) -> None:
+    """Answers and lasting errors are stored as in a live run; requests to send again are not."""
     file = [good(1), b"\n", long(2), expired(3), broken(4), b"  ", good(5, "else"), good(1)]
     result = import_lines(file, ledger)
     assert (result.rows, result.new, result.known, result.complete) == (6, 2, 1, False)
@@ -116,35 +116,35 @@ def test_taken(ledger: Ledger) -> None:
     assert failed.context == (4096, 5000)
 
 
-def test_whole(ledger: Ledger) -> None:
+def test_complete_import(ledger: Ledger) -> None:
     """If every request of the rows has an answer, the import is complete."""
     assert import_lines([good(1), expired(1), good(2)], ledger) == ImportResult(3, 2)
     assert import_lines([], ledger).complete
 
 
 def test_model(ledger: Ledger) -> None:
-    """The ledger names the model as given, else as the reply does, else as unknown."""
+    """The ledger has the given model, else the reply's, else `unknown`."""
     import_lines([good(1)], ledger, "openai/gpt-4o")
     import_lines([good(2), json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode()], ledger)
     assert [tally.model for tally in ledger.stats().models] == ["gpt-4o", "openai/gpt-4o", "unknown"]
 
 
-def test_answers_stay(ledger: Ledger) -> None:
-    """An answer that is there is covered by nothing: no other answer, no failure, no broken body."""
+def test_no_overwriting(ledger: Ledger) -> None:
+    """A stored answer is never replaced by another answer, an error or a broken body."""
     for name, finish in enumerate(("stop", "length", "content_filter")):
         output = body("first")
         output["choices"][0]["finish_reason"] = finish
         ledger.keep(key(name), "m", reply_of(json.dumps(output).encode()), 1.0)
         result = import_lines([good(name, "second"), long(name), expired(name), broken(name)], ledger)
         assert result == ImportResult(4, 0, 1)
-    assert (set(stored(ledger).values()), rows_of(ledger)) == ({"first"}, 3)
+    assert (set(stored(ledger).values()), count_rows(ledger)) == ({"first"}, 3)
 
 
-def test_marks_of_before(ledger: Ledger) -> None:
-    """A request that failed for good before is not asked again, so it is not counted as if it were."""
+def test_earlier_failure(ledger: Ledger) -> None:
+    """A request that failed for good earlier is not sent again, so it is not counted as such."""
     ledger.keep(key(1), "m", FAILURE, 0.0)
     assert import_lines([expired(1), broken(1)], ledger) == ImportResult(2, open={key(1): (True, "before")})
-    assert rows_of(ledger) == 1
+    assert count_rows(ledger) == 1
 
 
 MAKERS = (good, long, expired, broken)
@@ -158,29 +158,29 @@ def test_any_order(
     seed: random.Random,
     before: list[tuple[Any, int]],
 ) -> None:
-    """The order of the rows changes neither the ledger nor the counts, whatever was there."""
+    """The order of the rows changes neither the ledger nor the counts, for any earlier content."""
     file = [make(name) for make, name in picked]
     reported = []
-    for turn in range(2):
+    for repeat in range(2):
         folder = tmp_path_factory.mktemp("any")
         with Ledger(folder / "ledger.sqlite") as ledger:
             import_lines([make(name) for make, name in before], ledger)
             result = import_lines(file, ledger)
             reported.append((result, stored(ledger)))
-        if not turn:
+        if not repeat:
             seed.shuffle(file)
     assert reported[0] == reported[1]
 
 
-# what is not taken
+# foreign rows
 
 
-def test_not_ours(ledger: Ledger) -> None:
-    """A row with another custom_id is counted and named with its line, fit for a terminal."""
+def test_foreign_id(ledger: Ledger) -> None:
+    """A row with another custom_id is counted and named with its line, safe for a terminal."""
     names = ["request-1", "\x1b[31m\n" + "x" * 1000, key(1).hex() + "0", "", "٣" * 32]
     lines = [json.dumps({"custom_id": name, "text": "x"}).encode() for name in names]
     result = import_lines([good(1), *lines, b"{}", good(2)], ledger)
-    assert (result.new, result.foreign, result.unreadable, rows_of(ledger)) == (2, 5, 1, 2)
+    assert (result.new, result.foreign, result.unreadable, count_rows(ledger)) == (2, 5, 1, 2)
     assert [one.where for one in result.rejected] == [f"line {number}" for number in range(2, 8)]
     assert "'request-1'" in result.rejected[0].reason
     assert result.rejected[-1] == RejectedRow(7, "has no custom_id", "line 7")
@@ -189,11 +189,11 @@ def test_not_ours(ledger: Ledger) -> None:
         assert len(one.reason) < 200
 
 
-# many, and several at once
+# several processes
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    """Two that import the same rows at once, each in an order of its own, add every answer once."""
+    """Two processes that import the same rows at once, each in its own order, store every answer once."""
     made = [good(name) for name in range(2500)] + [long(name) for name in range(0, 2500, 7)]
     added, both = 0, []
     for seed in (1, 2):
@@ -214,8 +214,8 @@ def test_two_processes(tmp_path: Path) -> None:
 # the importer
 
 
-def test_keys(ledger: Ledger) -> None:
-    """Restricted to some requests, every other one is a foreign one."""
+def test_restricted_import(ledger: Ledger) -> None:
+    """If the import is restricted to some requests, every other one is foreign."""
     with Importer(ledger, keys={key(1)}) as importer:
         importer.add(good(1), 1)
         importer.add(good(2), 2)
@@ -224,14 +224,14 @@ def test_keys(ledger: Ledger) -> None:
     assert key(2).hex() in result.rejected[0].reason
 
 
-def test_fates(ledger: Ledger) -> None:
-    """The callback gets the status of each row's request once it is written."""
+def test_callback(ledger: Ledger) -> None:
+    """The callback gets the status of each row's request after it is written."""
     import_lines([good("held")], ledger)
     reported: list[tuple[bytes, str]] = []
 
-    def on_key(one: bytes, fate: str) -> None:
-        assert (ledger.find(one) is not None) == (fate != "again")
-        reported.append((one, fate))
+    def on_key(one: bytes, status: str) -> None:
+        assert (ledger.find(one) is not None) == (status != "again")
+        reported.append((one, status))
 
     with Importer(ledger, on_key=on_key) as importer:
         for line in (good(1), long(2), expired(3), broken(4), expired("held"), b"{}", long(5), good(5)):
@@ -243,12 +243,12 @@ def test_fates(ledger: Ledger) -> None:
             *((key("held"), "answer"), (key(5), "failed"), (key(5), "answer")),
         ]
     )
-    assert [fate for one, fate in reported if one == key(5)] == ["failed", "answer"]
+    assert [status for one, status in reported if one == key(5)] == ["failed", "answer"]
 
 
 @pytest.mark.anyio
 async def test_stream(ledger: Ledger) -> None:
-    """Lines that come over a network are taken as a file's are, also those before it breaks."""
+    """Lines from a network are imported like those of a file, up to an error."""
 
     async def lines(broken: bool) -> AsyncIterator[bytes]:
         for name in range(3000):

@@ -1,4 +1,4 @@
-"""The journal of batches: each request out in one batch at most, each step on the disk."""
+"""The journal of batches: each request is in at most one open batch, and each step is on the disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LIVES = (
 
 
 def begun(journal: Journal, *keys: bytes) -> BatchRecord:
-    """A batch of these requests that is about to be created."""
+    """A batch of these requests, about to be created."""
     for key in keys:
         assert journal.free(key, 0)
         journal.claim("tag", key)
@@ -43,35 +43,35 @@ def begun(journal: Journal, *keys: bytes) -> BatchRecord:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """Path of a ledger that does not exist yet."""
+def ledger_path(tmp_path: Path) -> Path:
+    """Path of a missing ledger."""
     return tmp_path / "a [b]*.sqlite"
 
 
-def test_recorded(place: Path) -> None:
-    """What is recorded is there for the next process, on the disk, field by field, beside the replies."""
-    with Ledger(place) as ledger, Journal(place) as journal:
+def test_recorded(ledger_path: Path) -> None:
+    """A record is on the disk beside the replies, and the next process reads every field of it."""
+    with Ledger(ledger_path) as ledger, Journal(ledger_path) as journal:
         assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
         batch = begun(journal, *KEYS[:2])
         moved = journal.move(batch, "submitted", remote="batch_1", label="validating", not_it="a b")
         assert ledger.find(KEYS[0]) is None
         ledger.clear()
-    with Journal(place) as journal:
+    with Journal(ledger_path) as journal:
         (result,) = journal.batches(*OPEN)
         assert result == moved
         assert (result.model, result.key_env, result.requests, result.usd) == ("openai/m", "KEY", 2, 0.5)
-        assert (journal.keys(result.id), result.remote, count_open_requests(place)) == (
+        assert (journal.keys(result.id), result.remote, count_open_requests(ledger_path)) == (
             set(KEYS[:2]),
             "batch_1",
             2,
         )
-    with sqlite3.connect(place) as db:  # an older ruler sees a ledger of its own version
+    with sqlite3.connect(ledger_path) as db:  # an older ruler accepts the version of the ledger
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
 
 
-def test_out_once(place: Path) -> None:
-    """A request that is set aside, or out in an open batch, is not free; one of a closed batch is."""
-    with Journal(place) as journal, Journal(place) as other:
+def test_free_requests(ledger_path: Path) -> None:
+    """A request that is claimed, or in an open batch, is not free; one of a closed batch is."""
+    with Journal(ledger_path) as journal, Journal(ledger_path) as other:
         batch: BatchRecord | None = begun(journal, KEYS[0])
         journal.claim("another", KEYS[1])
         assert (journal.free(KEYS[1], 0), other.free(KEYS[1], 0)) == (False, True)
@@ -83,46 +83,46 @@ def test_out_once(place: Path) -> None:
         closed = journal.move(batch, "failed", reason="so it is")
         assert closed is not None
         assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == ("failed", "so it is", True)
-        assert other.move(batch, "creating") is None  # it has been moved by another
+        assert other.move(batch, "creating") is None  # another process has moved it
         assert other.batch(batch.id) == closed
 
 
-def test_version_before(place: Path) -> None:
-    """A batch that a version before has on record is open, with its requests; an intent is given up."""
-    with Journal(place) as journal, journal.writing():
+def test_earlier_version(ledger_path: Path) -> None:
+    """A batch that an earlier version recorded is open, with its requests; a mere intent is given up."""
+    with Journal(ledger_path) as journal, journal.writing():
         for number, state in enumerate(("intended", "submitted"), start=1):
             journal._db.execute(_BEFORE, (number, f"0-{number}", state))
             journal._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (KEYS[number], number))
-    with Journal(place) as journal:
+    with Journal(ledger_path) as journal:
         assert [each.state for each in journal.batches(*OPEN)] == ["intended", "submitted"]
         assert anyio.run(Recovery(journal, Providers(), Observer(), 1.0).recover) == []
         assert [each.state for each in journal.batches()] == ["abandoned", "submitted"]
         assert (journal.free(KEYS[1], 0), journal.free(KEYS[2], 0)) == (True, False)
 
 
-def test_answered_meanwhile(place: Path) -> None:
-    """A request answered since the start is not free; one answered before may be sent again."""
+def test_answered_meanwhile(ledger_path: Path) -> None:
+    """A request answered since the start is not free; one answered earlier may be sent again."""
     key = key_of("openai/m", {}, Request("s", "u", ("a",)))
-    with Journal(place) as journal, Ledger(place) as ledger:
+    with Journal(ledger_path) as journal, Ledger(ledger_path) as ledger:
         before = journal.newest()
         ledger.keep(key, "openai/m", Reply("{}", body=b'{"choices":[{"message":{"content":"{}"}}]}'), 1.0)
         assert not journal.free(key, before)
         assert journal.free(key, journal.newest())
 
 
-def test_no_ledger(place: Path) -> None:
+def test_no_ledger(ledger_path: Path) -> None:
     """A file that is no ledger is refused with a sentence."""
-    place.write_text("no database at all, but long enough to look like one" * 40)
+    ledger_path.write_text("no database at all, but long enough to look like one" * 40)
     with pytest.raises(UsageError, match="--ledger"):
-        Journal(place)
+        Journal(ledger_path)
 
 
-def test_alone(place: Path) -> None:
-    """One command submits at a time, its request files nobody else's to read; a dead one is none at once."""
+def test_alone(ledger_path: Path) -> None:
+    """One command submits at a time, with private request files, and a dead process holds no lock."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _LIVES, place], stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}
+        [sys.executable, "-c", _LIVES, ledger_path], stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}
     )
-    with process, Journal(place) as journal:
+    with process, Journal(ledger_path) as journal:
         assert process.stdout
         assert process.stdout.readline() == b"True\n"
         with journal.alone() as mine:
@@ -137,12 +137,16 @@ def test_alone(place: Path) -> None:
         assert not journal.folder.exists()
 
 
-def test_no_locks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_locks(ledger_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system without locks is reported."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with Journal(place) as journal, pytest.raises(OutputError, match="No locks available"), journal.alone():
+    with (
+        Journal(ledger_path) as journal,
+        pytest.raises(OutputError, match="No locks available"),
+        journal.alone(),
+    ):
         pass

@@ -1,4 +1,4 @@
-"""Missing requests, answered in rounds by any engine, lead to the output of a live run."""
+"""Missing requests, answered in rounds by any engine, give the output of a live run."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from tests.values import NASTY
 
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
 _MOST = 12
-"""Rounds after which nothing is lacking, whatever a conversation takes."""
+"""Rounds after which no request is missing, in any exchange."""
 _LONG = 100_000
-"""Characters of attacks that would only take time here."""
+"""Characters above which an attack is skipped, since it only takes time here."""
 Missing = list[tuple[int, bytes, Request]]
 
 
 def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[MissingRequests, Missing]:
-    """All that a rendering tells."""
+    """Render, and return the result and all missing requests."""
     missing: Missing = []
     done = anyio.run(lambda: render_missing(settings, lambda *each: missing.append(each), observer))
     return done, missing
 
 
 def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
-    """Render and answer until nothing is lacking: how many requests each round had."""
+    """Render and answer until no request is missing; return the number of requests of each round."""
     settings, rounds = stage.settings(*names, **more), []
     judges = [settings.judge, *settings.panel, *filter(None, [settings.escalate])]
     for _ in range(_MOST):
@@ -61,7 +61,7 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
 
 @pytest.fixture
 def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
-    """A stage in a folder of its own, which rendering knows too."""
+    """A stage in its own folder, known to the rendering too."""
 
     def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
         (tmp_path / name).mkdir()
@@ -82,12 +82,12 @@ def odd_first(request: Request) -> Reply | CallError:
 
 
 def cut_first(request: Request) -> Reply | CallError:
-    """Cut off until it is asked to be short."""
+    """Give a truncated answer until the request limits its length."""
     return truthful(request) if request.max_output_tokens else _bare('{"scores": [', reason="length")
 
 
 def short_of(limit: int) -> Say:
-    """A judge that reads no more than so many tokens, and names them."""
+    """Return a judge with a context of so many tokens, and with an error that names them."""
 
     def say(request: Request) -> Reply | CallError:
         tokens = request.size // 3
@@ -125,12 +125,12 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
 
 
 SPARED = {"fallback": 40, "context": 3}
-"""Requests that only rounds take: further passes of groups that are refused, or laid out anew."""
+"""Requests that only rounds need: further passes of groups that are refused, or rendered again."""
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rounds_come_to_a_live_run(case: str, staged: Callable[..., Stage]) -> None:
-    """Requests that anybody answered, imported, come to the output of a run that asked for them itself."""
+def test_equal_to_live_run(case: str, staged: Callable[..., Stage]) -> None:
+    """Requests that any engine answers give, once imported, the output of a live run."""
     names, more, say, groups = CASES[case]
     judges = [Stub("one", say, price=(2.0, 8.0)), Stub("two", shifting, price=(2.0, 8.0))]
     live = staged("live", groups, *judges)
@@ -140,7 +140,7 @@ def test_rounds_come_to_a_live_run(case: str, staged: Callable[..., Stage]) -> N
     stage = staged("rendered", groups, *judges)
     rounds = answered(stage, names, **more)
     assert rounds[-1] == 0
-    # a live run waits for a group's first answer, and spares what a refusal makes useless
+    # a live run waits for a group's first reply, and skips passes that a refusal makes useless
     assert sum(rounds) - calls == SPARED.get(case, 0)
     done = stage.run(*names, cached_only=True, **more)
     assert (done.summary.unanswered, stage.asked) == (0, 0)
@@ -148,19 +148,19 @@ def test_rounds_come_to_a_live_run(case: str, staged: Callable[..., Stage]) -> N
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore")  # litellm's own affairs
-def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
-    """Requests of every round, corrections with bounded answers too, are what the provider's SDK sends."""
-    asked: list[Request] = []
+@pytest.mark.filterwarnings("ignore")  # warnings of litellm itself
+def test_sdk_types(staged: Callable[..., Stage]) -> None:
+    """Requests of every round, bounded corrective ones too, have the types of the provider's SDK."""
+    requests: list[Request] = []
     for case in ("unusable", "cut off", "windows"):
         names, more, say, groups = CASES[case]
 
         def noted(request: Request, say: Say = say) -> Reply | CallError:
-            asked.append(request)
+            requests.append(request)
             return say(request)
 
         answered(staged(case, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more)
-    assert any(request.max_output_tokens for request in asked)
+    assert any(request.max_output_tokens for request in requests)
     models: dict[Target, str] = {
         "openai": "openai/o3",
         "vllm": "hosted_vllm/m",
@@ -168,13 +168,13 @@ def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
     }
     for target, model in models.items():
         line = request_line(target, JudgeSettings(model))
-        for request in asked:
+        for request in requests:
             assert_typed(target, orjson.loads(line(bytes(16), request)))
 
 
 @pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}])
-def test_in_the_order_of_input(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
-    """Requests come group by group in the order of INPUT, and in the same order again."""
+def test_order(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
+    """Requests are rendered group by group in the order of INPUT, and equally each time."""
     stage = staged("a", GROUPS, Stub("one"), Stub("two"))
     _, missing = rendered(stage.settings("one", **more))
     names = [group_of(request) for _, _, request in missing]
@@ -183,8 +183,8 @@ def test_in_the_order_of_input(more: dict[str, Any], staged: Callable[..., Stage
     assert rendered(stage.settings("one", **more))[1] == missing
 
 
-def test_each_once(staged: Callable[..., Stage]) -> None:
-    """Groups that ask the same are asked about once; judges that are asked the same, each."""
+def test_shared_requests(staged: Callable[..., Stage]) -> None:
+    """Groups with the same request share it; each judge has its own."""
     stage = staged("a", [group("same", 0.1, 0.9)] * 5, Stub("one"), Stub("two"))
     done, missing = rendered(stage.settings("one", "two"))
     assert done.requests == [1, 1]
@@ -192,7 +192,7 @@ def test_each_once(staged: Callable[..., Stage]) -> None:
     assert (done.groups, done.answered) == (5, 0)
 
 
-def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
+def test_retry_failed(staged: Callable[..., Stage]) -> None:
     """A call that failed for good is missing only with --retry-failed."""
     broken = CallError("refused", "no", "group")
     stage = staged("a", GROUPS, Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)))
@@ -203,7 +203,7 @@ def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
     assert (done.answered, done.failed) == (19, {})
 
 
-def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
+def test_stop_signal(staged: Callable[..., Stage]) -> None:
     """A stopped rendering raises, and its requests are the first of all."""
     stage = staged("a", GROUPS, Stub("one"))
     whole, missing = rendered(stage.settings("one"))[1], []
@@ -225,7 +225,7 @@ def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
 
 
 def test_hostile_texts(staged: Callable[..., Stage]) -> None:
-    """Whatever stands in a rollout, its request is text that can be sent, under a key that a run finds."""
+    """A rollout with any text has a request that can be sent, under the key that a run looks up."""
     attacks = [attack.text for family in FAMILIES.values() for attack in family]
     texts = [text for text in attacks if len(text) < _LONG] + list(NASTY)
     groups = [

@@ -1,4 +1,4 @@
-"""The batch APIs: found by a judge's name, submitted to once, found again, fetched, canceled."""
+"""The batch APIs: chosen by a judge's name, one creation per batch, listing, fetching, canceling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ruler_cli.batch.http import UnclearError
 from ruler_cli.batch.providers import Provider, Providers, RemoteBatch
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from tests.batch.apis import APIS, KEY, TAG, api, every, requests, submit
+from tests.batch.apis import APIS, KEY, TAG, api, requests, submit, to_list
 from tests.batch.raw import Call, serving
 from tests.batch_server import BatchServer
 
@@ -26,7 +26,7 @@ async def _of(name: str, **settings: Any) -> Provider:
 
 
 async def test_openai_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenAI's models are asked at OpenAI, or where its variable says, with its key."""
+    """OpenAI's models are reached at OpenAI, or at the address of its variable, with its key."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x\n")
     client = (await _of("openai/o3")).client
     assert (client.base, client.name) == ("https://api.openai.com/v1", "OpenAI's batch API")
@@ -36,8 +36,8 @@ async def test_openai_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (client.base, client.key) == ("http://h/v1", "sk-x")
 
 
-async def test_address_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any name with an endpoint is asked there, with a key only where one is named for it."""
+async def test_own_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any name with an endpoint is reached there, with a key only if one is named for it."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     monkeypatch.setenv("MINE", "sk-y")
     for name in ("openai/o3", "hosted_vllm/q", "plain", "gemini/x"):
@@ -48,7 +48,7 @@ async def test_address_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_anthropic_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anthropic's models are asked at Anthropic, or where its variables or the option say."""
+    """Anthropic's models are reached at Anthropic, or at the address of its variables or the option."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant")
     client = (await _of("anthropic/claude")).client
     assert (client.base, client.name) == ("https://api.anthropic.com", "Anthropic's batch API")
@@ -64,7 +64,7 @@ async def test_anthropic_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_no_batch_api() -> None:
-    """A judge without a batch API, key or usable address is refused with the way out, and without secrets."""
+    """A judge without a batch API, key or usable address is refused with the way out, without secrets."""
     render = r"`ruler render` .*`ruler ledger import`"
     cases: list[tuple[str, str | None, str]]
     cases = [(name, None, render) for name in ("gemini/x", "hosted_vllm/q", "plain", "offline")]
@@ -81,33 +81,35 @@ async def test_no_batch_api() -> None:
 
 @both
 async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
-    """All pages are listed, newest first, back to the time asked for and no further."""
+    """All pages are listed, newest first, back to the requested time and no further."""
     async with api(name, batch_server) as made:
         for at in range(8):
             batch_server.conduct.clock = 1000.0 + at
             await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at), f"tag-{at}")
-        assert [each.created for each in await every(made.list_batches(0))] == [
+        assert [each.created for each in await to_list(made.list_batches(0))] == [
             1007.0 - at for at in range(8)
         ]
         batch_server.steps.clear()
-        assert [each.created for each in await every(made.list_batches(1006.0))] == [1007.0, 1006.0]
+        assert [each.created for each in await to_list(made.list_batches(1006.0))] == [1007.0, 1006.0]
         assert batch_server.steps == ["list"]
 
 
 @both
-async def test_listing_out_of_order(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
-    """A listing that is not in the order of time is read to its end: nothing new is missed in it."""
+async def test_unordered_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A listing that is not in the order of time is read to its end, so that no new batch is missed."""
     async with api(name, batch_server) as made:
-        for at, when in enumerate((1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)):  # the last comes first
+        for at, when in enumerate(
+            (1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)
+        ):  # listed from last to first
             batch_server.conduct.clock = when
             await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at))
-        result = [each.created for each in await every(made.list_batches(1005.0))]
+        result = [each.created for each in await to_list(made.list_batches(1005.0))]
     assert sorted(result) == [1007.0, 1008.0, 1009.0]
 
 
 @both
 async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
-    """A canceled batch ends with what was done, and has a row for what was not."""
+    """A canceled batch ends with its finished answers, and has a row for each other request."""
     batch_server.conduct.pace = "advance"
     async with api(name, batch_server) as made:
         first = await submit(made, requests(tmp_path / "r.jsonl", name, 4))
@@ -116,17 +118,17 @@ async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> N
             await made.cancel(first.id)
         batch_server.advance()
         assert (await made.cancel(first.id)).state == "running"
-        assert (await made.cancel(first.id)).state == "running"  # once more does no harm
+        assert (await made.cancel(first.id)).state == "running"  # a repeated call is harmless
         batch_server.advance()
-        remote = await made.cancel(first.id)  # nor does it at the end
+        remote = await made.cancel(first.id)  # and so is one at the end
         assert (remote.state, remote.succeeded) == ("ended", 2)
-        assert len(await every(made.results(remote))) == 4
+        assert len(await to_list(made.results(remote))) == 4
     assert batch_server.billed == 2
 
 
 @both
 async def test_unclear(name: str, tmp_path: Path) -> None:
-    """A creation without a good answer is unclear, whether it was handled or not, and never repeated."""
+    """A creation without a good answer is unclear, handled or not, and is never repeated."""
     handled = dict.fromkeys(("drop-after", "500-after", "hang-after", "half", "html", "huge"), 1)
     for kind, created in {**handled, "drop": 0, "500": 0}.items():
         with BatchServer() as server:
@@ -134,7 +136,7 @@ async def test_unclear(name: str, tmp_path: Path) -> None:
             async with api(name, server, timeout=0.5 if kind == "hang-after" else 60.0) as made:
                 with pytest.raises(UnclearError, match="whether there is a batch now is not known"):
                     await submit(made, requests(tmp_path / "r.jsonl", name, 2))
-                tags = [each.tag for each in await every(made.list_batches(0))]
+                tags = [each.tag for each in await to_list(made.list_batches(0))]
         assert (server.created, tags) == (created, [TAG if made.api.files else None] * created)
 
 
@@ -153,8 +155,8 @@ async def test_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> 
 
 
 @both
-async def test_asked_again(name: str, tmp_path: Path) -> None:
-    """A question that was not answered, or a limit at creation, is asked again, and its answer is whole."""
+async def test_retries(name: str, tmp_path: Path) -> None:
+    """A query without an answer, or a rate limit at creation, is retried, and its answer is complete."""
     steps = ("list", "retrieve", "results", "cancel")
     cases = [(step, kind) for step in steps for kind in ("429", "500", "drop", "half")]
     cases += [("create", "429")] + ([("upload", "drop"), ("upload", "500")] if name == "openai" else [])
@@ -164,16 +166,16 @@ async def test_asked_again(name: str, tmp_path: Path) -> None:
             server.fault(step, kind, times=2)
             async with api(name, server, waits) as made:
                 first = await submit(made, requests(tmp_path / "r.jsonl", name, 3))
-                assert len(await every(made.list_batches(0))) == 1
-                assert len(set(await every(made.results(await made.retrieve(first.id))))) == 3
+                assert len(await to_list(made.list_batches(0))) == 1
+                assert len(set(await to_list(made.results(await made.retrieve(first.id))))) == 3
                 assert (await made.cancel(first.id)).state == "ended"
         assert (server.created, server.billed) == (1, 3)
-        assert len(waits) in (1, 2), (step, kind)  # aiohttp itself asks once more where a connection broke
+        assert len(waits) in (1, 2), (step, kind)  # aiohttp itself retries a broken connection
 
 
 @both
 async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
-    """A provider that stays out of order, or cannot be reached, is given up after a few tries."""
+    """A provider with lasting server errors, or out of reach, is given up after a few tries."""
     waits: list[float] = []
     with BatchServer() as gone:
         pass
@@ -183,13 +185,13 @@ async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) ->
     async with api(name, batch_server, waits) as made:
         batch_server.fault("list", "500", times=100)
         with pytest.raises(RulerError, match=r"answered 500: .*run the same command again later"):
-            await every(made.list_batches(0))
+            await to_list(made.list_batches(0))
     assert 6 <= len(waits) <= 20
 
 
 @both
-async def test_odd_answers(name: str, tmp_path: Path) -> None:
-    """A listing that is none, or goes round, is no empty one; a creation without an id is unclear."""
+async def test_malformed_answers(name: str, tmp_path: Path) -> None:
+    """A malformed or circular listing is an error, not an empty one; a creation without an id is unclear."""
     answers: list[Any] = [{"data": {}}, {"data": [{"id": "x"}]}, {"object": "batch"}]
     whole = {"id": "x", "created_at": 9, "status": "ended", "processing_status": "ended"}
     around = {"data": [whole], "has_more": True}
@@ -204,16 +206,16 @@ async def test_odd_answers(name: str, tmp_path: Path) -> None:
         async with api(name, server) as made:
             for _ in range(2):
                 with pytest.raises(RulerError, match=r"its answer is none .*check --api-base"):
-                    await every(made.list_batches(0))
+                    await to_list(made.list_batches(0))
             with pytest.raises(UnclearError, match="whether there is a batch now"):
                 await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
             with pytest.raises(RulerError, match="comes again"):
-                await every(made.list_batches(0))
+                await to_list(made.list_batches(0))
 
 
 @pytest.mark.parametrize(("name", "state"), [("openai", "status"), ("anthropic", "processing_status")])
-async def test_no_batch(name: str, state: str) -> None:
-    """An object without id, state or time is no batch: nothing is guessed."""
+async def test_malformed_batch(name: str, state: str) -> None:
+    """An object without id, state or time is an error, not a batch."""
     whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
     odd: list[dict[str, Any]]
     odd = [{"id": None}, {"id": "a b"}, {"id": ""}, {state: None}, {"created_at": "soon"}]
@@ -246,39 +248,39 @@ async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
     async with api("openai", batch_server) as made:
         remote = await made.retrieve((await submit(made, file)).id)
         assert (remote.succeeded, remote.failed) == (4, 2)
-        codes = [orjson.loads(row)["response"]["status_code"] for row in await every(made.results(remote))]
+        codes = [orjson.loads(row)["response"]["status_code"] for row in await to_list(made.results(remote))]
         assert codes == [200] * 4 + [400] * 2
         batch_server.store.files.clear()
         with pytest.raises(RulerError, match=r"holds no results of .*; submit what is missing again"):
-            await every(made.results(remote))
+            await to_list(made.results(remote))
 
 
 def test_openai_states() -> None:
-    """Every word is of a batch that goes on, unless it is an end whose files are there."""
+    """Every state is that of a running batch, except a final one with its files."""
     counts = {"total": 3, "completed": 2, "failed": 1}
     good, bad = {"output_file_id": "o"}, {"error_file_id": "e"}
     running = ("validating", "in_progress", "finalizing", "cancelling", "a_new_word")
     cases: list[tuple[str, dict[str, Any], str]] = [(word, {}, "running") for word in running]
     cases += [(word, good, "ended") for word in ("completed", "COMPLETED", "expired", "cancelled")]
     cases += [("completed", {}, "running"), ("expired", {}, "ended")]
-    cases += [("failed", {}, "failed"), ("failed", good, "ended")]  # it has answers, which are paid for
+    cases += [("failed", {}, "failed"), ("failed", good, "ended")]  # its answers are paid for
     cases += [("completed", {"request_counts": counts} | files, "running") for files in ({}, bad)]
     cases += [("completed", {"request_counts": counts} | good | bad, "ended")]
     for word, fields, state in cases:
         assert _batch(status=word, **fields).state == state, (word, fields)
 
 
-def test_openai_odd_fields() -> None:
-    """A batch is read, and its answers fetched, although optional fields have another shape."""
+def test_openai_malformed_fields() -> None:
+    """A batch is read, and its answers fetched, although optional fields have another type."""
     odd = _batch(status="expired", request_counts={"total": None}, metadata=[1], errors=[])
     assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
-    counts = {"total": 3, "completed": 3, "failed": None}  # the others tell that files are to come
+    counts = {"total": 3, "completed": 3, "failed": None}  # the other counts announce files
     late = _batch(status="expired", request_counts=counts, created_at="2026-03-01T12:00:00")
     assert (late.state, late.total, late.succeeded) == ("running", 3, 3)
 
 
 def test_openai_reasons() -> None:
-    """The reason why a batch failed is one clean sentence."""
+    """The reason of a failed batch is one clean sentence."""
     for errors, reason in (
         (None, "its provider does not say why"),
         ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
@@ -289,7 +291,7 @@ def test_openai_reasons() -> None:
 
 
 async def test_anthropic_counts(batch_server: BatchServer, tmp_path: Path) -> None:
-    """The total is the sum of the counts, from the start; results before the end are none.
+    """The total is the sum of the counts, from the start; before the end there are no results.
 
     The key is sent with every request.
     """
@@ -298,7 +300,7 @@ async def test_anthropic_counts(batch_server: BatchServer, tmp_path: Path) -> No
         first = await submit(made, requests(tmp_path / "r.jsonl", "anthropic", 6, "some-row-refused"))
         assert (first.total, first.succeeded, first.failed) == (6, 0, 0)
         with pytest.raises(RulerError, match="holds no results of batch msgbatch_0001"):
-            await every(made.results(first))
+            await to_list(made.results(first))
         batch_server.advance(3)
         last = await made.retrieve(first.id)
         assert (last.total, last.succeeded, last.failed) == (6, 4, 2)

@@ -1,4 +1,4 @@
-"""Rows of reply files: the id of the request, and the reply or an error, whatever wrote them."""
+"""Rows of reply files: the id of the request, and the reply or an error, from any engine."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def result(kind: str, **more: Any) -> dict[str, Any]:
 
 
 def row_of(**fields: Any) -> ReplyRow:
-    """The row as it is read."""
+    """Read the row."""
     row = read_row(json.dumps({"custom_id": ID, **fields}).encode())
     assert isinstance(row, ReplyRow), row
     assert row.custom_id == ID
@@ -70,15 +70,15 @@ def row_of(**fields: Any) -> ReplyRow:
 
 
 def reply_from(**fields: Any) -> Reply:
-    """The reply in a row."""
+    """Return the reply in a row."""
     reply = row_of(**fields).answer
     assert isinstance(reply, Reply), reply
-    assert reply_of(reply.body) == reply  # what the ledger gives back is what was read
+    assert reply_of(reply.body) == reply  # the ledger returns the same reply
     return reply
 
 
 def error_from(**fields: Any) -> tuple[CallError, str]:
-    """The failure in a row, and its label."""
+    """Return the error in a row, and its label."""
     row = row_of(**fields)
     assert isinstance(row.answer, CallError), row
     return row.answer, row.label
@@ -100,7 +100,7 @@ def error_from(**fields: Any) -> tuple[CallError, str]:
     ],
 )
 def test_completions(fields: dict[str, Any]) -> None:
-    """A chat completion is read as from the wire, wherever a row has it, with the model that it names."""
+    """A chat completion in any place of a row is read as in a live call, with the model that it names."""
     expected = reply_of(json.dumps(completion()).encode())
     assert reply_from(**fields) == expected
     assert row_of(**fields).model == "gpt-4o-2024-08-06"
@@ -127,8 +127,8 @@ def test_completions(fields: dict[str, Any]) -> None:
          Reply("hi", Usage(calls=1))),
     ],
 )  # fmt: skip
-def test_plain(fields: dict[str, Any], expected: Reply) -> None:
-    """A row of an engine of one's own is a reply with the tokens and the end that it tells, no others."""
+def test_own_engine(fields: dict[str, Any], expected: Reply) -> None:
+    """A row of the user's own engine is a reply with the tokens and the finish reason that it states."""
     assert reply_from(**fields) == expected
 
 
@@ -158,17 +158,17 @@ MESSAGES = {
 
 
 @pytest.mark.anyio
-@pytest.mark.filterwarnings("ignore")  # litellm's own affairs
+@pytest.mark.filterwarnings("ignore")  # warnings of litellm itself
 @pytest.mark.parametrize("name", MESSAGES)
 async def test_messages_as_live(name: str) -> None:
-    """A message of Anthropic's results is the reply that a live call through litellm makes of it."""
+    """A message of Anthropic's results gives the same reply as a live call through litellm."""
     sent = MESSAGES[name]
     row = row_of(**result("succeeded", message=sent))
     assert isinstance(row.answer, Reply)
     assert row.model == "claude-sonnet-4-5"
     body = json.dumps(sent).encode()
     async with serving(answered(200, body)) as server:
-        # a model of the time before schemas: litellm asks it for JSON through a tool
+        # a model older than schemas: litellm requests JSON through a tool
         model = (
             "anthropic/claude-3-haiku-20240307"
             if name in ("tool", "values")
@@ -183,7 +183,7 @@ async def test_messages_as_live(name: str) -> None:
 
 
 def test_messages_elsewhere() -> None:
-    """A message beside its custom_id is read too; without text, another tool's input is the answer."""
+    """A message beside its custom_id is read too; without text, the answer is the input of any tool."""
     assert reply_from(**message({"type": "text", "text": "x"})).text == "x"
     other = {"type": "tool_use", "id": "t", "name": "grade", "input": {"scores": []}}
     assert reply_from(body=message(other)).text == '{"scores": []}'
@@ -194,7 +194,7 @@ def test_messages_elsewhere() -> None:
 
 
 def test_errors_as_live() -> None:
-    """An error in a row fails for good if a live call does, with the same error, else not."""
+    """An error in a row is lasting if it is lasting in a live call, and has the same reason."""
     for sent in ANSWERS:
         try:
             body = json.loads(sent.body)
@@ -235,8 +235,8 @@ ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
     ]  # fmt: skip
 
 
-def test_asked_again(subtests: pytest.Subtests) -> None:
-    """A temporary error is no failure for good; its label is the reason in a few words."""
+def test_temporary_errors(subtests: pytest.Subtests) -> None:
+    """A temporary error is not lasting, and its label is the reason in a few words."""
     for fields, label in ASKED_AGAIN:
         with subtests.test(fields=fields, label=label):
             error, given = error_from(**fields)
@@ -255,27 +255,27 @@ TOO_LONG: list[dict[str, Any]] = [
 
 
 def test_too_long() -> None:
-    """A request that is too long failed for good, with both sizes: its group is laid out anew."""
+    """A request that is too long failed for good, with both sizes, so that its group is rendered again."""
     for fields in TOO_LONG:
         error, _ = error_from(**fields)
         assert (error.kind, error.scope, error.context) == ("too_long", "group", (128000, 150000))
 
 
 def test_anthropic_too_long() -> None:
-    """So it is in Anthropic's results, whose errors come without a status."""
+    """The same holds for Anthropic's results, whose errors have no status."""
     body = {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}
     for sent in ({"type": "error", "error": body}, body):
         error, _ = error_from(**result("errored", error=sent))
         assert (error.kind, error.scope, error.context) == ("too_long", "group", (200000, 210000))
 
 
-# what is no reply
+# rows without a reply
 
 
-def test_odd_bodies() -> None:
+def test_malformed_body() -> None:
     """A body that is no chat completion is an error with the body, as in a live call."""
-    distinct: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
-    for body in distinct:
+    odd: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
+    for body in odd:
         error, label = error_from(**openai(200, body))
         assert (error, error.scope, label) == (reply_of(error.body), "call", "no chat completion")
         assert error.body
@@ -303,14 +303,14 @@ def test_odd_bodies() -> None:
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
-def test_odd_lines(line: bytes, reason: str) -> None:
+def test_malformed_line(line: bytes, reason: str) -> None:
     """A line that is no row of a reply file is reported with the reason."""
     row = read_row(line)
     assert isinstance(row, str)
     assert row.startswith(reason)
 
 
-def test_byte_order_mark() -> None:
+def test_utf8_signature() -> None:
     """The first line of a file may begin with a byte order mark."""
     assert isinstance(
         read_row(b"\xef\xbb\xbf" + json.dumps({"custom_id": ID, "text": "x"}).encode()), ReplyRow
@@ -318,7 +318,7 @@ def test_byte_order_mark() -> None:
 
 
 def test_hostile_sentences() -> None:
-    """Neither a key nor a control character of a row comes through into a sentence or a model's name."""
+    """No key and no control character of a row reaches a sentence or a model's name."""
     bad = "\x1b[31m\n sk-0123456789abcdef"
     error, label = error_from(**openai(400, {"error": {"message": bad}}))
     engine, _ = error_from(error=bad)
@@ -344,7 +344,7 @@ nested = st.recursive(
 
 @given(fields=st.dictionaries(st.sampled_from(FIELDS) | texts, nested, max_size=6), cut=st.integers(0, 40))
 def test_never_raises(fields: dict[str, Any], cut: int) -> None:
-    """Whatever stands in a line, it is a row or none; a failure for good is one that a ledger keeps."""
+    """Any line is a row or a reason, and a lasting error can be stored in a ledger."""
     line = json.dumps({"custom_id": ID, **fields}).encode()
     for one in (line, line[: len(line) - cut], line[cut:]):
         row = read_row(one)

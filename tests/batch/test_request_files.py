@@ -1,4 +1,4 @@
-"""Request files: split at a provider's limits, all of them or none, and none of an earlier rendering left."""
+"""Request files: split at a provider's limits, written all or not at all, without files of earlier runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANY = Limits()
 
 
 def line(number: int, size: int = 0) -> bytes:
-    """A request of ours."""
+    """A request line of ruler."""
     return (
         b'{"custom_id":"%032x","method":"POST","url":"/v1/chat/completions","body":{"model":"o3","pad":"%s"}}\n'
         % (number, b"x" * size)
@@ -24,7 +24,7 @@ def line(number: int, size: int = 0) -> bytes:
 
 
 def names(folder: Path) -> list[str]:
-    """Files of a folder."""
+    """Return the names of a folder's files."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -51,9 +51,9 @@ def test_one_file(path: Path) -> None:
 
 
 def test_split(path: Path) -> None:
-    """More than a file may hold is parts in order, with 64 bytes for what comes around each.
+    """More requests than fit one file are parts in order, with 64 bytes reserved around each.
 
-    A request that fits no file is told, and the others are written.
+    A request that fits no file is reported, and the others are written.
     """
     made = written(path, 7, Limits(requests=3))
     assert [(Path(name).name, number) for name, number, _ in made] == [
@@ -71,7 +71,7 @@ def test_split(path: Path) -> None:
 
 
 def test_all_or_none(path: Path) -> None:
-    """Until all is written the files of before stand as they were, and an end before that leaves nothing."""
+    """Earlier files are unchanged until all parts are written, and an interrupted rendering leaves none."""
     written(path, 7, Limits(requests=3))
     before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
     with pytest.raises(OutputError), RequestFiles(str(path), Limits(requests=1)) as files:
@@ -83,7 +83,7 @@ def test_all_or_none(path: Path) -> None:
 
 
 def test_no_stale_part(path: Path) -> None:
-    """Fewer parts than before, or one file, leave none of those before, nor what a killed one began."""
+    """Fewer parts than before, or one file, replace all earlier parts and those of a killed rendering."""
     written(path, 7, Limits(requests=2))
     path.with_name("requests.jsonl.partial").write_bytes(line(1))
     written(path, 5, Limits(requests=2))
@@ -94,8 +94,8 @@ def test_no_stale_part(path: Path) -> None:
     assert names(path.parent) == ["requests-0001.jsonl", "requests-0002.jsonl"]
 
 
-def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a stop at any point the next rendering finds the stale files; none stands beside a new one."""
+def test_crash_during_removal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a stop at any point the next rendering removes the stale files; none stands beside a new one."""
     remove = Path.unlink
     for steps in range(5):
         written(path, 8, Limits(requests=2))
@@ -122,8 +122,8 @@ def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyP
         assert names(path.parent) == ["requests.jsonl"]
 
 
-def test_in_the_way(path: Path) -> None:
-    """A file that holds no requests of ruler is not removed, but reported."""
+def test_foreign_file(path: Path) -> None:
+    """A file without requests of ruler is not removed, but reported."""
     (path.parent / "requests-0001.jsonl").write_bytes(line(1))
     for name in ("requests.jsonl", "requests-0001.jsonl", "requests-0002.jsonl"):
         for text in ('{"custom_id": "1"}\n', "a note", '{"messages": []}\n', "\x00"):
@@ -135,8 +135,8 @@ def test_in_the_way(path: Path) -> None:
         (path.parent / name).write_bytes(line(1))
 
 
-def test_other_names_are_left_alone(path: Path) -> None:
-    """A rendering under another name, of a year or of other data, is no part of this one."""
+def test_similar_names(path: Path) -> None:
+    """A rendering under a similar name, with a year or another word, is not part of this one."""
     others = ["requests-2024.jsonl", "requests.test.jsonl", "requests-0003.jsonl", "requests.o3.json"]
     for name in others:
         (path.parent / name).write_bytes(line(1))
@@ -144,8 +144,8 @@ def test_other_names_are_left_alone(path: Path) -> None:
     assert names(path.parent) == sorted([*others, "requests.jsonl"])
 
 
-def test_names_of_a_panel() -> None:
-    """Each judge of a panel has files named after it, plain and different, whatever it is called."""
+def test_panel_names() -> None:
+    """Each judge of a panel has files under its own plain and distinct name."""
     assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]
     assert names_for("a/r.jsonl.gz", ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B"]) == [
         "a/r.openai-o3.jsonl.gz",
@@ -160,22 +160,22 @@ def test_names_of_a_panel() -> None:
 
 
 @pytest.mark.parametrize(("ending", "read"), [(".gz", gzip.decompress), (".zst", zstd.decompress)])
-def test_packed(ending: str, read: Callable[[bytes], bytes], path: Path) -> None:
-    """By its name a file is packed, part by part, and what is packed is known as ours."""
-    packed = path.with_name(path.name + ending)
-    written(packed, 3, Limits(requests=2))
+def test_compressed(ending: str, read: Callable[[bytes], bytes], path: Path) -> None:
+    """A file is compressed by its name, part by part, and compressed parts are recognized as ruler's."""
+    compressed = path.with_name(path.name + ending)
+    written(compressed, 3, Limits(requests=2))
     assert names(path.parent) == [f"requests-0001.jsonl{ending}", f"requests-0002.jsonl{ending}"]
     parts = [(path.parent / name).read_bytes() for name in names(path.parent)]
     assert b"".join(map(read, parts)) == line(0) + line(1) + line(2)
-    written(packed, 3)
+    written(compressed, 3)
     assert names(path.parent) == [f"requests.jsonl{ending}"]
-    first = packed.read_bytes()
-    written(packed, 3)
-    assert packed.read_bytes() == first
+    first = compressed.read_bytes()
+    written(compressed, 3)
+    assert compressed.read_bytes() == first
 
 
-def test_two_at_once(path: Path) -> None:
-    """Two renderings do not write the same files."""
+def test_concurrent_renderings(path: Path) -> None:
+    """Two renderings at once do not write the same files."""
     with RequestFiles(str(path), ANY) as files:
         with pytest.raises(UsageError, match="another run"):
             RequestFiles(str(path), ANY)
@@ -183,7 +183,7 @@ def test_two_at_once(path: Path) -> None:
         assert files.commit()
 
 
-def test_places_that_cannot_be() -> None:
+def test_unwritable_path() -> None:
     """A path that cannot be written is reported before anything is read, with the way out."""
     for name, output in (
         ("no/such/requests.jsonl", "mkdir -p"),
@@ -195,8 +195,8 @@ def test_places_that_cannot_be() -> None:
             RequestFiles(name, ANY)
 
 
-def test_a_link_stays_one(path: Path) -> None:
-    """If the name is a link, its target is written, packed by its own name."""
+def test_link(path: Path) -> None:
+    """If the name is a link, its target is written, compressed by its own name."""
     (path.parent / "there").mkdir()
     there = path.parent / "there" / "real.jsonl"
     there.write_bytes(b"")
@@ -204,8 +204,8 @@ def test_a_link_stays_one(path: Path) -> None:
     written(path, 1)
     assert path.is_symlink()
     assert there.read_bytes() == line(0)
-    packed = there.with_name("real.jsonl.gz")
+    compressed = there.with_name("real.jsonl.gz")
     path.unlink()
-    path.symlink_to(packed)
+    path.symlink_to(compressed)
     written(path, 1)
-    assert gzip.decompress(packed.read_bytes()) == line(0)
+    assert gzip.decompress(compressed.read_bytes()) == line(0)

@@ -1,4 +1,4 @@
-"""The batch server of these tests, driven by the providers' own SDKs: they read all that it answers."""
+"""The batch server of the tests, driven by the providers' own SDKs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.batch_server import BatchServer
 
 
 def test_openai(batch_server: BatchServer, tmp_path: Path) -> None:
-    """Files, batches, answers and refusals, as OpenAI's SDK reads them."""
+    """OpenAI's SDK reads files, batches, answers and refusals."""
     with OpenAI(
         base_url=batch_server.openai, api_key=KEY, max_retries=0, _strict_response_validation=True
     ) as openai:
@@ -50,7 +50,7 @@ def test_openai(batch_server: BatchServer, tmp_path: Path) -> None:
 
 
 def test_anthropic(batch_server: BatchServer) -> None:
-    """A batch, its states, rows that failed and answers, as Anthropic's SDK reads and writes them."""
+    """Anthropic's SDK writes and reads a batch, its states, failed rows and answers."""
     with Anthropic(
         base_url=batch_server.anthropic, api_key=KEY, max_retries=0, _strict_response_validation=True
     ) as anthropic:

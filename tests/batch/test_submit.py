@@ -1,4 +1,4 @@
-"""Submission of the requests that the ledger lacks and nobody else has submitted, within the limits."""
+"""Submission of the requests that are missing and in no open batch, within the limits."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def client(tmp_path: Path, batch_server: BatchServer) -> Client:
 
 @each_api
 def test_limits(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """No batch holds more requests or bytes than its provider takes, and together they hold all, once."""
+    """No batch exceeds its provider's limits of requests and bytes, and together they hold all, once."""
     one = Client(tmp_path, batch_server, name, 7, requests=3)
     assert [batch.requests for batch in one.submit().batches] == [3, 3, 1]
     assert one.submit().out == 7
-    one.until_all_is_in()
+    one.until_complete()
     (tmp_path / "two").mkdir()
     size = max(batch.bytes // batch.requests for batch in one.batches())
     two = Client(tmp_path / "two", batch_server, name, 7, bytes=2 * size + 200)
     assert [batch.requests for batch in two.submit().batches] == [2, 2, 2, 1]
     assert all(batch.bytes <= 2 * size + 200 for batch in two.batches())
-    two.until_all_is_in()
-    assert two.lacking() == 0
+    two.until_complete()
+    assert two.missing() == 0
 
 
-def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
+def test_missing_only(client: Client, batch_server: BatchServer) -> None:
     """Requests in open batches and answered ones are not submitted; new ones of the input are."""
     assert client.submit().requests == 5
     assert client.submit().requests == 0
@@ -52,43 +52,43 @@ def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
     client.source.write_text(client.source.read_text() + more + "\n")
     done = client.submit()
     assert (done.requests, done.out) == (1, 5)
-    client.until_all_is_in()
+    client.until_complete()
     assert client.submit().missing.answered == 6
     assert (batch_server.created, batch_server.billed_again) == (2, 0)
 
 
 @each_api
-def test_at_once(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Of several processes that submit at once, each request is submitted by one."""
+def test_concurrent_submissions(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """If several processes submit at once, each request is submitted by one."""
     client = Client(tmp_path, batch_server, name, 40, requests=7)
     with ThreadPoolExecutor(4) as threads:
         done = list(threads.map(lambda _: client.submit(), range(4)))
     assert sum(each.requests for each in done) == 40
-    client.until_all_is_in()
-    assert (batch_server.billed, batch_server.billed_again, client.lacking()) == (40, 0, 0)
+    client.until_complete()
+    assert (batch_server.billed, batch_server.billed_again, client.missing()) == (40, 0, 0)
 
 
-def test_follows(tmp_path: Path, batch_server: BatchServer) -> None:
-    """A second request that corrects an answer that cannot be used follows by itself."""
+def test_corrective_request(tmp_path: Path, batch_server: BatchServer) -> None:
+    """The corrective request after an unusable reply is submitted automatically."""
     client = Client(tmp_path, batch_server, "openai", 3, model="once-missing")
-    client.until_all_is_in()
-    assert (batch_server.created, batch_server.billed, client.lacking()) == (2, 6, 0)
+    client.until_complete()
+    assert (batch_server.created, batch_server.billed, client.missing()) == (2, 6, 0)
 
 
 def test_panel(client: Client, batch_server: BatchServer) -> None:
-    """Each judge of a panel has batches of its own: one holds one model."""
+    """Each judge of a panel has its own batches, since a batch has one model."""
     judge = client.settings.judge
     client.settings = replace(
         client.settings, panel=(replace(judge, model="openai/n"),), ask=AskSettings(passes=2)
     )
     assert [batch.model for batch in client.submit().batches] == ["openai/m", "openai/n"]
     assert [batch.requests for batch in client.batches()] == [10, 10]
-    client.until_all_is_in()
-    assert client.lacking() == 0
+    client.until_complete()
+    assert client.missing() == 0
 
 
 def test_max_cost(client: Client, batch_server: BatchServer) -> None:
-    """Nothing is recorded or sent if it could cost more than is allowed, or if the price is unknown."""
+    """No batch is recorded or sent if its cost may exceed the limit, or if the price is unknown."""
     dear = replace(client.settings.judge, price=(1000.0, 1000.0))
     client.settings = replace(client.settings, pool=PoolSettings(max_cost=1.0))
     with pytest.raises(UsageError, match="--price"):
@@ -103,7 +103,7 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     assert 0 < sum(batch.usd or 0 for batch in done.batches) < 1
 
 
-def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
+def test_cancellation(client: Client, batch_server: BatchServer) -> None:
     """A canceled submission ends between two batches, and the submitted ones are on record."""
     client.limits = {"requests": 2}
 
@@ -115,14 +115,14 @@ def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
 
     anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]
-    client.until_all_is_in()
+    client.until_complete()
     assert (batch_server.billed, batch_server.billed_again) == (5, 0)
 
 
 def test_another_key(client: Client) -> None:
-    """With another key a batch is neither looked for nor given up: whose it is, only the first one knows."""
+    """With another key a batch is neither looked up nor given up, since only the first key reads it."""
     client.submit()
-    with Journal(client.place) as journal:
+    with Journal(client.ledger_path) as journal:
         (batch,) = journal.batches(*OPEN)
         journal._db.execute("UPDATE batches SET account = 'other'")
     (standing,) = client.collect().open
@@ -132,12 +132,12 @@ def test_another_key(client: Client) -> None:
     assert batch.tag in str(standing.error)
 
 
-def test_given_up_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that another command gives up while it is created is reported with its provider's id."""
+def test_forgotten_during_creation(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that another command gives up during its creation is reported with its provider's id."""
     whole = Provider.create
 
     async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
-        with Journal(client.place) as journal:
+        with Journal(client.ledger_path) as journal:
             (batch,) = journal.batches("creating")
             journal.move(batch, "abandoned")
         return await whole(self, file, uploaded, tag)
@@ -147,7 +147,7 @@ def test_given_up_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch
         client.submit()
 
 
-def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_during_creation(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal during a creation is answered with a note on the delay, and the batch is on record."""
     whole = Provider.create
 

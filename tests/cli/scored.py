@@ -17,7 +17,7 @@ HOSTILE = (
 
 
 def scored(name: str, *scores: float | None, labels: tuple[Any, ...] = (), **own: Any) -> dict[str, Any]:
-    """A group with these scores, None for a rollout that failed."""
+    """A group with these scores; a rollout without a score failed."""
     trajectories = []
     for i, score in enumerate(scores):
         label = labels[i] if labels else None
@@ -33,7 +33,7 @@ def scored(name: str, *scores: float | None, labels: tuple[Any, ...] = (), **own
 
 
 def hostile() -> list[dict[str, Any]]:
-    """Every attack as a key, a task, a turn, a tool's name and its result, an explanation and a reason."""
+    """Every attack as a key, a task, a message, a tool's name and its result, an explanation and a reason."""
     texts = [*HOSTILE, *(a.text for family in FAMILIES.values() for a in family if len(a.text) < 3000)]
     return [_hostile(text, number) for number, text in enumerate(texts)]
 

@@ -27,7 +27,7 @@ def trajectory(name: str, score: Any, label: Any, text: str = "a", **more: Any) 
 
 
 def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
-    """Groups of two in which the better one has the higher score, but in the last."""
+    """Groups of two in which the better one has the higher score, except in the last."""
     return [
         trajectory(f"g{g}", score if g < groups - 1 else 1 - score, label, f"{label}", **more)
         for g in range(groups)
@@ -36,12 +36,12 @@ def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
 
 
 def rows(text: str) -> dict[str, str]:
-    """The lines of the table as names and the rest."""
+    """The lines of the table, as names and values."""
     return {line[:30].strip(): line[30:].strip() for line in text.splitlines()}
 
 
 def test_table(ruler: Ruler, tmp_path: Path) -> None:
-    """Value, interval and groups stand in a table of 80 columns; nothing is printed beside it."""
+    """Value, interval and groups stand in a table of 80 columns, and stderr is empty."""
     write(tmp_path / "s.jsonl", dump())
     done = ruler("agree", "s.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
@@ -56,7 +56,7 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
-    """The same as one object with stable keys, and the same on every run."""
+    """`--json` prints the same as one object with stable keys, equal on every run."""
     write(tmp_path / "s.jsonl", dump(slots=[0.5], group={"cost_usd": 0.5}))
     done = ruler("agree", "s.jsonl", "--json")
     assert done.stdout == ruler("agree", "s.jsonl", "--json").stdout
@@ -98,7 +98,7 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
     assert result["correlations"][0]["scores"]["value"] == pytest.approx(-1)
 
 
-def test_files_that_do_not_match(ruler: Ruler, tmp_path: Path) -> None:
+def test_unpaired_groups(ruler: Ruler, tmp_path: Path) -> None:
     """Groups that cannot be paired are named and counted, and the exit code is 1."""
     one, other = dump(8), dump(8)
     other[3]["messages"] = talk("something else")
@@ -115,7 +115,7 @@ def test_files_that_do_not_match(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:
-    """Labels of one's own stand at a path, words for truth values among them."""
+    """Labels are read from the path that the user names, words for truth values included."""
     records = [
         r | {"meta": {"ok": "failed" if r["ruler"]["independent_reward"] else "passed"}} for r in dump()
     ]
@@ -133,7 +133,7 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
-    """If a dump has no reward but says which answer was preferred, that is the label."""
+    """If a dump has no reward but marks one answer as preferred, the preference is the label."""
     answers = {"chosen": talk("a long answer"), "rejected": talk("no")}
     write(tmp_path / "p.jsonl", [answers] * 6)
     assert ruler("score", "p.jsonl", "s.jsonl", "-m", "offline").returncode == 0
@@ -155,7 +155,7 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
-    """A file without scores, or with nothing to compare them with, is bad usage, with the way out."""
+    """A file without scores, or without labels, is bad usage, and the sentence names the way out."""
     cases: list[tuple[list[Any], str]] = [
         ([{"group_id": "g", "messages": talk("a"), "reward": 1}], "score it first"),
         ([], "holds no records"),
@@ -164,15 +164,15 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         ([trajectory("g", "x", 1.0), trajectory("g", None, 0.0)], "no rollout has a score"),
         ([{"group_id": "g", "messages": talk("a"), "ruler": "mine"}], "did not write"),
     ]
-    for records, says in cases:
+    for records, message in cases:
         write(tmp_path / "s.jsonl", records)
         done = ruler("agree", "s.jsonl", "--json")
         assert (done.returncode, done.stdout) == (2, "")
-        assert says in done.stderr
+        assert message in done.stderr
 
 
 def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
-    """A missing file, two that are stdin, and two that have nothing in common are bad usage."""
+    """A missing file, stdin given twice and two files without a common group are bad usage."""
     write(tmp_path / "a.jsonl", dump())
     write(tmp_path / "b.jsonl", [r | {"group_id": "other-" + r["group_id"]} for r in dump()])
     for args in (["none.jsonl"], ["-", "-"], ["a.jsonl", "b.jsonl"]):
@@ -182,12 +182,12 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_hostile_marks(ruler: Ruler, tmp_path: Path) -> None:
-    """Any value in place of a number is named or ignored, and never ends the command."""
+def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
+    """A value that is no number is named or ignored, and never ends the command."""
     odd: list[Any] = ["x", "0.5", [], [0.5], {}, None, True, float("nan"), 10**400, 1e308, -1, "\x1b[2J"]
-    places = ("score", "judge", "judges", "slots", "independent_reward")
+    fields = ("score", "judge", "judges", "slots", "independent_reward")
     hostile = [
-        {**annotation(0.5, 1.0), place: value} for place in places for value in (*odd, {"\x1b[2J": "y"}, [{}])
+        {**annotation(0.5, 1.0), field: value} for field in fields for value in (*odd, {"\x1b[2J": "y"}, [{}])
     ]
     hostile += [annotation(0.5, 1.0, group={"cost_usd": value}) for value in odd]
     rollouts = [trajectory(f"h{i // 2}", 0.5, 1.0) | {"ruler": one} for i, one in enumerate(hostile)]
@@ -204,7 +204,7 @@ def test_hostile_marks(ruler: Ruler, tmp_path: Path) -> None:
     assert counted["odd_costs"] > 1
 
 
-def test_foreign_marks(ruler: Ruler, tmp_path: Path) -> None:
+def test_foreign_field(ruler: Ruler, tmp_path: Path) -> None:
     """A field `ruler` that is no annotation is named with its line, and the rest is measured."""
     foreign: list[Any] = ["x", [], 3, {"status": 1}]
     bad = [{"group_id": "g0", "messages": talk("a"), "ruler": one} for one in foreign]
@@ -215,8 +215,8 @@ def test_foreign_marks(ruler: Ruler, tmp_path: Path) -> None:
     assert "s.jsonl: line 13" in done.stderr
 
 
-def test_names_forge_no_line(ruler: Ruler, tmp_path: Path) -> None:
-    """Names of judges and groups move no terminal and begin no line."""
+def test_hostile_names(ruler: Ruler, tmp_path: Path) -> None:
+    """Names of judges and groups send no escape code to the terminal and begin no line."""
     judges = {"a\npairwise accuracy": 0.5, "b\x1b[2J": 0.5}
     write(tmp_path / "s.jsonl", dump(judge="m\npairwise accuracy 1.0\x1b[2J", judges=judges))
     output = ruler("agree", "s.jsonl").stdout
@@ -225,7 +225,7 @@ def test_names_forge_no_line(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
-    """Each judge of a panel has its row, and none is ranked if chance could have done it."""
+    """Each judge of a panel has its row, and judges are ranked only if their intervals do not overlap."""
     records = dump()
     for r in records:
         r["ruler"]["judges"] = {"openai/one": r["ruler"]["score"], "other": 0.5}
@@ -239,8 +239,8 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
-def test_offline_against_the_verifier(ruler: Ruler, tmp_path: Path) -> None:
-    """On real rollouts, scattered in their file, the figures are those of judging without any file."""
+def test_real_rollouts(ruler: Ruler, tmp_path: Path) -> None:
+    """On real rollouts, scattered in their file, the figures equal those computed without a file."""
     assert ruler("score", TAU, "s.jsonl", "-m", "offline").returncode == 0
     assert len(read(tmp_path / "s.jsonl")) == 200
     result = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
@@ -253,8 +253,8 @@ def test_offline_against_the_verifier(ruler: Ruler, tmp_path: Path) -> None:
     assert 0.55 < scorer["pairwise_accuracy"]["value"] < 0.75
 
 
-def test_deep_nests(ruler: Ruler, tmp_path: Path) -> None:
-    """Records nested as deep as can just be read, or deeper, end nothing."""
+def test_deep_nesting(ruler: Ruler, tmp_path: Path) -> None:
+    """Records nested at the limit of depth, or beyond it, do not end the command."""
     deep = [trajectory("g0", 0.5, 1.0) | {"deep": None} for _ in range(60)]
     lines = [json.dumps(r).replace("null", "[" * (n := 880 + 2 * i) + "]" * n) for i, r in enumerate(deep)]
     (tmp_path / "s.jsonl").write_text("\n".join([*(json.dumps(r) for r in dump()), *lines]))
@@ -264,8 +264,8 @@ def test_deep_nests(ruler: Ruler, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_moved_scores(ruler: Ruler, tmp_path: Path) -> None:
-    """Scores that were blended with the labels are not praised for it, and the page says what it measures."""
+def test_blended_scores(ruler: Ruler, tmp_path: Path) -> None:
+    """Agreement is that of the judges' own scores, even if the scores in the file are blended with labels."""
     records = dump()
     write(tmp_path / "plain.jsonl", records)
     for record in records:

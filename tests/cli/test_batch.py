@@ -1,4 +1,4 @@
-"""`ruler batch` as a shell runs it; its results lead to the output of a live run."""
+"""`ruler batch` as a shell runs it; its results give the output of a live run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMES = re.compile(
     rb'"(?:judged_at": ?"[^"]+"|(?:latency_s|prompt_tokens|cost_usd)": ?(?:[0-9.e-]+|null)'
     rb'|cached": ?(?:true|false))'
 )
-"""Fields in which a batch and a live run differ: an endpoint on loopback is asked by ids, in longer words."""
+"""Fields in which a batch and a live run differ: prompts to a loopback endpoint have ids and are longer."""
 REFUSED = (
     ("submit none.jsonl -m openai/m", 2, "none.jsonl"),
     ("submit in.jsonl -m offline", 2, "openai/… and anthropic/…"),
@@ -41,7 +41,7 @@ Batch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def batches() -> Iterator[BatchServer]:
-    """Both batch APIs, which go on by a step at each look."""
+    """Both batch APIs; a batch advances by one step at each query."""
     with BatchServer(pace="retrieve") as server:
         yield server
 
@@ -59,7 +59,7 @@ def given(server: BatchServer) -> dict[str, str]:
 
 @pytest.fixture
 def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path) -> Batch:
-    """Run `ruler` with a provider; the input is there."""
+    """Run `ruler` with a provider, in a folder that holds the input."""
     write(tmp_path / "in.jsonl", GROUPS)
 
     def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
@@ -68,8 +68,8 @@ def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path) -> Batch:
     return run
 
 
-def test_from_beginning_to_end(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
-    """Submitted, looked at, collected, scored: each command says what there is, and what comes next."""
+def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+    """Submit, status, collect and score: each command reports its result and names the next step."""
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
     assert (done.returncode, done.stderr.count("warning")) == (0, 0)
     assert re.search(r"\(batch_0001\): openai/gpt-4o, 6 requests, [1-9][0-9.]* kB, about \$0\.0", done.stdout)
@@ -105,7 +105,7 @@ def test_from_beginning_to_end(batch: Batch, batches: BatchServer, tmp_path: Pat
     [("openai", ["--passes", "3", "--adaptive"]), ("anthropic", ["--passes", "3", "--seed", "4"])],
 )
 def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
-    """Results of batches are written as in a live run, byte for byte but for times and `cached`."""
+    """Results of batches are written as in a live run, byte for byte except for times and `cached`."""
     batches.conduct.pace, model = "at once", f"{name}/m"
     for _ in range(4):
         done = batch(
@@ -114,13 +114,13 @@ def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServ
         assert done.returncode == 0, done.stderr
         if "nothing is lacking" in done.stderr:
             break
-    judged = batches.billed
+    billed = batches.billed
     cached = ["--ledger", "one.sqlite", "-m", model, *options]
     assert batch("score", "in.jsonl", "cached.jsonl", *cached, "--cached-only").returncode == 0
     assert batch("score", "in.jsonl", "plain.jsonl", *cached).returncode == 0
-    assert batches.store.judge.rates.requests == judged
+    assert batches.store.judge.rates.requests == billed
     live = ["--ledger", "two.sqlite", "-m", model, *options, "--via", "http"]
-    if name == "anthropic":  # the same judge, behind the other API
+    if name == "anthropic":  # the same judge through the other API
         live += ["--api-base", batches.openai]
     assert batch("score", "in.jsonl", "live.jsonl", *live).returncode == 0
     written = [
@@ -130,8 +130,8 @@ def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServ
     assert batches.billed_again == 0
 
 
-def test_not_all(batch: Batch, batches: BatchServer) -> None:
-    """Exit code 1 as long as something is out or is to be submitted again; the next round has the rest."""
+def test_partial_results(batch: Batch, batches: BatchServer) -> None:
+    """The exit code is 1 while requests are missing, and the next round submits the rest."""
     args = ["batch", "submit", "in.jsonl", "-m", "openai/some-row-expired", "--wait"]
     first = batch(*args)
     assert first.returncode == 1
@@ -145,7 +145,7 @@ def test_not_all(batch: Batch, batches: BatchServer) -> None:
 
 
 def test_failed(batch: Batch, batches: BatchServer) -> None:
-    """A batch that its provider failed, and one that it refuses, come to exit code 3, with the reason."""
+    """A batch that its provider fails or refuses gives exit code 3, with the reason."""
     batches.conduct.fails = True
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--wait")
     assert done.returncode == 3
@@ -158,7 +158,7 @@ def test_failed(batch: Batch, batches: BatchServer) -> None:
 
 
 def test_cancel(batch: Batch) -> None:
-    """A batch is called off by its tag, its id or with all others; what it had done comes in."""
+    """A batch is canceled by its tag, by its id or with all others; its finished answers are collected."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert batch("batch", "cancel").returncode == 2
     assert batch("batch", "cancel", "nothing-like-it").returncode == 2
@@ -172,7 +172,7 @@ def test_cancel(batch: Batch) -> None:
 
 
 def test_refused(batch: Batch, batches: BatchServer, subtests: pytest.Subtests) -> None:
-    """What cannot be is told before anything is sent, with the way out."""
+    """An impossible command is reported before anything is sent, with the way out."""
     for line, code, message in REFUSED:
         with subtests.test(line=line):
             done = batch("batch", *line.split())
@@ -181,7 +181,7 @@ def test_refused(batch: Batch, batches: BatchServer, subtests: pytest.Subtests) 
 
 
 def test_no_key(batch: Batch) -> None:
-    """A missing key is told before anything is read, and when batches are to be collected."""
+    """A missing key is reported before anything is read, and by `collect` too."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     for command in (["submit", "in.jsonl", "-m", "openai/m"], ["collect"]):
         done = batch("batch", *command, OPENAI_API_KEY="")
@@ -194,7 +194,7 @@ def test_no_key(batch: Batch) -> None:
 
 
 def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
-    """Ctrl-C while it waits ends the command at once, and nothing is lost."""
+    """Ctrl-C ends a waiting command at once, and nothing is lost."""
     batches.conduct.pace = "advance"
     submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--wait"]
     code, message = _interrupted(submit, batches, tmp_path, lambda: batches.steps.count("retrieve") > 1)
@@ -205,8 +205,8 @@ def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     assert (batches.billed, batches.billed_again) == (6, 0)
 
 
-def test_interrupted_while_settling(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
-    """Ctrl-C ends the wait for a batch that may still appear, and it stays on record."""
+def test_interrupted_search(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+    """Ctrl-C ends the search for an uncertain batch, and the batch stays on record."""
     batches.fault("create", "drop")
     batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--ledger", "l.sqlite")
     submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--settle", "100"]
@@ -219,7 +219,7 @@ def test_interrupted_while_settling(batch: Batch, batches: BatchServer, tmp_path
 def _interrupted(
     args: list[str], server: BatchServer, folder: Path, ready: Callable[[], bool]
 ) -> tuple[int, str]:
-    """The exit code and stderr of a process that has Ctrl-C once it is `ready`."""
+    """Return the exit code and stderr of a process that gets Ctrl-C once it is `ready`."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), **given(server), "RULER_LEDGER": "l.sqlite"}
     with subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", *args], cwd=folder, env=env, stderr=subprocess.PIPE, text=True
@@ -232,8 +232,8 @@ def _interrupted(
     return process.returncode, message
 
 
-def test_live_beside(batch: Batch) -> None:
-    """A live run says that what is out would be paid for twice; one that asks nobody, where to get it."""
+def test_live_run_beside(batch: Batch) -> None:
+    """A live run warns that it pays twice for open requests; a cached-only run names `collect`."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     cached = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
     assert "out in batches; `ruler batch collect` takes in what is answered by now" in cached.stderr
@@ -246,16 +246,16 @@ def test_live_beside(batch: Batch) -> None:
     assert (whole.returncode, "out in batches" in whole.stderr) == (0, False)
 
 
-def test_terminal_is_safe(batch: Batch, batches: BatchServer) -> None:
-    """What a provider says reaches no terminal raw."""
+def test_hostile_provider(batch: Batch, batches: BatchServer) -> None:
+    """A provider's text reaches the terminal only with escapes."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m\x1b[31m")
     for command in (["status"], ["status", "--json"], ["collect", "--wait"]):
         done = batch("batch", *command)
         assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_status_of_what_cannot_be_looked_for(batch: Batch, batches: BatchServer) -> None:
-    """A batch of which its provider could not say whether it is there makes exit code 3 as well."""
+def test_status_of_lost_batch(batch: Batch, batches: BatchServer) -> None:
+    """The exit code is 3 as well if a provider cannot list its batches to find a lost one."""
     batches.fault("create", "drop")
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     done = batch("batch", "status", OPENAI_API_KEY="sk-another-9876543210")
@@ -263,7 +263,7 @@ def test_status_of_what_cannot_be_looked_for(batch: Batch, batches: BatchServer)
 
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all that is lacking is too large, nothing says that nothing is lacking."""
+    """If every missing request is too large, the command does not report that none is missing."""
     monkeypatch.setitem(LIMITS, "openai", Limits(bytes=100))
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
@@ -272,7 +272,7 @@ def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_format_refused(batch: Batch, batches: BatchServer) -> None:
-    """Where an endpoint refuses the answer format, as it would without end, a way out is told and works."""
+    """If an endpoint refuses the answer format, the command names the option that helps, and it works."""
     batches.conduct.pace = "at once"
     args = ["in.jsonl", "-m", "openai/schema-refused"]
     done = batch("batch", "submit", *args, "--wait")

@@ -31,7 +31,7 @@ def dump(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def several(tmp_path: Path) -> Path:
-    """Two pairs, a group of nine, and one rollout alone."""
+    """Two pairs, a group of nine, and a single rollout."""
     return write(tmp_path / "in.jsonl", [*OK, LARGE, group("alone", 0.5)])
 
 
@@ -43,7 +43,7 @@ def check(ruler: Ruler, tmp_path: Path) -> Any:
 
 
 def test_figures(ruler: Ruler, dump: Path) -> None:
-    """Calls, tokens and cost stand as expected, lowest and highest, in lines of name and value."""
+    """Calls, tokens and cost are printed as expected, lowest and highest, in lines of name and value."""
     result = rows(ruler("check", dump, "-m", "openai/o3").stdout)
     assert result["calls"] == "2 (up to 4)"
     assert result["kept"] == "0 of 2 calls"
@@ -64,7 +64,7 @@ def test_unknown_price(ruler: Ruler, dump: Path) -> None:
 
 
 def test_price(ruler: Ruler, dump: Path) -> None:
-    """A given price holds for any model, listed or not; zero is a price, and other text is bad usage."""
+    """A given price holds for any model, listed or not; zero is a price, and a word is bad usage."""
     free = rows(ruler("check", dump, "-m", "openai/o3", "--price", "0,0").stdout)
     assert free["cost"] == "$0.00 (from $0.00 to $0.00)"
     assert free["--max-cost"].startswith("0.00 ")
@@ -80,8 +80,8 @@ def test_price(ruler: Ruler, dump: Path) -> None:
 
 
 @pytest.mark.parametrize(("groups", "cue"), [(1, "good"), (20, "once-not-json")])
-def test_cap_is_enough(groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A run with the cap that `check` names is not stopped by it, even if every call is made twice."""
+def test_named_cap(groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """The cap that `check` names does not stop a run, even if every call is made twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)])
     args = ["-m", f"openai/{cue}", "--api-base", server.base, "--price", "2,8"]
     cap = rows(ruler("check", "in.jsonl", *args).stdout)["--max-cost"].split()[0]
@@ -90,17 +90,17 @@ def test_cap_is_enough(groups: int, cue: str, ruler: Ruler, server: JudgeServer,
     assert server.stats()["requests"] == groups * (1 if cue == "good" else 2)
 
 
-def test_kept(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
-    """Requests that the ledger answers are not counted again; a request with any other text is."""
+def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
+    """Cached requests are not counted again; a request with any other text is."""
     args = ["-m", "openai/good", "--api-base", server.base, "-p", "temperature=0.5", "--price", "2,8"]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
     write(tmp_path / "more.jsonl", [*OK, group("c", 0.3, 0.4)])
     result = rows(ruler("check", "more.jsonl", *args).stdout)
     assert result["kept"] == "2 of 3 calls, not paid again"
     assert result["calls"] == "1 (up to 2)"
-    all_kept = rows(ruler("check", dump, *args).stdout)
-    assert all_kept["kept"] == "2 of 2 calls, not paid again"
-    assert all_kept["cost"] == "$0.00 (from $0.00 to $0.00)"
+    all_cached = rows(ruler("check", dump, *args).stdout)
+    assert all_cached["kept"] == "2 of 2 calls, not paid again"
+    assert all_cached["cost"] == "$0.00 (from $0.00 to $0.00)"
     others = (["--seed", "1"], ["-p", "top_p=1"], ["--rubric", "brevity"], ["--ledger", "none"])
     for more in (*others, ["--ledger", "other.sqlite"]):
         assert rows(ruler("check", dump, *args, *more).stdout)["kept"] == "0 of 2 calls", more
@@ -108,7 +108,7 @@ def test_kept(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> 
     assert rows(ruler("check", dump, *other).stdout)["kept"] == "0 of 2 calls"
 
 
-def test_kept_failures(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
+def test_failed_calls(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
     """A call that failed for good is counted as such: `score` makes it again only on request."""
     args = ["-m", "openai/400", "--api-base", server.base]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 1
@@ -116,21 +116,21 @@ def test_kept_failures(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
     assert result["kept"] == "2 of 2 calls, not paid again; 2 failed, --retry-failed asks again"
 
 
-def test_ledger_is_left_alone(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
+def test_ledger_is_unchanged(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
     """`check` creates and changes no ledger; another file is refused, unless no judge uses a ledger."""
-    place = tmp_path / "new" / "l.sqlite"
-    args = ["-m", "openai/good", "--api-base", server.base, "--ledger", place]
+    path = tmp_path / "new" / "l.sqlite"
+    args = ["-m", "openai/good", "--api-base", server.base, "--ledger", path]
     assert ruler("check", dump, *args).returncode == 0
-    assert not place.parent.exists()
-    place.parent.mkdir()
-    place.touch()
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    path.touch()
     assert ruler("check", dump, *args).returncode == 0
-    assert place.read_bytes() == b""
+    assert path.read_bytes() == b""
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
-    before = place.read_bytes()
+    before = path.read_bytes()
     assert ruler("check", dump, *args).returncode == 0
-    assert place.read_bytes() == before
-    place.write_text("no database, but a text that is long enough to tell" * 20)
+    assert path.read_bytes() == before
+    path.write_text("no database, but a text that is long enough to tell" * 20)
     done = ruler("check", dump, *args)
     assert done.returncode == 2
     assert "--ledger" in done.stderr
@@ -157,7 +157,7 @@ def test_panel(ruler: Ruler, several: Path) -> None:
 
 
 def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
-    """The page names the judges that take over, and how passes are allotted."""
+    """The page names the fallback judges and the rule of adaptive passes."""
     result = rows(ruler("check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4").stdout)
     assert result["judge"] == "openai/o3, if it refuses openai/gpt-4o"
     assert result["passes"] == "up to 4 on average, 2 at least"
@@ -166,7 +166,7 @@ def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
 
 
 def test_json(ruler: Ruler, several: Path) -> None:
-    """The object has each judge's part of every figure, and the parts make the whole."""
+    """The object has each judge's part of every figure, and the parts add up to the whole."""
     args = ["--json", *PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
     result = json.loads(ruler("check", several, *args).stdout)
     assert (result["passes"], result["adaptive"], result["windows"]["groups"]) == (2, False, 1)
@@ -183,7 +183,7 @@ def test_json(ruler: Ruler, several: Path) -> None:
 
 
 def test_variables(ruler: Ruler, several: Path) -> None:
-    """Each option is taken from its variable too."""
+    """Each option is also taken from its variable."""
     args = [*PANEL, "--passes", "3", "--group-size", "3", "--single", "score", "--fallback", "--adaptive"]
     given = {
         "RULER_JUDGE_MODEL": "openai/o3 openai/gpt-4o", "RULER_PASSES": "3", "RULER_GROUP_SIZE": "3",
@@ -212,7 +212,7 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_batch(check: Any) -> None:
-    """Price, number and time stand beside the figures of calls, which stay as they are."""
+    """Price, number and time of batches stand beside the figures of calls, which stay the same."""
     plain, page = (rows(check("-m", "openai/o3", *more).stdout) for more in ((), ("--batch",)))
     assert {name: value for name, value in page.items() if name in plain} == plain
     assert set(page) - set(plain) == {"batch cost", "batches", "batch time"}
@@ -222,8 +222,8 @@ def test_batch(check: Any) -> None:
     assert rows(check("-m", "openai/m", "--batch").stdout)["batch cost"] == "unknown, as the cost is"
 
 
-def test_half_in_batches(check: Any) -> None:
-    """A batch costs half of a given price, and of a listed price without one for batches."""
+def test_batch_price(check: Any) -> None:
+    """A batch costs half of a given price, and half of a listed price that has none for batches."""
     result = json.loads(check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout)
     whole, (judge,) = result["estimate"]["cost_usd"], result["batch"]["judges"]
     assert judge["price"] == "half"

@@ -1,4 +1,4 @@
-"""`ruler check` of a large input: the figures from some groups are compared with those from all."""
+"""`ruler check` of a large input: the estimate from a sample is near the figures of all groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Both = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 
 
 def dump(path: Path, groups: int, make: Callable[[random.Random, int], Made], lie: str = "adjacent") -> Path:
-    """A file of groups: a line each, or their rollouts adjacent, or scattered."""
+    """A file of groups: one per line, or their rollouts adjacent, or scattered."""
     dice = random.Random(7)
     made = [make(dice, i) for i in range(groups)]
     if lie == "line":
@@ -50,7 +50,7 @@ def uneven(dice: random.Random, number: int) -> Made:
 
 
 def repeated(dice: random.Random, number: int) -> Made:
-    """Three rollouts; in every fifth group two are the same and in every tenth all; ids of calls differ."""
+    """Three rollouts; in every fifth group two are equal and in every tenth all; ids of calls differ."""
 
     def one(text: str) -> dict[str, Any]:
         identity = f"call_{dice.getrandbits(64):016x}"
@@ -78,13 +78,13 @@ def long(dice: random.Random, number: int) -> Made:
 
 
 def longest(dice: random.Random, number: int) -> Made:
-    """One of 300 groups is too long."""
+    """One of 300 groups, the one that is too long."""
     return long(dice, 0 if number == 77 else 1)
 
 
 @pytest.fixture
 def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
-    """The output of `check` for a file if all groups are laid out, and if some are."""
+    """Return the output of `check` for a file, with all groups rendered and with a sample."""
 
     def check(path: Path, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         result = []
@@ -106,10 +106,10 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
         (longest, ["-m", "openai/gpt-4"]),
     ],
 )
-def test_close(
+def test_close_estimate(
     make: Callable[[random.Random, int], Made], args: list[str], both: Both, tmp_path: Path
 ) -> None:
-    """Figures are near those of all groups, rare groups are found, and the cap that is named is enough."""
+    """Figures are near those of all groups, rare groups are counted, and the named cap is enough."""
     exact, guessed = both(dump(tmp_path / "in.jsonl", 300, make), *args, "--ledger", "none")
     assert exact["exact"]
     assert not guessed["exact"]
@@ -133,8 +133,8 @@ def test_close(
         assert guessed["tokens_per_rollout"][name] == pytest.approx(tokens, rel=0.15)
 
 
-def test_however_it_lies(both: Both, tmp_path: Path) -> None:
-    """Groups are found wherever their records lie, also in a file in which nothing can be looked up."""
+def test_any_grouping(both: Both, tmp_path: Path) -> None:
+    """The sample covers the groups in any order of their records, and in a file that is not seekable."""
     scattered = dump(tmp_path / "in.jsonl", 200, uneven, "scattered")
     packed = tmp_path / "in.jsonl.gz"
     packed.write_bytes(gzip.compress(dump(tmp_path / "a.jsonl", 200, uneven).read_bytes()))
@@ -145,8 +145,8 @@ def test_however_it_lies(both: Both, tmp_path: Path) -> None:
         assert guessed["estimate"]["calls"] == exact["estimate"]["calls"]
 
 
-def test_kept(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """The sample's share of cached replies is expected of all groups, but not in the highest figures."""
+def test_cached(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """The sample's share of cached replies lowers the expected figures, but not the highest."""
     path = dump(tmp_path / "in.jsonl", 200, uneven)
     rows = [line for line in path.read_text().splitlines() if int(json.loads(line)["group_id"][1:]) % 2]
     (tmp_path / "half.jsonl").write_text("\n".join(rows))
@@ -159,8 +159,8 @@ def test_kept(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
     assert exact["calls"]["high"] < guessed["calls"]["high"] < 400
 
 
-def test_same_each_time(tmp_path: Path) -> None:
-    """The output for a file does not change from run to run: the sample is drawn by the groups' keys."""
+def test_same_sample(tmp_path: Path) -> None:
+    """The output for a file is equal on every run: the sample is drawn by the groups' keys."""
     path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
     code = "import ruler_cli.reading.sample as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
     outputs = set()

@@ -14,7 +14,7 @@ from tests.values import talk
 
 
 def rollout(task: str, answer: str, **fields: Any) -> dict[str, Any]:
-    """A record with a key of its own making."""
+    """A record with keys that no format knows."""
     return {"q": {"id": task}, "chat": talk(answer, f"What is {task}?"), **fields}
 
 
@@ -29,7 +29,7 @@ PATHS = ["--messages", "chat", "--group-by", "q.id", "--reward", "r", "--outcome
 
 
 @pytest.fixture
-def home_made(tmp_path: Path) -> Path:
+def custom(tmp_path: Path) -> Path:
     """A dump that no format knows."""
     return write(tmp_path / "in.jsonl", HOME_MADE)
 
@@ -39,10 +39,10 @@ def page(ruler: Ruler, *args: Any, **env: str) -> dict[str, str]:
     return rows(ruler("check", *args, "-m", "offline", **env).stdout)
 
 
-def test_paths(ruler: Ruler, home_made: Path) -> None:
-    """A dump that no format knows is read by the paths given, and check says what they lead to."""
-    assert ruler("check", home_made, "-m", "offline").returncode == 2
-    result = page(ruler, home_made, *PATHS)
+def test_paths(ruler: Ruler, custom: Path) -> None:
+    """A dump that no format knows is read by the given paths, and `check` shows the values at them."""
+    assert ruler("check", custom, "-m", "offline").returncode == 2
+    result = page(ruler, custom, *PATHS)
     assert result["messages"] == '`chat` as given, first: "one"'
     assert result["group key"] == '`q.id` as given, first: "a"'
     assert result["reward"] == "`r` as given, first: 1.0, absent in 1"
@@ -58,29 +58,29 @@ def test_paths(ruler: Ruler, home_made: Path) -> None:
     assert result["identical rollouts"] == "1"
     assert result["laid out"] == "all 2 groups"
     given = {"RULER_MESSAGES": "chat", "RULER_GROUP_BY": "q.id", "RULER_REWARD": "r"}
-    assert page(ruler, home_made, RULER_OUTCOME="check.ok", **given) == result
+    assert page(ruler, custom, RULER_OUTCOME="check.ok", **given) == result
 
 
-def test_wrong_path(ruler: Ruler, home_made: Path) -> None:
-    """A path that leads nowhere is bad usage, and so is a format beside a path of messages."""
+def test_wrong_path(ruler: Ruler, custom: Path) -> None:
+    """A path without a value is bad usage, and so is a format beside a path of messages."""
     for option in ("--messages", "--group-by", "--outcome"):
-        done = ruler("check", home_made, *PATHS, option, "no.where", "-m", "offline")
+        done = ruler("check", custom, *PATHS, option, "no.where", "-m", "offline")
         assert done.returncode == 2
         assert f"{option} no.where: none of the first records has it; their keys: q, chat" in done.stderr
-    done = ruler("check", home_made, *PATHS, "--format", "native", "-m", "offline")
+    done = ruler("check", custom, *PATHS, "--format", "native", "-m", "offline")
     assert done.returncode == 2
     assert "leave --format native out" in done.stderr
 
 
-def test_reward_that_is_nowhere(ruler: Ruler, home_made: Path) -> None:
-    """A reward that no record has is no error, since the score will be put there, but the page says so."""
-    result = page(ruler, home_made, *PATHS, "--reward", "nothing")
+def test_missing_reward(ruler: Ruler, custom: Path) -> None:
+    """A reward path that no record has is noted but no error, since the score is written there."""
+    result = page(ruler, custom, *PATHS, "--reward", "nothing")
     assert result["reward"] == "`nothing` as given, first: null, absent in 5"
     assert result["rewards"] == "5 without"
 
 
 def test_every_bad_line(ruler: Ruler, tmp_path: Path) -> None:
-    """Every line that cannot be scored is named with its reason, however many there are."""
+    """Every line that cannot be scored is named with its reason, for any number of lines."""
     path = tmp_path / "in.jsonl"
     write(path, [{"group_id": "a", "messages": talk("x")}])
     with path.open("a") as file:
@@ -92,11 +92,11 @@ def test_every_bad_line(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", path, "out.jsonl", "-m", "offline").stderr.count("is not JSON") == 20
 
 
-def test_json(ruler: Ruler, home_made: Path) -> None:
-    """`--json` prints one object with all of it, and nothing on stderr."""
-    with home_made.open("a") as file:
+def test_json(ruler: Ruler, custom: Path) -> None:
+    """`--json` prints one object with the whole page, and nothing on stderr."""
+    with custom.open("a") as file:
         file.write('[1]\n{"q": {"id": "c"}, "chat": []}\n')
-    done = ruler("check", home_made, *PATHS, "--json", "-m", "offline")
+    done = ruler("check", custom, *PATHS, "--json", "-m", "offline")
     assert (done.returncode, done.stderr) == (1, "")
     result = json.loads(done.stdout)
     assert (result["version"], result["groups"], result["rollouts"], result["exact"]) == (1, 2, 5, True)
@@ -109,20 +109,20 @@ def test_json(ruler: Ruler, home_made: Path) -> None:
     assert result["group_sizes"]["commonest"] == [{"size": 2, "groups": 1}, {"size": 3, "groups": 1}]
 
 
-def test_json_of_nothing_wrong(ruler: Ruler, home_made: Path) -> None:
-    """Without anything wrong the list is empty, and the warnings stand in the object too."""
+def test_json_without_problems(ruler: Ruler, custom: Path) -> None:
+    """Without problems the list is empty, and the object has the warnings too."""
     args = ["--messages", "chat", "--group-by", "chat.0.content", "--json", "-m", "offline"]
-    done = ruler("check", home_made, *args)
+    done = ruler("check", custom, *args)
     assert done.returncode == 0
     result = json.loads(done.stdout)
     assert (result["cannot_be_scored"], result["bad"], result["warnings"]) == (0, [], [])
-    alone = ruler("check", home_made, "--messages", "chat", "--grouping", "line", "--json", "-m", "offline")
+    alone = ruler("check", custom, "--messages", "chat", "--grouping", "line", "--json", "-m", "offline")
     assert "every group has one rollout" in json.loads(alone.stdout)["warnings"][0]
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_nothing(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
-    """An empty input is nothing to do, and the page says so."""
+def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
+    """An empty input has no group to score, and the page reports it."""
     (tmp_path / "in.jsonl").touch()
     done = ruler("check", "in.jsonl", *(["--json"] if as_json else []), "-m", "offline")
     assert done.returncode == 0, done.stderr
@@ -132,8 +132,8 @@ def test_nothing(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
         assert rows(done.stdout)["input"] == "no records"
 
 
-def test_foreign_text(ruler: Ruler, tmp_path: Path) -> None:
-    """Keys and values of the dump, and a model's name, move no terminal and begin no line."""
+def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
+    """Keys and values of the dump, and a model's name, send no escape code and begin no line."""
     nasty = "\x1b[2Jx\ncost: $0\u202e\ud800"
     write(tmp_path / "in.jsonl", [{"group_id": nasty, "messages": talk(nasty), "reward": nasty}])
     for more in ([], ["--json"]):
@@ -151,7 +151,7 @@ def test_pipe(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_columns(ruler: Ruler, tmp_path: Path) -> None:
-    """A group that is a list of message lists, in a dump that no format knows, is a group a line."""
+    """A list of message lists, in a dump that no format knows, is one group per line."""
     made = [{"task": i, "chats": [talk("a"), talk("b"), "just text"], "rewards": [1, 0, 0]} for i in (1, 2)]
     write(tmp_path / "in.jsonl", made)
     result = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
@@ -176,7 +176,7 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
-    """The task that `--prompt` names is shown to the judge, groups the rollouts, and check says so."""
+    """The task at `--prompt` is shown to the judge and groups the rollouts, and the page names it."""
     made = [{"task": {"text": t}, "messages": talk("a")[1:]} for t in ("one", "two", "one")]
     path = write(tmp_path / "in.jsonl", made)
     refused = ruler("check", path, "-m", "offline")
@@ -191,7 +191,7 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
+    ("record", "message"),
     [
         (
             {"id": 1, "epoch": 1, "messages": talk("a"), "scores": {"match": {"value": "C"}}},
@@ -200,7 +200,7 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
         ({"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]}, "none"),
     ],
 )
-def test_where_the_reward_is(record: dict[str, Any], says: str, ruler: Ruler, tmp_path: Path) -> None:
-    """The page names the path of the reward, and none if the format has none."""
+def test_reward_path(record: dict[str, Any], message: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The page names the path of the reward, and no path if the format has none."""
     write(tmp_path / "in.jsonl", [record])
-    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout)["reward"] == says
+    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout)["reward"] == message

@@ -1,4 +1,4 @@
-"""Passes, panels and how they are combined, from the command line: options, exit codes, sentences."""
+"""Passes and panels on the command line: options, exit codes, sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PANEL = ("-m", "openai/good", "-m", "openai/reordered")
 
 
 def rewards(path: Path) -> list[list[Any]]:
-    """The rewards of the output, per record."""
+    """The rewards of the output, one per record."""
     return [[t["reward"] for t in record["trajectories"]] for record in read(path / "out.jsonl")]
 
 
@@ -24,7 +24,7 @@ TRUE = [[0.1, i / 10, 0.9] for i in range(8)]
 
 
 def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A panel scores in passes and is named in the output; a second run asks nothing."""
+    """A panel scores in passes and is named in the output; a second run sends no request."""
     write(tmp_path / "in.jsonl", GROUPS)
     run = ("score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--passes", "2")
     done = ruler(*run, "--summary", "sum.json")
@@ -39,8 +39,8 @@ def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert server.stats()["requests"] == 4 * 8
 
 
-def test_judge_that_refuses_the_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """If any judge of a panel refuses the run, it ends with 3."""
+def test_refused_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """If any judge of a panel refuses the run, the run ends with exit code 3."""
     write(tmp_path / "in.jsonl", GROUPS)
     for first, second in (("good", "401"), ("quota", "good"), ("good", "404")):
         panel = ("-m", f"openai/{first}", "-m", f"openai/{second}", "--passes", "3")
@@ -49,8 +49,8 @@ def test_judge_that_refuses_the_run(ruler: Ruler, server: JudgeServer, tmp_path:
         assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_judge_that_refuses_groups(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Groups that one judge refuses are scored by the other: beside it degraded, in its place not."""
+def test_refused_groups(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """The other judge scores the groups that one refuses: degraded in a panel, not as a fallback."""
     write(tmp_path / "in.jsonl", GROUPS)
     panel = ("-m", "openai/refusal", "-m", "openai/good")
     for options, degraded in (((), 8), (("--fallback",), 0)):
@@ -62,8 +62,8 @@ def test_judge_that_refuses_groups(ruler: Ruler, server: JudgeServer, tmp_path: 
         assert {r["ruler"]["judge"] for r in read(tmp_path / "out.jsonl")} == {"openai/good"}
 
 
-def test_cap_of_a_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A panel's cap is one: code 4 when it is reached, and a higher one pays nothing twice."""
+def test_panel_cap(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A panel has one cap with exit code 4, and a run with a higher cap pays for nothing twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(30)])
     run = ["score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--passes", "2"]
     run += ["--price", "2,8", "--price", "20,80", "--summary", "sum.json"]
@@ -77,8 +77,8 @@ def test_cap_of_a_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> No
     assert server.stats()["books"]["paid_again"] == 0
 
 
-def test_missing_price_of_one(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A cap needs the price of every judge."""
+def test_missing_price(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A cap requires the price of every judge."""
     write(tmp_path / "in.jsonl", GROUPS)
     run = ("score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--max-cost", "1")
     done = ruler(*run)
@@ -87,7 +87,7 @@ def test_missing_price_of_one(ruler: Ruler, server: JudgeServer, tmp_path: Path)
 
 
 def test_pipe_with_passes(ruler: Ruler, server: JudgeServer) -> None:
-    """From stdin to stdout records flow as the batch goes on, with --debias at its end."""
+    """Records flow from stdin to stdout as the batch goes on; with --debias they come at its end."""
     text = "".join(json.dumps(g) + "\n" for g in GROUPS)
     run = ("score", "-", "-", "-m", "openai/good", "--api-base", server.base, "--passes", "3")
     for options in ((), ("--debias",)):

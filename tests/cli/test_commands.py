@@ -25,7 +25,7 @@ OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
 
 
 def test_score_offline(process: Ruler, tmp_path: Path) -> None:
-    """The embedded judge scores without key or network, the same on every run."""
+    """The offline judge scores without key or network, equally on every run."""
     write(tmp_path / "in.jsonl", OK)
     outs = []
     for name in ("one.jsonl", "two.jsonl"):
@@ -45,14 +45,14 @@ def test_pipe(process: Ruler, server: JudgeServer) -> None:
 
 
 def test_stdin_consecutive(ruler: Ruler) -> None:
-    """From stdin adjacent rollouts of one key are one group."""
+    """Adjacent rollouts with one key on stdin are one group."""
     text = "".join(json.dumps(rollout(0.1, str(i), group_id=f"g{i // 2}")) + "\n" for i in range(6))
     done = ruler("score", "-", "-", "-m", "simulated", stdin=text)
     assert done.returncode == 0
     assert [json.loads(line)["ruler"]["group"]["size"] for line in done.stdout.splitlines()] == [2] * 6
 
 
-def test_stdin_key_comes_back(ruler: Ruler) -> None:
+def test_repeated_key_on_stdin(ruler: Ruler) -> None:
     """A key that comes back on stdin is an error with both lines and the way out."""
     keys = ["a", "a", "b", "a"]
     text = "".join(json.dumps(rollout(0.1, str(i), group_id=k)) + "\n" for i, k in enumerate(keys))
@@ -64,7 +64,7 @@ def test_stdin_key_comes_back(ruler: Ruler) -> None:
 
 
 def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
-    """Compression is read by content and written by name, scattered groups too."""
+    """Input is decompressed by content and output compressed by name, scattered groups too."""
     members = [rollout(0.1, f"{g}{i}", group_id=g) for i in range(3) for g in "xy"]
     (tmp_path / "in.bin").write_bytes(gzip.compress(write(tmp_path / "in", members).read_bytes()))
     for source, output in (
@@ -92,7 +92,7 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_full_disk(process: Ruler, tmp_path: Path) -> None:
-    """A full disk is a sentence."""
+    """A full disk is reported in one sentence."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(50)])
     done = process("score", "in.jsonl", "/dev/full", "-m", "offline")
     assert done.returncode == 1
@@ -109,7 +109,7 @@ def test_unreadable_file(ruler: Ruler, tmp_path: Path) -> None:
     assert "damaged or cut off" in done.stderr
 
 
-def test_key_is_never_shown(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A key reaches the judge's header and no other place."""
     write(tmp_path / "in.jsonl", OK)
     key = "sk-verysecret-0123456789"
@@ -122,8 +122,8 @@ def test_key_is_never_shown(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     assert server.stats()["keys"] == [f"Bearer {key}"]
 
 
-def test_key_stays_at_home(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """OPENAI_API_KEY is not sent to another host unless it is named for it."""
+def test_key_stays_with_its_host(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """OPENAI_API_KEY is not sent to another host unless the user names it for that host."""
     write(tmp_path / "in.jsonl", OK)
     secret = {"OPENAI_API_KEY": "sk-verysecret-0123456789"}
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, **secret)
@@ -132,7 +132,7 @@ def test_key_stays_at_home(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
 
 
 def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`-p` values are JSON where they are JSON; the rubric reaches the judge, a group's own wins."""
+    """`-p` values are parsed as JSON if possible; the judge gets the rubric, or a group's own one."""
     write(tmp_path / "in.jsonl", [OK[0], {**OK[1], "rubric": "Only brevity counts."}])
     (tmp_path / "rubric.txt").write_text("Only politeness counts.\n")
     args = ["-p", "temperature=0.2", "-p", "reasoning_effort=low", "--rubric", "@rubric.txt", "-c", "1"]
@@ -144,7 +144,7 @@ def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
 
 
 def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
-    """`--progress none` is silent when all goes well."""
+    """`--progress none` is silent if all goes well."""
     write(tmp_path / "in.jsonl", OK)
     assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none").stderr == ""
     stderr = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "bar").stderr
@@ -152,7 +152,7 @@ def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_signals(server: JudgeServer, tmp_path: Path) -> None:
-    """A signal ends the run with its code, whole records in the partial file and the way on."""
+    """A signal ends the run with its exit code, whole records in the partial file and the next command."""
     write(tmp_path / "in.jsonl", [*OK, *(group(f"h{i}", 0.1, 0.2) for i in range(50))])
     args = ["score", "in.jsonl", "out.jsonl", "-m", "openai/slow", "--api-base", server.base, "-c", "1"]
     process = subprocess.Popen(
@@ -174,8 +174,8 @@ def test_signals(server: JudgeServer, tmp_path: Path) -> None:
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_closed_pipe_is_quiet(tmp_path: Path) -> None:
-    """`| head` ends the run without a word."""
+def test_closed_pipe(tmp_path: Path) -> None:
+    """A reader like `head` that closes the pipe ends the run without a message."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(2000)])
     command = f"{sys.executable} -m ruler_cli score in.jsonl - -m offline --progress none | head -1"
     done = subprocess.run(
@@ -193,8 +193,8 @@ def test_closed_pipe_is_quiet(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the tau-bench file is not beside the checkout")
-def test_tau_bench(ruler: Ruler, tmp_path: Path) -> None:
-    """The two hundred real rollouts come out in their order, scored, and otherwise unchanged."""
+def test_real_rollouts(ruler: Ruler, tmp_path: Path) -> None:
+    """The two hundred real rollouts are written in their order, scored, and otherwise unchanged."""
     done = ruler("score", TAU, "out.jsonl", "-m", "offline")
     assert done.returncode == 0
     assert "200 records, 50 groups of 4 rollouts, scattered" in done.stderr
@@ -209,19 +209,19 @@ def test_tau_bench(ruler: Ruler, tmp_path: Path) -> None:
         assert list(other) == list(one)
 
 
-def test_dropped_file_can_be_scored(ruler: Ruler, tmp_path: Path) -> None:
-    """Dropped records stand whole in the failed file, which can be scored again."""
+def test_dropped_records(ruler: Ruler, tmp_path: Path) -> None:
+    """Dropped records stand whole in the failed file, and a run can score that file."""
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}])
     assert ruler("score", "in.jsonl", "o.jsonl", "-m", "offline", "--on-failure", "drop").returncode == 1
     assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == ["c"]
     assert ruler("score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline").returncode == 1
 
 
-def until_it_waits(process: subprocess.Popen[bytes], where: str) -> None:
-    """Wait until it handles signals, and, if asked for, until its stdout is full."""
+def until_waiting(process: subprocess.Popen[bytes], stream: str) -> None:
+    """Wait until the process handles signals and, for stdout, until its pipe is full."""
     assert process.stdout is not None
     status = Path(f"/proc/{process.pid}/status")
-    if not status.exists():  # a system that does not tell either
+    if not status.exists():  # a system without /proc
         time.sleep(4)
         return
     seen: bytes | None = None
@@ -229,16 +229,16 @@ def until_it_waits(process: subprocess.Popen[bytes], where: str) -> None:
         time.sleep(0.2)
         caught = int(re.findall(r"SigCgt:\s*(\w+)", status.read_text())[0], 16) >> (signal.SIGTERM - 1) & 1
         before, seen = seen, fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4) if caught else None
-        if seen is not None and seen == before and (where == "stdin" or any(seen)):
+        if seen is not None and seen == before and (stream == "stdin" or any(seen)):
             return
     pytest.fail("it never came to wait")
 
 
-@pytest.mark.parametrize("where", few(1, ["stdin", "stdout"]))
-def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
-    """A signal ends the run also while a pipe gives or takes nothing."""
+@pytest.mark.parametrize("stream", few(1, ["stdin", "stdout"]))
+def test_signal_during_a_wait(stream: str, tmp_path: Path) -> None:
+    """A signal ends a run that waits for a pipe to give or take data."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(3000)])
-    args = ["-", "o.jsonl"] if where == "stdin" else ["in.jsonl", "-"]
+    args = ["-", "o.jsonl"] if stream == "stdin" else ["in.jsonl", "-"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", "score", *args, "-m", "offline"],
         cwd=tmp_path,
@@ -250,7 +250,7 @@ def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        until_it_waits(process, where)
+        until_waiting(process, stream)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 143
     finally:
@@ -259,19 +259,20 @@ def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
         process.stdout.close()
 
 
-def test_null_that_a_reader_refuses(ruler: Ruler, tmp_path: Path) -> None:
-    """If a group failed and the dump's own reader takes no null, a sentence says so, with the way out."""
-    talk = {"messages_and_choices": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
+def test_null_reward(ruler: Ruler, tmp_path: Path) -> None:
+    """If a group failed and the dump's framework accepts no null, a sentence names the way out."""
+    one = {"messages_and_choices": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
     write(
-        tmp_path / "lost.jsonl", [{"trajectories": [talk]}, {"trajectories": [{"messages_and_choices": []}]}]
+        tmp_path / "lost.jsonl",
+        [{"trajectories": [one]}, {"trajectories": [{"messages_and_choices": []}]}],
     )
-    says = "ART itself reads no file in which a reward is null; --on-failure drop"
-    assert says in ruler("score", "lost.jsonl", "o.jsonl", "-m", "offline").stderr
+    message = "ART itself reads no file in which a reward is null; --on-failure drop"
+    assert message in ruler("score", "lost.jsonl", "o.jsonl", "-m", "offline").stderr
     dropped = ruler("score", "lost.jsonl", "p.jsonl", "-m", "offline", "--on-failure", "drop")
-    assert says not in dropped.stderr
+    assert message not in dropped.stderr
 
 
-def test_forged_line(ruler: Ruler, tmp_path: Path) -> None:
+def test_hostile_key(ruler: Ruler, tmp_path: Path) -> None:
     """A line break in a group's key begins no line of its own on stderr."""
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}])
     stderr = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr

@@ -14,12 +14,12 @@ from tests.conftest import ROOT
 
 HEAVY = ("aiohttp", "anyio", "litellm", "pydantic", "rich", "sqlite3", "tqdm")
 _LONGEST = 60
-"""Seconds after which a shell that does not answer is a failure."""
+"""Seconds after which a shell without an answer fails the test."""
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A directory with two files and, aside, a home and the command `ruler`."""
+def workdir(tmp_path: Path) -> Path:
+    """A directory with two files, and beside it a home and the command `ruler`."""
     for name in ("work", "work/folder", "bin", "home"):
         (tmp_path / name).mkdir()
     for name in ("rollouts.jsonl", "strict.txt"):
@@ -30,26 +30,26 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environment(place: Path) -> dict[str, str]:
-    """An environment in which `ruler` is this checkout, without any shell's own settings."""
+def environment(workdir: Path) -> dict[str, str]:
+    """An environment in which `ruler` is this checkout, without settings of any shell."""
     return {
-        "PATH": f"{place / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{workdir / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONPATH": str(ROOT),
-        "HOME": str(place / "home"),
-        "XDG_CONFIG_HOME": str(place / "home"),
-        "XDG_DATA_HOME": str(place / "home"),
+        "HOME": str(workdir / "home"),
+        "XDG_CONFIG_HOME": str(workdir / "home"),
+        "XDG_DATA_HOME": str(workdir / "home"),
         "TERM": "dumb",
         "LC_ALL": "C.UTF-8",
     }
 
 
-def offered(place: Path, line: str) -> list[str]:
+def offered(workdir: Path, line: str) -> list[str]:
     """Return typer's completions in its protocol for fish: a word and its help on each line."""
-    asked = {"_RULER_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line}
+    request = {"_RULER_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line}
     done = subprocess.run(
         ["ruler"],
-        env=environment(place) | asked | {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-        cwd=place / "work",
+        env=environment(workdir) | request | {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        cwd=workdir / "work",
         capture_output=True,
         text=True,
         timeout=_LONGEST,
@@ -59,22 +59,22 @@ def offered(place: Path, line: str) -> list[str]:
     return [offer.partition("\t")[0] for offer in done.stdout.splitlines() if offer]
 
 
-def test_words(place: Path) -> None:
-    """Commands, options and the words that an option takes are offered; files are left to the shell."""
-    assert {"score", "check", "prompt", "agree", "ledger"} <= set(offered(place, "ruler "))
-    assert offered(place, "ruler ledger ") == ["path", "stats", "clear", "import"]
-    assert offered(place, "ruler score --max-c") == ["--max-cost"]
-    assert offered(place, "ruler score a b --order ") == ["random", "input"]
-    assert offered(place, "ruler check a -m op") == ["openai/o3", "openai/", "openrouter/"]
-    assert offered(place, "ruler score a b --escalate of") == ["offline"]
-    assert offered(place, "ruler score a b --format ro") == ["roll"]
-    assert offered(place, "ruler score a b --rubric @st") == ["@strict.txt"]
+def test_completions(workdir: Path) -> None:
+    """Commands, options and values of an option are offered; the shell completes files."""
+    assert {"score", "check", "prompt", "agree", "ledger"} <= set(offered(workdir, "ruler "))
+    assert offered(workdir, "ruler ledger ") == ["path", "stats", "clear", "import"]
+    assert offered(workdir, "ruler score --max-c") == ["--max-cost"]
+    assert offered(workdir, "ruler score a b --order ") == ["random", "input"]
+    assert offered(workdir, "ruler check a -m op") == ["openai/o3", "openai/", "openrouter/"]
+    assert offered(workdir, "ruler score a b --escalate of") == ["offline"]
+    assert offered(workdir, "ruler score a b --format ro") == ["roll"]
+    assert offered(workdir, "ruler score a b --rubric @st") == ["@strict.txt"]
     for files in ("score ro", "score a b --failed "):
-        assert offered(place, f"ruler {files}") == []
+        assert offered(workdir, f"ruler {files}") == []
 
 
-def test_nothing_heavy(place: Path) -> None:
-    """A shell waits for the answer, so nothing is loaded that takes long."""
+def test_light_imports(workdir: Path) -> None:
+    """Completion imports no slow package, since the shell waits for it."""
     code = (
         "import atexit, sys\n"
         f"heavy = {HEAVY!r}\n"
@@ -83,10 +83,10 @@ def test_nothing_heavy(place: Path) -> None:
         "from ruler_cli.cli import main\n"
         "main()\n"
     )
-    asked = {"_RULER_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ruler score a b --format "}
+    request = {"_RULER_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ruler score a b --format "}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=environment(place) | asked,
+        env=environment(workdir) | request,
         capture_output=True,
         text=True,
         timeout=_LONGEST,
@@ -96,7 +96,7 @@ def test_nothing_heavy(place: Path) -> None:
     assert done.stdout.endswith("heavy: []\n")
 
 
-def test_bash(place: Path) -> None:
+def test_bash(workdir: Path) -> None:
     """The script that `--show-completion` prints makes bash offer commands, options and words."""
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
@@ -106,8 +106,8 @@ def test_bash(place: Path) -> None:
         script += "_ruler_completion ruler; echo ${COMPREPLY[@]}\n"
     done = subprocess.run(
         ["bash", "--norc", "--noprofile", "-c", script],
-        env=environment(place),
-        cwd=place / "work",
+        env=environment(workdir),
+        cwd=workdir / "work",
         capture_output=True,
         text=True,
         timeout=_LONGEST,

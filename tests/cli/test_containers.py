@@ -1,4 +1,4 @@
-"""`ruler score` on what is not one file of JSON lines."""
+"""`ruler score` on containers other than one file of JSON lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scored(records: list[Any]) -> list[int]:
 
 @pytest.mark.parametrize("name", ["in.json", "in.json.gz", "-"])
 def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
-    """A list of scattered records comes out as a list; bad records stand in the failed file, once."""
+    """A list of scattered records is written as a list; bad records stand in the failed file, once."""
     items = [json.dumps(r, indent=2) for r in ROLLOUTS]
     text = "[\n" + ",\n".join(['{"bad":\n oops}', *items, "7"]) + "\n]\n"
     pack = gzip.compress if name.endswith(".gz") else bytes
@@ -47,7 +47,7 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
         assert (tmp_path / "out.json.failed.jsonl").read_text() == '{"bad":  oops}\n7\n'
 
 
-def test_held(ruler: Ruler, tmp_path: Path) -> None:
+def test_object(ruler: Ruler, tmp_path: Path) -> None:
     """An object that holds groups keeps its other members, even if none of the groups can be read."""
     whole = {"a": [1.0], "trajectory_groups": [group("g", 0.1, 0.9), {"bad": 1}], "z": None}
     (tmp_path / "in.json").write_text(json.dumps(whole))
@@ -60,8 +60,8 @@ def test_held(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", "in.json", "-", *SCORE).stdout.count("\n") == 1
 
 
-def test_cut(ruler: Ruler, tmp_path: Path) -> None:
-    """A document that ends too soon is refused before a call, and OUTPUT is left alone."""
+def test_truncated_document(ruler: Ruler, tmp_path: Path) -> None:
+    """A truncated document is refused before a call, and OUTPUT is unchanged."""
     (tmp_path / "in.json").write_text(json.dumps(ROLLOUTS)[:-30])
     (tmp_path / "out.json").write_text("old")
     done = ruler("score", "in.json", "out.json", *SCORE)
@@ -72,7 +72,7 @@ def test_cut(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_scattered_stdin(ruler: Ruler) -> None:
-    """Scattered groups are found on stdin with `--grouping scattered`."""
+    """Scattered groups are read from stdin with `--grouping scattered`."""
     text = "".join(json.dumps(r) + "\n" for r in ROLLOUTS)
     assert ruler("score", "-", "-", *SCORE, stdin=text).returncode == 2
     done = ruler("score", "-", "-", *SCORE, "--grouping", "scattered", stdin=text)
@@ -82,7 +82,7 @@ def test_scattered_stdin(ruler: Ruler) -> None:
 
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
-    """Two groups over three files, and a file that holds none."""
+    """Two groups over three files, and a file without any group."""
     root = tmp_path / "in"
     root.mkdir()
     for number, start in ((2, 0), (10, 2), (11, 4)):
@@ -93,7 +93,7 @@ def shards(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("source", ["in", "in/*.json*"])
 def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> None:
-    """Groups span files; a directory comes out with the same files, the others as they were."""
+    """Groups span files; the output directory has the same files, and those without a group are unchanged."""
     for _ in range(2):
         done = ruler("score", source, "out/", *SCORE)
         assert done.returncode == 0, done.stderr
@@ -106,7 +106,7 @@ def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> N
 
 
 def test_directory_to_lines(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
-    """A name of JSON lines takes all records in order; a bad line says its file."""
+    """A directory is written to a name of JSON lines in order; a problem names the file of a bad line."""
     with (shards / "part-2.jsonl").open("a") as file:
         file.write('{"torn')
     done = ruler("score", "in", "out.jsonl", *SCORE)
@@ -117,7 +117,7 @@ def test_directory_to_lines(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
 
 
 def test_directory_in_place(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
-    """INPUT may be OUTPUT, and the failed file stands beside it; a second run keeps first rewards."""
+    """INPUT may be OUTPUT: a damaged file is named and unchanged, and a rerun keeps the first rewards."""
     (shards / "bad.jsonl").write_text('{"torn')
     for _ in range(2):
         done = ruler("score", "in", "in", *SCORE)
@@ -129,7 +129,7 @@ def test_directory_in_place(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
 
 
 def test_no_records(ruler: Ruler, tmp_path: Path) -> None:
-    """A directory without records is refused, and nothing of it is changed."""
+    """A directory without records is refused, and its files are unchanged."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_text("all is well\n")
     done = ruler("score", "in", "in", *SCORE)
@@ -153,38 +153,38 @@ REFUSED = {
 
 
 def test_refused(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
-    """An OUTPUT that cannot be written is refused before anything is read, and nothing is left behind."""
+    """An OUTPUT that cannot be written is refused before anything is read, and no file is left behind."""
     (tmp_path / "file").write_text("{")
     before = sorted(tmp_path.rglob("*"))
-    for args, says in REFUSED.items():
+    for args, message in REFUSED.items():
         done = ruler("score", *args.split(), *SCORE)
-        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
         assert sorted(tmp_path.rglob("*")) == before
 
 
-class Stops(Observer):
-    """An observer that stops a run once some of it is written."""
+class StopsEarly(Observer):
+    """An observer that stops a run after a few records."""
 
     def __init__(self, stop_signal: StopSignal) -> None:
-        self._halt = stop_signal
+        self._stop_signal = stop_signal
 
     def advanced(self, summary: Summary) -> None:
         """Stop after three records."""
         if summary.written >= 3:
-            self._halt.stop(InterruptedRun(15))
+            self._stop_signal.stop(InterruptedRun(15))
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("out", ["out.json", "in.json"])
 async def test_interrupted_document(tmp_path: Path, out: str) -> None:
-    """An interrupted run leaves a partial document that is a document, and the next run completes it."""
+    """An interrupted run leaves a valid partial document, and the next run completes it."""
     rows = [{**r, "group_id": i // 2} for i, r in enumerate(ROLLOUTS)]
     (tmp_path / "in.json").write_text(json.dumps({"trajectory_groups": rows, "z": 1}, indent=1))
     settings = ScoreSettings(
         InputSettings(str(tmp_path / "in.json")), str(tmp_path / out), JudgeSettings("offline")
     )
     stop_signal = StopSignal()
-    done = await score(settings, Stops(stop_signal), stop_signal)
+    done = await score(settings, StopsEarly(stop_signal), stop_signal)
     assert isinstance(done.stopped, InterruptedRun)
     part = json.loads((tmp_path / f"{out}.partial").read_text())
     assert part["z"] == 1

@@ -21,8 +21,8 @@ COMMANDS = {
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("name", few(1, COMMANDS))
-def test_a_signal_leaves_nothing_half_done(name: str, number: signal.Signals, tmp_path: Path) -> None:
-    """A command that gets a signal removes its temporary files, is quiet, and has the signal's exit code."""
+def test_signal(name: str, number: signal.Signals, tmp_path: Path) -> None:
+    """A signal ends a command quietly, with the signal's exit code, and its temporary files are removed."""
     with subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", *COMMANDS[name]],
         cwd=tmp_path,
@@ -32,11 +32,11 @@ def test_a_signal_leaves_nothing_half_done(name: str, number: signal.Signals, tm
     ) as process:
         try:
             until = time.monotonic() + 60
-            while not list(tmp_path.iterdir()):  # what it writes to, until that is whole
+            while not list(tmp_path.iterdir()):  # its temporary file
                 assert process.poll() is None
                 assert time.monotonic() < until
                 time.sleep(0.01)
-            time.sleep(0.2)  # the command knows of the file a moment after it appears
+            time.sleep(0.2)  # the file appears before the command has recorded it
             process.send_signal(number)
             assert process.wait(60) == 128 + number
         finally:

@@ -1,4 +1,4 @@
-"""Text of a judge or a rollout never moves a terminal: not on stderr, nor from the files that are written."""
+"""Text of a judge or a rollout sends no escape code to a terminal, from stderr or from the written files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 
 
 def dump(path: Path, *texts: str) -> None:
-    """Write one group whose rollouts say these texts."""
+    """Write one group whose rollouts hold these texts."""
     trajectories = [rollout(0.5, text) for text in ("honest", *texts)]
     write(path / "in.jsonl", [{"group_id": f"g{HOSTILE}", "trajectories": trajectories}])
 
@@ -41,7 +41,7 @@ def test_judge(cue: str, code: int, name: str, ruler: Ruler, server: JudgeServer
 
 
 def test_corpus(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """The whole corpus as one group is scored, each by its own truth, and nothing raw is printed."""
+    """The whole corpus as one group is scored, each rollout by its own truth, and nothing raw is printed."""
     texts = [attack.text for attacks in FAMILIES.values() for attack in attacks if len(attack.text) < 20_000]
     truths = [n / len(texts) for n in range(len(texts))]
     trajectories = [rollout(round(truth, 3), text) for truth, text in zip(truths, texts, strict=True)]

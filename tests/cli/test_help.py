@@ -1,4 +1,4 @@
-"""`--help` and `--version`: every command shows how it is used, with an example that runs."""
+"""`--help` and `--version`: every command shows its usage, with an example that runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.judge_server import JudgeServer
 
 
 def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The root, every command and every sub-command, each as the words behind `ruler`."""
+    """The root, every command and every sub-command, each as the words after `ruler`."""
     yield names
     for name, inner in getattr(command, "commands", {}).items():
         yield from commands(inner, (*names, name))
@@ -34,7 +34,7 @@ each_command = pytest.mark.parametrize("names", EVERY, ids=" ".join)
 
 
 def examples(text: str) -> list[str]:
-    """The commands of the block behind `Example:`, without what is said of them beside."""
+    """The commands of the block after `Example:`, without their comments."""
     _, annotation, rest = text.partition("Example:")
     block = rest.partition("\n\n")[0] if annotation else ""
     if "\n" in block.strip() and not block.split("\n")[0].strip():
@@ -43,13 +43,13 @@ def examples(text: str) -> list[str]:
     return [" ".join(block.split())] if block else []
 
 
-def test_every_command_is_walked() -> None:
-    """The walk finds the root, the commands and what is below them."""
+def test_all_commands() -> None:
+    """The walk returns the root, the commands and the sub-commands."""
     assert {(), ("score",), ("ledger",), ("ledger", "clear")} <= set(EVERY)
 
 
-def test_list_of_commands() -> None:
-    """The list of commands has the first sentence of each command's help, though it imports none of them."""
+def test_command_list() -> None:
+    """The list of commands has the first sentence of each command's help, but imports no command."""
     root: Any = typer.main.get_command(app)
     assert {
         name: " ".join(one.help.split()).split(". ")[0].rstrip(".") + "."
@@ -64,7 +64,7 @@ def test_list_of_commands() -> None:
 
 @each_command
 def test_example(names: tuple[str, ...], ruler: Ruler) -> None:
-    """Every command's help has an example of that very command, under either name."""
+    """Every command's help has an example of that same command, under either name."""
     done = ruler(*names, "--help")
     assert done.returncode == 0
     assert done.stderr == ""
@@ -76,7 +76,7 @@ def test_example(names: tuple[str, ...], ruler: Ruler) -> None:
 
 @each_command
 def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Each example runs with the files and the judge it names."""
+    """Each example runs with the files and the judge that it names."""
     groups = [group(name, 0.1, 0.9) for name in ("task-17", "task-18")]
     for one in groups:
         for member, passed in zip(one["trajectories"], (False, True), strict=True):
@@ -120,8 +120,8 @@ def test_imports(process: Ruler, tmp_path: Path) -> None:
         assert not {name.partition(".")[0] for name in loaded} & without, line
 
 
-def test_root_example_is_three_lines(ruler: Ruler) -> None:
-    """`ruler --help` shows the way in three lines: what it takes, to score, to look."""
+def test_root_example(ruler: Ruler) -> None:
+    """`ruler --help` has an example of three lines: the input, a run and a report."""
     result = examples(ruler("--help").stdout)
     assert len(result) == 3
     assert "ruler score rollouts.jsonl scored.jsonl" in result
@@ -143,8 +143,8 @@ def test_summaries_fit(name: str, ruler: Ruler) -> None:
     assert not [line for line in listed.splitlines() if line.endswith(("...", "…"))]
 
 
-def test_several_replies(ruler: Ruler) -> None:
-    """An argument that may be given more than once shows it."""
+def test_repeatable_argument(ruler: Ruler) -> None:
+    """The usage of a repeatable argument ends in an ellipsis."""
     assert "REPLIES..." in ruler("ledger", "import", "--help").stdout.partition("\n")[0]
 
 

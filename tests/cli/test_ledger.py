@@ -24,8 +24,8 @@ BODY = {
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A ledger with two replies and a failure of a known model, and a reply of an unknown one."""
+def ledger_path(tmp_path: Path) -> Path:
+    """A ledger with two replies and a failed call of a known model, and a reply of an unknown one."""
     path = tmp_path / "cache" / "ruler" / "ledger.sqlite"
     answer = reply_of(json.dumps(BODY).encode())
     assert isinstance(answer, Reply)
@@ -49,14 +49,14 @@ def test_path(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_none(ruler: Ruler) -> None:
-    """`--ledger none` names no ledger that could be looked at."""
+    """`--ledger none` is refused, since it names no ledger."""
     for command in ("path", "stats", "clear"):
         done = ruler("ledger", command, "--ledger", "none")
         assert (done.returncode, "leave the option out" in done.stderr) == (2, True)
 
 
-def test_nothing_there(ruler: Ruler, tmp_path: Path) -> None:
-    """A ledger that is not there is empty, and looking at it makes none."""
+def test_missing_ledger(ruler: Ruler, tmp_path: Path) -> None:
+    """A missing ledger has no rows, and `stats` creates none."""
     cache = str(tmp_path / "cache")
     assert "it is empty" in ruler("ledger", "stats", XDG_CACHE_HOME=cache).stdout
     output = json.loads(ruler("ledger", "stats", "--json", XDG_CACHE_HOME=cache).stdout)
@@ -66,9 +66,9 @@ def test_nothing_there(ruler: Ruler, tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_stats(ruler: Ruler, place: Path) -> None:
-    """A row for each model: its replies, tokens and list price, or `unknown`."""
-    done = ruler("ledger", "stats", "--ledger", place)
+def test_stats(ruler: Ruler, ledger_path: Path) -> None:
+    """Each model has a row: its replies, tokens and list price, or `unknown`."""
+    done = ruler("ledger", "stats", "--ledger", ledger_path)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["openai/gpt-4o", "2", "0", "0", "0", "1", "2000000", "200000", "$7.00"] in rows
@@ -77,10 +77,10 @@ def test_stats(ruler: Ruler, place: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_json(ruler: Ruler, place: Path) -> None:
-    """The same as JSON; an unknown cost is null and never zero."""
-    output = json.loads(ruler("ledger", "stats", "--json", RULER_LEDGER=str(place)).stdout)
-    assert output["ledger"] == str(place)
+def test_json(ruler: Ruler, ledger_path: Path) -> None:
+    """`--json` prints the same; an unknown cost is null and never zero."""
+    output = json.loads(ruler("ledger", "stats", "--json", RULER_LEDGER=str(ledger_path)).stdout)
+    assert output["ledger"] == str(ledger_path)
     assert output["rows"] == {"answer": 3, "truncated": 0, "refusal": 0, "odd": 0, "fault": 1}
     assert (output["first"], output["last"]) == ("2001-09-09T01:46:41Z", "2001-09-09T01:46:44Z")
     assert output["bytes"] > 0
@@ -90,35 +90,35 @@ def test_json(ruler: Ruler, place: Path) -> None:
     assert (known["prompt_tokens"], known["completion_tokens"]) == (2_000_000, 200_000)
 
 
-def test_clear(ruler: Ruler, place: Path) -> None:
-    """Without a terminal it removes the replies without asking, and says how many."""
-    with Ledger(place) as ledger:
+def test_clear(ruler: Ruler, ledger_path: Path) -> None:
+    """Without a terminal `clear` removes the replies without asking, and reports their number."""
+    with Ledger(ledger_path) as ledger:
         ledger._own.patient.execute("UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,))
-        some = ruler("ledger", "clear", "--ledger", place, "--older-than", 2)
+        some = ruler("ledger", "clear", "--ledger", ledger_path, "--older-than", 2)
         assert (some.returncode, "removed 3 rows" in some.stdout) == (0, True)
-        assert "removed 0 rows" in ruler("ledger", "clear", "--ledger", place, "--older-than", 2).stdout
-        rest = ruler("ledger", "clear", "--ledger", place)
+        assert "removed 0 rows" in ruler("ledger", "clear", "--ledger", ledger_path, "--older-than", 2).stdout
+        rest = ruler("ledger", "clear", "--ledger", ledger_path)
         assert (rest.returncode, "removed 1 row " in rest.stdout) == (0, True)
         assert ledger.find(b"1") is None
 
 
-def test_clear_usage(ruler: Ruler, place: Path) -> None:
-    """An age that is no number of days is refused and removes nothing."""
+def test_clear_usage(ruler: Ruler, ledger_path: Path) -> None:
+    """An age that is no number of days is refused, and nothing is removed."""
     for days in ("nan", "inf", "-1", "soon"):
-        done = ruler("ledger", "clear", "--ledger", place, "--older-than", days)
+        done = ruler("ledger", "clear", "--ledger", ledger_path, "--older-than", days)
         assert done.returncode == 2
-    with Ledger(place) as ledger:
+    with Ledger(ledger_path) as ledger:
         assert ledger.find(b"1") is not None
 
 
 @pytest.mark.parametrize(("answer", "more", "left"), [("n", (), 4), ("y", (), 0), ("", ("--yes",), 0)])
-def test_clear_asks(answer: str, more: tuple[str, ...], left: int, place: Path) -> None:
-    """On a terminal it asks first, unless --yes is given."""
+def test_clear_asks(answer: str, more: tuple[str, ...], left: int, ledger_path: Path) -> None:
+    """On a terminal `clear` asks first, unless --yes is given."""
     ours, theirs = pty.openpty()
     try:
         os.write(ours, f"{answer}\n".encode())
         done = subprocess.run(
-            [sys.executable, "-m", "ruler_cli", "ledger", "clear", "--ledger", str(place), *more],
+            [sys.executable, "-m", "ruler_cli", "ledger", "clear", "--ledger", str(ledger_path), *more],
             stdin=theirs,
             capture_output=True,
             text=True,
@@ -131,5 +131,5 @@ def test_clear_asks(answer: str, more: tuple[str, ...], left: int, place: Path) 
         os.close(theirs)
     assert done.returncode == (1 if left else 0)
     assert ("Remove every reply" in done.stderr) is not bool(more)
-    with Ledger(place) as ledger:
+    with Ledger(ledger_path) as ledger:
         assert sum(ledger.stats().rows.values()) == left

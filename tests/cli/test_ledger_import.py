@@ -20,8 +20,8 @@ def written(path: Path, *lines: bytes) -> Path:
     return path
 
 
-def test_whole(ruler: Ruler, tmp_path: Path) -> None:
-    """A file of answers is taken to its end: a short table, exit code 0, and once more adds nothing."""
+def test_complete_import(ruler: Ruler, tmp_path: Path) -> None:
+    """A file of answers is imported with a short table and exit code 0, and a second import adds nothing."""
     written(tmp_path / "r.jsonl", good(1), good(2))
     done = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite")
     assert (done.returncode, done.stderr) == (0, "")
@@ -38,8 +38,8 @@ def test_whole(ruler: Ruler, tmp_path: Path) -> None:
         assert ledger.find(key(1)) is not None
 
 
-def test_not_whole(ruler: Ruler, tmp_path: Path) -> None:
-    """Failures, requests to ask again and unreadable rows are counted and named: exit code 1."""
+def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
+    """Failed calls, requests to send again and unreadable rows are counted and named, with exit code 1."""
     odd = json.dumps({"custom_id": "\x1b[31mmine", "text": "x"}).encode()
     written(tmp_path / "r.jsonl", good(1), long(2), expired(3), odd, b"{}")
     done = ruler("ledger", "import", "r.jsonl")
@@ -56,7 +56,7 @@ def test_not_whole(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
-    """The same as one JSON object."""
+    """`--json` prints the same as one object."""
     written(tmp_path / "r.jsonl", good(1), good(1), long(2), expired(3), b"{}")
     done = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite", "--json")
     assert done.returncode == 1
@@ -76,7 +76,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_sources(ruler: Ruler, tmp_path: Path) -> None:
-    """Several files, compressed ones, a quoted pattern, a directory, Parquet and stdin, all in one go."""
+    """One command reads several files, compressed ones, a quoted pattern, a directory, Parquet and stdin."""
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     written(tmp_path / "a.jsonl", good(1))
@@ -85,7 +85,7 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
     for number in (1, 2, 10):
         written(tmp_path / f"part-{number}.jsonl", good(f"part {number}"))
     table = pyarrow.table({"custom_id": [key(n).hex() for n in "abc"], "generated_text": ["a", "b", "c"]})
-    parquet.write_table(table, tmp_path / "r.parquet")  # as Ray Data writes them
+    parquet.write_table(table, tmp_path / "r.parquet")  # the format of Ray Data
     (tmp_path / "folder").mkdir()
     written(tmp_path / "folder" / "c.json", good(3))
     names = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "part-*.jsonl", "folder", "r.parquet", "-"]
@@ -96,11 +96,11 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that is not there, or no ledger, is bad usage, and nothing was taken."""
+    """A missing file, or one that is no ledger, is bad usage, and nothing is imported."""
     written(tmp_path / "r.jsonl", good(1))
     with Ledger(tmp_path / "of shard.sqlite"):
         pass
-    for words, says in (
+    for words, message in (
         (["nope.jsonl"], "no such file"),
         (["r.jsonl", "nope-*.jsonl"], "no file matches"),
         (["r.jsonl", "--ledger", "none"], "leave the option out"),
@@ -110,12 +110,12 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
     ):
         done = ruler("ledger", "import", *words)
         assert (done.returncode, done.stdout) == (2, "")
-        assert says in done.stderr
+        assert message in done.stderr
     assert json.loads(ruler("ledger", "stats", "--json").stdout)["models"] == []
 
 
 def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
-    """A damaged file is named with a way out, and the others are taken."""
+    """A damaged file is named with a way out, and the others are imported."""
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(good(1))[:-20])
     (tmp_path / "b.jsonl").write_bytes(b"PK\x03\x04 no text")
     written(tmp_path / "c.jsonl", good(2))
@@ -128,7 +128,7 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """A line longer than any reply is named and left out; the lines behind it keep their numbers."""
+    """A line longer than any reply is named and left out; the following lines keep their numbers."""
     huge = b'{"custom_id": "' + b"0" * (40 << 20) + b'"}'
     written(tmp_path / "r.jsonl", good(1), huge, good(2), b"{}")
     done = ruler("ledger", "import", "r.jsonl", "--json")
@@ -137,8 +137,8 @@ def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert result["odd"][0]["reason"] == "is longer than 32 MiB"
 
 
-def test_alike(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows that follow one another with one reason are one sentence; another reason is one of its own."""
+def test_repeated_reason(ruler: Ruler, tmp_path: Path) -> None:
+    """Adjacent rows with one reason share a sentence; another reason has its own."""
     written(tmp_path / "r.jsonl", b"{}", b"{}", b"{}", good(1), b"{}", b"no")
     reported = ruler("ledger", "import", "r.jsonl").stderr.splitlines()
     assert [line.partition(" line ")[2][:19] for line in reported] == [
@@ -148,7 +148,7 @@ def test_alike(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_no_replies(ruler: Ruler, tmp_path: Path) -> None:
-    """A file without a row is named: an engine that wrote nothing has failed, as a rule."""
+    """A file without a row is named, since it usually comes from an engine that failed."""
     written(tmp_path / "r.jsonl")
     done = ruler("ledger", "import", "r.jsonl")
     assert (done.returncode, "no replies in the input" in done.stderr) == (0, True)

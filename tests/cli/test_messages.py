@@ -1,4 +1,4 @@
-"""Keys on stderr that others chose, and the command to go on with."""
+"""Foreign keys on stderr, and the next command."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d
 
 
 @given(key=TEXT, ascii_only=st.booleans())
-def test_keys_are_told_apart(key: str, *, ascii_only: bool) -> None:
-    """A printed key shows everything, fits one line and gives the key back."""
+def test_printed_key(key: str, *, ascii_only: bool) -> None:
+    """A printed key shows every character, fits one line and can be parsed back to the key."""
     printed = printable_key(key, str.isascii) if ascii_only else printable_key(key)
     assert not RAW.search(printed)
     assert "\n" not in printed
@@ -25,8 +25,8 @@ def test_keys_are_told_apart(key: str, *, ascii_only: bool) -> None:
 
 @settings(max_examples=10)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12))
-def test_a_shell_gives_the_key_back(key: str) -> None:
-    """A key printed in quotes of its own is the key to bash."""
+def test_quoted_key(key: str) -> None:
+    """A key printed with shell quotes is the key to bash."""
     printed = printable_key(key, str.isascii)
     if printed.startswith("$'"):
         script = f"LC_ALL=C.UTF-8; printf %s {printed}"
@@ -34,21 +34,21 @@ def test_a_shell_gives_the_key_back(key: str) -> None:
         assert done.stdout.decode() == key
 
 
-def test_plain_keys_stay() -> None:
+def test_plain_key() -> None:
     """A key of plain words is printed as it is."""
     for key in ("task-17", "a b", "日本", "[bold]", "it's", "$HOME", "a\\x1b"):
         assert (printable_key(key), parse_key(key)) == (key, key)
 
 
-def test_the_command_that_follows() -> None:
+def test_next_command() -> None:
     """OUTPUT follows INPUT, options of the other command are left out, and no secret is printed."""
     lines = {
         ("--wait --timeout 5 --settle=1 in.jsonl -m openai/o3", None): "in.jsonl OUTPUT -m openai/o3",
         ("--passes 3 in.jsonl r.jsonl --target vllm", "r.jsonl"): "--passes 3 in.jsonl OUTPUT",
         ("in.jsonl in.jsonl --ledger l", "in.jsonl"): "in.jsonl OUTPUT --ledger l",
     }
-    for (words, requests), says in lines.items():
-        assert score_command(words.split(), "in.jsonl", requests) == f"ruler score {says} --cached-only"
+    for (words, requests), message in lines.items():
+        assert score_command(words.split(), "in.jsonl", requests) == f"ruler score {message} --cached-only"
     address = "https://host/in.jsonl?token=secret"
     printed = score_command([address, "--rubric", "be kind; rm -r x"], address)
     assert "--rubric 'be kind; rm -r x'" in printed

@@ -1,4 +1,4 @@
-"""Mistaken command lines: one sentence with the place and the way out, and exit code 2."""
+"""Mistaken command lines: one sentence with the mistake and the way out, and exit code 2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ruler_cli.cli import app, messages
 from tests.conftest import Ruler, group, write
 
 S = "score in.jsonl out.jsonl"
-"""A command line without a mistake so far."""
+"""A command line to which each case adds a mistake."""
 TYPER = {
     f"{S} --max_cost 3": "--max_cost: is no option of `ruler score`; did you mean --max-cost?",
     f"{S} --workers 8": "--workers: is no option of `ruler score`; write --concurrency",
@@ -35,7 +35,7 @@ TYPER = {
     "in.jsonl out.jsonl": "No such command 'in.jsonl'; did you mean `ruler score INPUT OUTPUT`?",
     "batch zebra": "No such command 'zebra'; `ruler batch --help` lists what there is",
 }
-"""Mistakes that typer finds."""
+"""Mistakes that typer reports."""
 OURS = {
     f"{S} -m --zebra": "-m or --escalate: its value is missing in front of --zebra",
     f"{S} -m openai/": "-m or --escalate openai/: the model's own name is missing behind its provider",
@@ -55,19 +55,19 @@ OURS = {
     "check nothing.txt": "nothing.txt: no such file; check the path, or give `-` for stdin",
     "score new.txt in.jsonl": "new.txt: no such file, but OUTPUT in.jsonl is one; INPUT comes first: ",
 }
-"""Mistakes that the commands find."""
+"""Mistakes that the commands report."""
 
 
 def test_mistake(ruler: Ruler, tmp_path: Path) -> None:
-    """A mistake ends with 2 and one sentence: what is wrong, and the way out."""
+    """A mistake ends with exit code 2 and one sentence that names it and the way out."""
     write(tmp_path / "in.jsonl", [group("", 0.1, 0.9) | {"group_id": "task-17"}])
     (tmp_path / "rubric.txt").write_text("Be kind.")
-    for line, says in (TYPER | OURS).items():
+    for line, message in (TYPER | OURS).items():
         done = ruler(*line.split())
         assert (done.returncode, done.stdout) == (2, ""), line
         assert done.stderr.startswith("ruler: "), line
         assert done.stderr.count("\n") == 1, line
-        assert says in done.stderr
+        assert message in done.stderr
         assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -81,7 +81,7 @@ def test_variable(ruler: Ruler) -> None:
 
 
 def test_secrets(ruler: Ruler) -> None:
-    """No key and no password of an address on the command line is repeated."""
+    """The sentence repeats no key and no password of an address on the command line."""
     address = "https://me:secret@h.example/x.jsonl?token=secret"
     lines = (
         f"{S} --api-key secret", f"{S} --api-key=secret", f"{S} --token secret",
@@ -96,14 +96,14 @@ def test_secrets(ruler: Ruler) -> None:
 
 
 def test_hostile_word(ruler: Ruler) -> None:
-    """Control characters of a terminal are shown as escapes."""
+    """Control characters of a mistaken word are shown as escapes."""
     for line in (["\x1b[2J"], ["score", "--\x1b[2J"], ["score", "a", "b", "\x1b[2J"]):
         done = ruler(*line)
         assert done.returncode == 2
         assert "\x1b" not in done.stderr
 
 
-def test_help_where_nothing_is_asked(ruler: Ruler) -> None:
+def test_no_command(ruler: Ruler) -> None:
     """`ruler` and `ruler ledger` alone show their help on stderr, as bad usage."""
     for line in ([], ["ledger"]):
         done = ruler(*line)
@@ -112,7 +112,7 @@ def test_help_where_nothing_is_asked(ruler: Ruler) -> None:
 
 
 def test_other_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prompt that the user leaves is aborted, and a bug leaves `main` as it is."""
+    """A prompt that the user leaves is aborted, and `main` does not catch a bug."""
     from ruler_cli import cli
 
     assert messages.report_usage_error(typer.Abort()) == 1
@@ -126,8 +126,8 @@ def test_other_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
         cli.main()
 
 
-def test_words_of_other_tools_lead_somewhere(ruler: Ruler) -> None:
-    """Each word of another tool leads to an option or a command that there is."""
+def test_words_of_other_tools(ruler: Ruler) -> None:
+    """Each word of another tool leads to an existing option or command."""
     root: Any = typer.main.get_command(app)
     inner = [one for sub in root.commands.values() for one in getattr(sub, "commands", {}).values()]
     options = {o for one in (root, *root.commands.values(), *inner) for p in one.params for o in p.opts}
@@ -147,7 +147,7 @@ WORDS = st.one_of(
 
 
 @hypothesis.given(st.lists(WORDS, max_size=6))
-def test_any_line(words: list[str]) -> None:
+def test_any_command_line(words: list[str]) -> None:
     """Any usage error of typer becomes one sentence, and nothing is raised."""
     try:
         code = _parsed(words)
@@ -163,7 +163,7 @@ def test_any_line(words: list[str]) -> None:
 
 
 def _parsed(words: list[str]) -> int:
-    """Read a command line as typer does, and run no command."""
+    """Parse a command line as typer does, and run no command."""
     command: Any = typer.main.get_command(app)
     ctx, rest = None, list(words)
     try:

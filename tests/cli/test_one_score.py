@@ -1,4 +1,4 @@
-"""A judge that gives all rollouts of a group the same score: marked, counted and reported at the end."""
+"""A judge that gives all rollouts of a group the same score: flagged, counted and reported at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 
 TWELVE = [group(f"g{i}", 0.1, 0.5, 0.9) for i in range(12)]
-TOLD = (
+ALL_TIED = (
     "12 of 12 groups got the same score for every rollout: this judge does not tell them apart; "
     "another judge (-m) or rubric (--rubric) may, more passes hardly will"
 )
@@ -25,15 +25,13 @@ def lines(report: str) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [(), ("--passes", "2")], ids=["one pass", "two passes"])
-def test_a_judge_that_says_nothing(
-    options: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path
-) -> None:
-    """Its groups are tied and weigh nothing, and the end of the run says so, also for cached replies."""
+def test_same_scores(options: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Equal scores tie a group with weight 0, and the run's end reports them, for cached replies too."""
     write(tmp_path / "in.jsonl", TWELVE)
     run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/same", "--api-base", server.base, *options)
     for more in ((), ("--cached-only",)):
         done = ruler(*run, "--summary", "sum.json", *more)
-        assert (done.returncode, lines(done.stderr)) == (0, [TOLD])
+        assert (done.returncode, lines(done.stderr)) == (0, [ALL_TIED])
         summary = json.loads((tmp_path / "sum.json").read_text())
         assert [summary[name] for name in ("tied", "alone", "one_score", "unanswered")] == [12, 0, 12, 0]
         assert summary["figures"]["tie_rate"] == 1.0
@@ -44,8 +42,8 @@ def test_a_judge_that_says_nothing(
     assert ruler("select", "out.jsonl", "-", "--where", "live").stdout == ""
 
 
-def test_a_judge_that_tells_them_apart(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Groups with nothing to compare are tied and no sign of such a judge, however many there are."""
+def test_one_distinct_rollout(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Groups with one distinct rollout are tied, but the sentence on equal scores does not count them."""
     same = rollout(0.3, "same")
     write(tmp_path / "in.jsonl", [*TWELVE[:2], *[{"trajectories": [same, same]}] * 5])
     done = ruler(
@@ -57,15 +55,15 @@ def test_a_judge_that_tells_them_apart(ruler: Ruler, server: JudgeServer, tmp_pa
     assert lines(done.stderr) == []
 
 
-def test_more_than_a_third() -> None:
-    """It is reported from more than a third on of the groups that have something to compare."""
+def test_threshold() -> None:
+    """Equal scores are reported above a third of the groups with at least two distinct rollouts."""
     cases = {(12, 0, 4): [], (12, 0, 5): ["5 of 12 groups"], (12, 9, 2): ["2 of 3 groups"], (3, 3, 0): []}
-    for (scored, alone, one_score), says in cases.items():
+    for (scored, alone, one_score), message in cases.items():
         report = lines("\n".join(summary_lines(Summary(scored=scored, alone=alone, one_score=one_score))))
-        assert [line.partition(" got")[0] for line in report] == says
+        assert [line.partition(" got")[0] for line in report] == message
 
 
-def test_a_panel_is_told_as_one() -> None:
+def test_panel() -> None:
     """For a panel the line is about all judges."""
     several = BatchFigures(judges=(Pair(("a", "b"), None, 36, None, 0),))
     (report,) = lines("\n".join(summary_lines(Summary(scored=12, one_score=12, figures=several))))

@@ -22,7 +22,7 @@ SCORE = ("-m", "simulated", "--ledger", "none")
 TRL = SHARED / "formats" / "trl_completions_00040.parquet"
 
 
-def asked(text: str) -> list[dict[str, Any]]:
+def prompt(text: str) -> list[dict[str, Any]]:
     """A prompt as a list of structs."""
     return [{"role": "user", "content": f"Find {text}."}]
 
@@ -53,21 +53,21 @@ def trl(keys: str) -> pa.Table:
 
 
 def verl(*answers: Sequence[str | None]) -> pa.Table:
-    """The rows of verl's generation: a prompt of structs and the list of its answers."""
+    """Rows of verl's generation: a prompt of structs and the list of its answers."""
     rows = [
-        {"prompt": asked(str(i)), "responses": list(texts), "index": i} for i, texts in enumerate(answers)
+        {"prompt": prompt(str(i)), "responses": list(texts), "index": i} for i, texts in enumerate(answers)
     ]
     return pa.Table.from_pylist(rows)
 
 
 def art(version: int) -> pa.Table:
-    """Two groups of two ART trajectories as its two versions of a table hold them."""
+    """Two groups of two ART trajectories, as each version of ART writes a table."""
     rows = []
     for number in range(4):
-        messages = [*asked(str(number // 2)), {"role": "assistant", "content": f"truth=0.{number}"}]
+        messages = [*prompt(str(number // 2)), {"role": "assistant", "content": f"truth=0.{number}"}]
         row = {"group_index": number // 2, "group_metadata": "{}", "group_metrics": "{}", "group_logs": ["g"]}
         row |= {"reward": float(number), "metrics": '{"correct": true}', "metadata": "{}", "logs": ["log"]}
-        row["messages"] = [{**turn, "tool_calls": None, "trainable": False} for turn in messages]
+        row["messages"] = [{**message, "tool_calls": None, "trainable": False} for message in messages]
         if version == 2:
             whole = {"messages_and_choices": messages, "reward": float(number), "metrics": {"correct": True}}
             row = {"format_version": 2, "trajectory_index": number % 2, "group_json": "{}", **row}
@@ -79,7 +79,7 @@ def art(version: int) -> pa.Table:
 
 
 def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
-    """Every column of `before` is in `after`, first, of its type and with its values, but what changed."""
+    """Check that `after` begins with the columns of `before`, equal except for the changed ones."""
     file = io.BytesIO()
     pq.write_table(before, file)
     before = pq.read_table(file)  # Parquet has its own name for what a list holds
@@ -92,7 +92,7 @@ def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
             assert repr(one) == repr(other)  # NaN is NaN
 
 
-def marks(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def annotations_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The `ruler` of each row."""
     return [json.loads(text) for text in frame["ruler"]]
 
@@ -101,7 +101,7 @@ def marks(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ("name", "keys"), [("in.parquet", "aaabbb"), ("in.jsonl", "abbaab"), ("-", "abbaab")]
 )
 def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
-    """TRL's table, whatever it is called, scattered or not: its columns, a reward and `ruler`."""
+    """TRL's table, under any name, scattered or not, is written with its columns, a reward and `ruler`."""
     path = tmp_path / ("in.parquet" if name == "-" else name)
     pq.write_table(trl(keys), path, row_group_size=2)
     done = piped(tmp_path, path) if name == "-" else ruler("score", name, "out.parquet", *SCORE)
@@ -109,12 +109,12 @@ def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
     check_unchanged(trl(keys), pq.read_table(tmp_path / "out.parquet"))
     frame = pd.read_parquet(tmp_path / "out.parquet")
     assert frame["reward"].between(0, 1).all()
-    assert [annotation["score"] for annotation in marks(frame)] == list(frame["reward"])
-    assert {annotation["status"] for annotation in marks(frame)} == {"scored"}
+    assert [annotation["score"] for annotation in annotations_of(frame)] == list(frame["reward"])
+    assert {annotation["status"] for annotation in annotations_of(frame)} == {"scored"}
 
 
 def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    """The command with a table on stdin."""
+    """Run the command with a table on stdin."""
     command = [sys.executable, "-m", "ruler_cli", "score", "-", "out.parquet", *SCORE]
     with path.open("rb") as file:
         cat = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
@@ -129,7 +129,7 @@ def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_verl(ruler: Ruler, tmp_path: Path) -> None:
-    """A list of answers gets a list of rewards beside it."""
+    """A list of answers has a list of rewards beside it."""
     table = verl(["truth=0.1", "truth=0.9"], ["truth=0.5", "truth=0.2", "truth=0.7"])
     pq.write_table(table, tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
@@ -142,7 +142,7 @@ def test_verl(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
-    """ART's rows keep the first reward, also if they are scored again in place."""
+    """ART's rows keep the first reward, even if they are scored again in place."""
     pq.write_table(art(version), tmp_path / "a.parquet")
     for source in ("a.parquet", "b.parquet"):
         done = ruler("score", source, "b.parquet", *SCORE)
@@ -150,7 +150,12 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
         after = pq.read_table(tmp_path / "b.parquet")
         check_unchanged(art(version), after, "reward", "metrics", "logs", "trajectory_json")
         frame = after.to_pandas()
-        assert [annotation["independent_reward"] for annotation in marks(frame)] == [0.0, 1.0, 2.0, 3.0]
+        assert [annotation["independent_reward"] for annotation in annotations_of(frame)] == [
+            0.0,
+            1.0,
+            2.0,
+            3.0,
+        ]
         assert frame["reward"].between(0, 1).all()
         assert [json.loads(text)["independent_reward"] for text in frame["metrics"]] == [0, 1, 2, 3]
         if version == 2:
@@ -159,7 +164,7 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
 
 
 def test_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows are JSON lines on stdout, and in a file whose name ends in .jsonl."""
+    """Rows are written as JSON lines to stdout and to a file whose name ends in .jsonl."""
     pq.write_table(trl("abab"), tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "-", *SCORE)
     assert done.returncode == 0, done.stderr
@@ -167,14 +172,17 @@ def test_lines(ruler: Ruler, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["reward"] for row in rows] == [row["reward"] for row in read(tmp_path / "out.jsonl")]
     assert [row["prompt"] for row in rows] == ["Find a.", "Find b."] * 2
-    for name, says in (("out.json", "name OUTPUT .parquet"), ("out.parquet.gz", "leave out the last ending")):
+    for name, reason in (
+        ("out.json", "name OUTPUT .parquet"),
+        ("out.parquet.gz", "leave out the last ending"),
+    ):
         refused = ruler("score", "in.parquet", name, *SCORE)
         assert refused.returncode == 2
-        assert says in refused.stderr
+        assert reason in refused.stderr
 
 
 def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
-    """A row that cannot be read is named and stands as JSON in the failed file; no row goes on without it."""
+    """An unreadable row is named and stands as JSON in the failed file, and OUTPUT lacks it."""
     pq.write_table(trl("a.ab.b"), tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
     assert done.returncode == 1
@@ -209,7 +217,7 @@ def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_shards(ruler: Ruler, tmp_path: Path) -> None:
-    """A directory of tables, and of tables beside lines, comes out as the same files."""
+    """A directory of tables, and of tables beside lines, is written as the same files."""
     folder = tmp_path / "in"
     folder.mkdir()
     for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
@@ -228,7 +236,7 @@ def test_shards(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
-    """A table that is cut off is refused before a call."""
+    """A truncated table is refused before a call."""
     pq.write_table(trl("aabb"), tmp_path / "whole.parquet")
     (tmp_path / "in.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes()[:-20])
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
@@ -239,7 +247,7 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("args", [("check", "in.parquet"), ("score", ".", "-", *SCORE)], ids=" ".join)
 def test_without_pyarrow(process: Ruler, tmp_path: Path, args: Sequence[str]) -> None:
-    """If pyarrow is not installed, a sentence says how to install it."""
+    """If pyarrow is not installed, a sentence names the command to install it."""
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")

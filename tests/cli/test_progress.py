@@ -1,4 +1,4 @@
-"""The counter of a command that takes longer than a moment."""
+"""The counter of a slow command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ruler_cli.cli import progress
 
 
 @pytest.mark.parametrize(("tty", "moment"), [(True, 0), (True, 3600), (False, 0)])
-def test_a_bar_is_for_a_terminal(
+def test_bar(
     tty: bool, moment: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Groups are counted on a terminal, after a moment; elsewhere nothing is written."""

@@ -17,7 +17,7 @@ TEXTS = [f"answer number {i}" for i in range(9)]
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    """A group of nine, and one rollout alone."""
+    """A group of nine, and a single rollout."""
     large = {"group_id": "large", "trajectories": [{"messages": talk(text)} for text in TEXTS]}
     alone = {"group_id": "alone", "trajectories": [{"messages": talk("only")}]}
     return write(tmp_path / "in.jsonl", [large, alone])
@@ -29,16 +29,16 @@ def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     assert ruler("score", dump, dump.with_name("out.jsonl"), *args, "--ledger", "none").returncode == 0
     sent = ([message["content"] for message in request["messages"]] for request in server.requests())
     printed = set()
-    for turn, window in itertools.product((1, 2, 3), repeat=2):
-        done = ruler("prompt", dump, *args, "--pass", turn, "--window", window)
-        assert f"pass {turn} of 3, window {window} of 3; the group takes 9 requests" in done.stderr
+    for pass_index, window in itertools.product((1, 2, 3), repeat=2):
+        done = ruler("prompt", dump, *args, "--pass", pass_index, "--window", window)
+        assert f"pass {pass_index} of 3, window {window} of 3; the group takes 9 requests" in done.stderr
         printed.add(done.stdout)
     assert len(printed) == 9
     assert printed <= {f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent}
 
 
-def test_passes_reverse(ruler: Ruler, dump: Path) -> None:
-    """The second pass shows the rollouts of the first from last to first, also without --passes."""
+def test_second_pass(ruler: Ruler, dump: Path) -> None:
+    """The second pass shows the rollouts of the first from last to first, even without --passes."""
     first, second = (ruler("prompt", dump, "--pass", n) for n in (1, 2))
     orders = [re.findall(r"answer number \d", done.stdout) for done in (first, second)]
     assert orders[0] == orders[1][::-1]
@@ -47,8 +47,8 @@ def test_passes_reverse(ruler: Ruler, dump: Path) -> None:
     assert "pass 2 of 2" in second.stderr
 
 
-def test_form_of_the_answer(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
-    """The form that is printed is the one that the judge at that endpoint is asked for."""
+def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
+    """The printed answer format is the one that the run sends to that endpoint."""
     for model in ("openai/good", "litellm_proxy/good"):
         printed = ruler("prompt", dump, "-m", model, "--api-base", server.base).stdout
         args = ["-m", model, "--api-base", server.base, "-c", "1", "--ledger", "none"]
@@ -75,12 +75,12 @@ def test_refused(ruler: Ruler, dump: Path) -> None:
         "--group alone --pass 2": "--single score",
         "--pass 0": "--pass",
     }
-    for args, says in cases.items():
+    for args, reason in cases.items():
         done = ruler("prompt", dump, *args.split())
-        assert (done.returncode, says in done.stderr, done.stdout) == (2, True, "")
+        assert (done.returncode, reason in done.stderr, done.stdout) == (2, True, "")
 
 
-def test_alone_in_every_pass(ruler: Ruler, dump: Path) -> None:
+def test_single_rollout(ruler: Ruler, dump: Path) -> None:
     """A single rollout has a request in every pass with `--single score`."""
     done = ruler("prompt", dump, "--group", "alone", "--pass", "2", "--single", "score")
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""`ruler score` from and to addresses: streamed in, whole or nothing out, no key in any sentence."""
+"""`ruler score` from and to addresses: streamed in, written whole or not at all, no key in any sentence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rewards(data: bytes) -> list[int]:
 
 @pytest.fixture
 def memory() -> Iterator[dict[str, Any]]:
-    """The objects of memory://, none at first."""
+    """The objects of memory://, empty at first."""
     system = fsspec.filesystem("memory")
     system.store.clear()
     yield system.store
@@ -60,13 +60,13 @@ def memory() -> Iterator[dict[str, Any]]:
 
 
 def put(name: str, data: bytes) -> None:
-    """An object at memory://."""
+    """Write an object at memory://."""
     with fsspec.open(f"memory://{name}", "wb") as file:
         file.write(data)
 
 
-def got(name: str) -> bytes:
-    """The bytes of an object at memory://."""
+def get(name: str) -> bytes:
+    """Return the bytes of an object at memory://."""
     with fsspec.open(f"memory://{name}", "rb") as file:
         result: bytes = file.read()
     return result
@@ -84,34 +84,34 @@ class ProblemCollector(Observer):
 
 
 async def run(source: str, output: str, observer: Observer | None = None, **more: Any) -> RunResult:
-    """Score one into the other."""
+    """Score one address into another."""
     judge = more.pop("judge", JudgeSettings("offline"))
     return await score(ScoreSettings(InputSettings(source), output, judge, **more), observer)
 
 
 async def test_lines(memory: dict[str, Any]) -> None:
-    """Lines at an address come out at another one, packed by its name; nothing else is left there."""
+    """Lines at an address are written to another, compressed by its name; no other object is left there."""
     for pack, records in ((bytes, ROLLOUTS), (gzip.compress, SCATTERED), (zstd.compress, SCATTERED)):
         put("in/a", pack(lines(records)))
         assert (await run("memory://in/a", "memory://out/b.jsonl")).stopped is None
-        assert rewards(got("out/b.jsonl")) == [0, 1, 2, 3, 4, 5]
+        assert rewards(get("out/b.jsonl")) == [0, 1, 2, 3, 4, 5]
         await run("memory://in/a", "memory://out/b.jsonl.gz")
-        assert rewards(gzip.decompress(got("out/b.jsonl.gz"))) == [0, 1, 2, 3, 4, 5]
+        assert rewards(gzip.decompress(get("out/b.jsonl.gz"))) == [0, 1, 2, 3, 4, 5]
         assert set(memory) == {"/in/a", "/out/b.jsonl", "/out/b.jsonl.gz"}
 
 
 async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
-    """A table at an address comes out as a table, in place too, or as lines if OUTPUT says so."""
+    """A table at an address is written as a table, in place too, or as lines if OUTPUT names them."""
     put("a", table(SCATTERED))
     await run("memory://a", "memory://a")
-    after = pq.read_table(io.BytesIO(got("a"))).to_pylist()
+    after = pq.read_table(io.BytesIO(get("a"))).to_pylist()
     assert [json.loads(row["ruler"])["independent_reward"] for row in after] == [0, 1, 2, 3, 4, 5]
     await run("memory://a", str(tmp_path / "b.jsonl"))
     assert rewards((tmp_path / "b.jsonl").read_bytes()) == [0, 1, 2, 3, 4, 5]
 
 
 async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
-    """A directory and a pattern are shards, in the order of their numbers, into one file or a directory."""
+    """A directory or a pattern is read as shards, in numeric order, into a file or a directory."""
     for number, record in enumerate(SCATTERED):
         pack = (lines, table)[number == 3]
         put(f"in/part-{number + 7}.x", pack([record]))
@@ -120,7 +120,7 @@ async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
     put("in/_SUCCESS", b"")
     for source in ("memory://in", "memory://in/part-*"):
         await run(source, "memory://all.jsonl")
-        assert rewards(got("all.jsonl")) == [0, 1, 2, 3, 4, 5]
+        assert rewards(get("all.jsonl")) == [0, 1, 2, 3, 4, 5]
     assert (await run("memory://in", str(tmp_path / "out"))).summary.complete
     assert rewards((tmp_path / "out" / "part-7.x").read_bytes()) == [0]
     assert len(pq.read_table(tmp_path / "out" / "part-10.x")) == 1
@@ -128,7 +128,7 @@ async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
 
 
 async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
-    """Shards come out as objects below an address, with all other objects, or in place."""
+    """Shards are written as objects below an address, with all other objects, or in place."""
     for number, record in enumerate(SCATTERED):
         put(f"in/{number}.jsonl.gz", gzip.compress(lines([record])))
     put("in/notes.txt", b"nothing\n")
@@ -136,16 +136,16 @@ async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
     for output in ("memory://out", "memory://out/", "memory://in"):
         assert (await run("memory://in", output)).summary.complete
         name = output.removeprefix("memory://").rstrip("/")
-        result = b"".join(gzip.decompress(got(f"{name}/{number}.jsonl.gz")) for number in range(6))
+        result = b"".join(gzip.decompress(get(f"{name}/{number}.jsonl.gz")) for number in range(6))
         assert rewards(result) == [0, 1, 2, 3, 4, 5]
-        assert got(f"{name}/notes.txt") == b"nothing\n"
+        assert get(f"{name}/notes.txt") == b"nothing\n"
     assert set(memory) == before | {name.replace("/in/", "/out/") for name in before}
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_bytes(lines(ROLLOUTS))
     with pytest.raises(UsageError, match=r"holds \S+, which is no file of INPUT"):
         await run(str(tmp_path / "in"), "memory://out")
     await run(str(tmp_path / "in"), "memory://new")
-    assert rewards(got("new/a.jsonl")) == [0, 1, 2, 3, 4, 5]
+    assert rewards(get("new/a.jsonl")) == [0, 1, 2, 3, 4, 5]
 
 
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
@@ -163,24 +163,24 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 async def test_refused(memory: dict[str, Any]) -> None:
-    """An address that cannot be read or written is reported, and nothing is left behind."""
+    """An address that cannot be read or written is reported, and no object is left behind."""
     put("in/a", lines(ROLLOUTS))
-    for source, output, more, says in REFUSED:
-        with pytest.raises(UsageError, match=says) as error:
+    for source, output, more, message in REFUSED:
+        with pytest.raises(UsageError, match=message) as error:
             await run(source, output, **more)
         assert "secret" not in str(error.value)
         assert set(memory) == {"/in/a"}
 
 
 async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
-    """A run that stops leaves an address as it was, and no part of an object."""
+    """A run that stops leaves an address unchanged, and no part of an object."""
     put("a", lines([group(f"g{i}", 0.1, 0.9) for i in range(9)]))
     put("b", b"old")
     judge = JudgeSettings("openai/400", server.base)
     done = await run("memory://a", "memory://b", judge=judge, max_failures=MaxFailures(2))
     assert done.stopped is not None
     assert not done.whole
-    assert got("b") == b"old"
+    assert get("b") == b"old"
     assert set(memory) == {"/a", "/b"}
 
 
@@ -196,33 +196,33 @@ async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
     assert (tmp_path / "bad.jsonl").read_text() == "oops\n"
 
 
-class Changes(Observer):
-    """Changes the object once it is surveyed."""
+class ChangesObject(Observer):
+    """An observer that changes the object after the survey."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
 
     def started(self, groups: int | None) -> None:
-        """The survey is over."""
+        """Change the object."""
         put("a", self.data)
 
 
 async def test_changed(memory: dict[str, Any]) -> None:
-    """An object that became another one between the two looks stops the run; one that grew does not."""
+    """An object that was replaced between survey and reading stops the run; one that grew does not."""
     put("a", lines(ROLLOUTS))
-    done = await run("memory://a", "memory://b", Changes(lines(ROLLOUTS[:3])))
+    done = await run("memory://a", "memory://b", ChangesObject(lines(ROLLOUTS[:3])))
     assert done.stopped is not None
     assert "memory://a: changed while it was read" in str(done.stopped)
     assert set(memory) == {"/a"}
     put("a", lines(ROLLOUTS))
-    done = await run("memory://a", "memory://b", Changes(lines([*ROLLOUTS, *ROLLOUTS])))
+    done = await run("memory://a", "memory://b", ChangesObject(lines([*ROLLOUTS, *ROLLOUTS])))
     assert done.stopped is None
-    assert len(rewards(got("b"))) == 6
+    assert len(rewards(get("b"))) == 6
 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """An empty store; no connection that an earlier test has opened is used again."""
+    """An empty store, with no connection of an earlier test."""
     import s3fs
 
     with Store() as server:
@@ -231,8 +231,8 @@ def store() -> Iterator[Store]:
         s3fs.S3FileSystem.clear_instance_cache()
 
 
-def leading_to(store: Store) -> dict[str, str]:
-    """The variables that make s3:// lead to a store."""
+def environment(store: Store) -> dict[str, str]:
+    """Return the variables that point s3:// at a store."""
     return {
         "AWS_ENDPOINT_URL_S3": store.url,
         "AWS_ACCESS_KEY_ID": "AKIATEST",
@@ -247,9 +247,9 @@ def leading_to(store: Store) -> dict[str, str]:
 
 @pytest.mark.parametrize("pack", [lines, table])
 def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
-    """The command reads an object and writes another one, in the shape of the first."""
+    """The command reads an object and writes another one with the same compression."""
     store.objects["/bucket/in/a"] = pack(ROLLOUTS)
-    done = ruler("score", "s3://bucket/in/a", "s3://bucket/out/b", *SCORE, **leading_to(store))
+    done = ruler("score", "s3://bucket/in/a", "s3://bucket/out/b", *SCORE, **environment(store))
     assert done.returncode == 0, done.stderr
     data = store.objects["/bucket/out/b"]
     if pack is lines:
@@ -258,46 +258,46 @@ def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
         assert len(pq.read_table(io.BytesIO(data))) == 6
     assert set(store.objects) == {"/bucket/in/a", "/bucket/out/b"}
     assert not store.uploads
-    piped = ruler("score", "s3://bucket/in", "-", *SCORE, **leading_to(store))
+    piped = ruler("score", "s3://bucket/in", "-", *SCORE, **environment(store))
     assert piped.returncode == 0, piped.stderr
     assert rewards(piped.stdout.encode()) == [0, 1, 2, 3, 4, 5]
 
 
 def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
-    """An object can be scored without the right to list the others."""
+    """An object can be scored without the right to list the bucket."""
     store.objects["/bucket/a"] = lines(ROLLOUTS)
     store.refuse_lists = True
-    done = ruler("score", "s3://bucket/a", "s3://bucket/b", *SCORE, **leading_to(store))
+    done = ruler("score", "s3://bucket/a", "s3://bucket/b", *SCORE, **environment(store))
     assert done.returncode == 0, done.stderr
     assert rewards(store.objects["/bucket/b"]) == [0, 1, 2, 3, 4, 5]
-    done = ruler("score", "s3://bucket/*", "-", *SCORE, **leading_to(store))
+    done = ruler("score", "s3://bucket/*", "-", *SCORE, **environment(store))
     assert done.returncode == 2
     assert "access is refused" in done.stderr
 
 
 def test_s3_folder(ruler: Ruler, store: Store) -> None:
-    """A directory of objects comes out as another one; none is there before the last is sent."""
+    """A directory of objects is written as another one; no object appears before the last is sent."""
     for number, pack in enumerate((lines, table)):
         store.objects[f"/bucket/in/{number}"] = pack(ROLLOUTS)
     store.refuse_puts_after = 1
     run = ("score", "s3://bucket/in", "s3://bucket/out", *SCORE)
-    done = ruler(*run, **leading_to(store))
+    done = ruler(*run, **environment(store))
     assert done.returncode == 1
     assert "s3://bucket/out/1: cannot be written" in done.stderr
     assert set(store.objects) == {"/bucket/in/0", "/bucket/in/1"}
     assert not store.uploads
     store.refuse_puts_after = None
-    done = ruler(*run, **leading_to(store))
+    done = ruler(*run, **environment(store))
     assert done.returncode == 0, done.stderr
     assert rewards(store.objects["/bucket/out/0"]) == [0, 1, 2, 3, 4, 5]
     assert len(pq.read_table(io.BytesIO(store.objects["/bucket/out/1"]))) == 6
 
 
 def test_s3_stopped(process: Ruler, store: Store, server: JudgeServer, tmp_path: Path) -> None:
-    """A run that stops says so of the address, names no file that is not there, and how to go on."""
+    """A stopped run names the address, no file that does not exist, and the command to go on."""
     store.objects["/bucket/a"] = lines([group(f"g{i}", 0.1, 0.9) for i in range(9)])
     more = ("-m", "openai/400", "--api-base", server.base, "--max-failures", "2")
-    done = process("score", "s3://bucket/a", "s3://bucket/b", *more, **leading_to(store))
+    done = process("score", "s3://bucket/a", "s3://bucket/b", *more, **environment(store))
     assert done.returncode == 1
     assert "s3://bucket/b is as it was" in done.stderr
     assert ".partial" not in done.stderr
@@ -308,20 +308,20 @@ def test_s3_stopped(process: Ruler, store: Store, server: JudgeServer, tmp_path:
 
 
 def test_s3_refuses(ruler: Ruler, store: Store, server: JudgeServer) -> None:
-    """A store that refuses the object at the end is reported, and the rerun asks nothing again."""
+    """A store that refuses the object at the end is reported, and the rerun sends no request again."""
     store.objects["/bucket/a"] = lines([group("g", 0.1, 0.9)])
     run = ("score", "s3://bucket/a", "s3://bucket/b", "-m", "openai/good", "--api-base", server.base)
     store.refuse_puts_after = 0
-    done = ruler(*run, **leading_to(store))
+    done = ruler(*run, **environment(store))
     assert done.returncode == 1
     assert "s3://bucket/b: cannot be written" in done.stderr
     store.refuse_puts_after = None
-    assert ruler(*run, **leading_to(store)).returncode == 0
+    assert ruler(*run, **environment(store)).returncode == 0
     assert server.stats()["requests"] == 1
 
 
-def test_names(ruler: Ruler, store: Store) -> None:
-    """No sentence of any command shows what an address holds besides the place."""
+def test_secrets(ruler: Ruler, store: Store) -> None:
+    """No sentence of any command shows a secret of an address."""
     store.objects["/bucket/a"] = b"oops\n" + lines([*ROLLOUTS, 7])
     address = store.url.replace("://", "://me:verysecret@") + "/bucket/a?token=verysecret"
     for command in (
@@ -336,7 +336,7 @@ def test_names(ruler: Ruler, store: Store) -> None:
         ("score", "none", "b", "--failed", "s3://key:verysecret@bucket/b", *SCORE),
         ("score", "none", "b", "--summary", "s3://key:verysecret@bucket/b", *SCORE),
     ):
-        done = ruler(*command, **leading_to(store))
+        done = ruler(*command, **environment(store))
         assert "verysecret" not in done.stderr + done.stdout, done.stderr
         assert "Traceback" not in done.stderr
         assert done.returncode in (0, 1, 2), done.stderr

@@ -24,14 +24,14 @@ from tests.judge_server import JudgeServer
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
 LONG = {"group_id": "long", "trajectories": [rollout(i / 30, f"l-{i} " + "word " * 200) for i in range(24)]}
 _MOST = 12
-"""Rounds after which nothing is lacking."""
+"""Rounds after which no request is missing."""
 
 
 def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
-    """Answer each request of a file with the judge server, as an engine would, and write the replies."""
+    """Answer each request of a file with the judge server, as an engine does, and write the replies."""
     lines = path.read_bytes().splitlines()
     with Ledger(ledger) as database:
-        for line in reversed(lines):  # in no order that was asked for
+        for line in reversed(lines):  # an engine keeps no order
             row = orjson.loads(line)
             post = urllib.request.Request(server.base + "/chat/completions", orjson.dumps(row["body"]))
             key = bytes.fromhex(row["custom_id"])
@@ -45,7 +45,7 @@ def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
 
 
 def masked(path: Path) -> bytes:
-    """An output without times, and without the marks of cached replies."""
+    """An output without times and `cached`."""
     return re.sub(rb'"judged_at": ?"[^"]+"|"cached": ?\w+|"latency_s": ?[0-9.]+', b"", path.read_bytes())
 
 
@@ -61,7 +61,7 @@ def masked(path: Path) -> bytes:
     ],
 )
 def test_round_trip(cue: str, options: list[str], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """The output of rendered, answered and cached requests is that of a live run, except for times."""
+    """Rendered, answered and imported requests give the output of a live run, except for times."""
     write(tmp_path / "in.jsonl", [*GROUPS[:6], LONG, *GROUPS[6:]])
     model = f"openai/{cue}"
     there = [*options, "-m", model, "--api-base", server.base]
@@ -80,8 +80,8 @@ def test_round_trip(cue: str, options: list[str], ruler: Ruler, server: JudgeSer
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "live.jsonl")
 
 
-def test_nothing_is_sent_and_nothing_kept(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`render` needs no key, asks no judge and creates no ledger."""
+def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`render` needs no key, sends no request and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base)
     assert done.returncode == 0
@@ -93,7 +93,7 @@ def test_nothing_is_sent_and_nothing_kept(ruler: Ruler, server: JudgeServer, tmp
 
 
 def test_stdout(ruler: Ruler, tmp_path: Path) -> None:
-    """`-` is stdout, byte for byte what a file would hold, from a pipe too."""
+    """`-` is stdout, with the bytes of a file, from a pipe too."""
     write(tmp_path / "in.jsonl", GROUPS)
     ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     text = (tmp_path / "r.jsonl").read_text()
@@ -103,8 +103,8 @@ def test_stdout(ruler: Ruler, tmp_path: Path) -> None:
     assert "stdout: 12 requests" in piped.stderr
 
 
-def test_nothing_lacking(ruler: Ruler, tmp_path: Path) -> None:
-    """If the ledger answers all requests, the file exists and is empty, as `[ -s FILE ]` tells a script."""
+def test_nothing_missing(ruler: Ruler, tmp_path: Path) -> None:
+    """If the ledger answers all requests, the file is empty, so that `[ -s FILE ]` tests for missing ones."""
     write(tmp_path / "in.jsonl", [])
     done = ruler("render", "in.jsonl", "r.jsonl")
     assert done.returncode == 0
@@ -113,7 +113,7 @@ def test_nothing_lacking(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_panel(ruler: Ruler, tmp_path: Path) -> None:
-    """Each judge of a panel has a set of files in the form that it reads."""
+    """Each judge of a panel has its own files, in the format of its API."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
     judges = ["-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "-m", "hosted_vllm/Qwen/Qwen3-8B"]
     assert ruler("render", "in.jsonl", "r.jsonl", *judges).returncode == 0
@@ -129,8 +129,8 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
     assert (refused.returncode, "one model" in refused.stderr) == (2, True)
 
 
-def test_a_part_cannot_be_asked_about(ruler: Ruler, tmp_path: Path) -> None:
-    """Lines that cannot be read and groups with nothing to judge are reported; the rest is written."""
+def test_skipped_groups(ruler: Ruler, tmp_path: Path) -> None:
+    """Unreadable lines and groups with nothing to judge are reported; the rest is written."""
     write(tmp_path / "in.jsonl", [GROUPS[0], {"no": "group"}, {"group_id": "x", "trajectories": []}])
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     assert done.returncode == 1
@@ -139,8 +139,8 @@ def test_a_part_cannot_be_asked_about(ruler: Ruler, tmp_path: Path) -> None:
     assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1
 
 
-def test_larger_than_a_batch_takes(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that is larger than a file may be is reported, and the exit code is 1."""
+def test_too_large_request(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request above the size limit of a file is reported, and the exit code is 1."""
     from ruler_cli.batch import request_files
     from ruler_cli.batch.request_files import Limits
 
@@ -166,8 +166,8 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
-def test_files_of_before_are_left(ruler: Ruler, tmp_path: Path) -> None:
-    """Rollouts are not overwritten, and earlier requests stay if nothing can be rendered."""
+def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
+    """Rollouts are not overwritten, and earlier request files stay if nothing can be rendered."""
     write(tmp_path / "in.jsonl", GROUPS)
     ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     (tmp_path / "bad.jsonl").write_text('{"no": "rollouts"}\n' * 3)
@@ -183,7 +183,7 @@ def test_files_of_before_are_left(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C ends it at once, also while a pipe is silent, and leaves nothing half done."""
+    """Ctrl-C ends the command at once, also while a pipe is silent, and leaves no partial file."""
     command = [sys.executable, "-m", "ruler_cli", "render", "-", "r.jsonl", "-m", "openai/o3"]
     env, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=pipe, stderr=pipe) as run:
@@ -197,7 +197,7 @@ def test_interrupted(tmp_path: Path) -> None:
 
 
 def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
-    """A row holds what `ruler prompt` shows."""
+    """A row holds the request that `ruler prompt` prints."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
     body: Any = orjson.loads(ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout)["body"]
     printed = ruler("prompt", "in.jsonl", "-m", "openai/o3").stdout

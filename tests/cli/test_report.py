@@ -53,8 +53,8 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
         at = done.stdout.index(text, at) + len(text)
 
 
-def test_nothing_is_told_that_the_file_does_not_say(ruler: Ruler, tmp_path: Path) -> None:
-    """Without labels, cost, times and reliability there is no line and no plot of them."""
+def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
+    """Without labels, cost, times and reliability the page has no line and no plot of them."""
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4), scored("b", 0.1, 0.9)])
     done = ruler("report", "s.jsonl")
     assert done.returncode == 0
@@ -65,21 +65,21 @@ def test_nothing_is_told_that_the_file_does_not_say(ruler: Ruler, tmp_path: Path
 
 
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
-    """The same as one object with stable keys."""
+    """`--json` prints the same as one object with stable keys."""
     write(tmp_path / "s.jsonl", run_of())
-    found = json.loads(ruler("report", "s.jsonl", "--json").stdout)
-    assert list(found) == [
+    report = json.loads(ruler("report", "s.jsonl", "--json").stdout)
+    assert list(report) == [
         "version", "source", "found", "figures", "worst", "disputed", "problems", "first_problems",
     ]  # fmt: skip
-    assert found["figures"]["groups"] == {
+    assert report["figures"]["groups"] == {
         "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30, "one_score": 0,
     }  # fmt: skip
-    assert found["worst"][0]["group"]["key"] == "lost"
-    assert [t["group"]["key"] for t in found["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]
+    assert report["worst"][0]["group"]["key"] == "lost"
+    assert [t["group"]["key"] for t in report["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]
 
 
 def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
-    """Without labels, groups are disputed whose judges are far apart."""
+    """Without labels, the groups whose judges differ most are disputed."""
     near, far = scored("near", 0.5, 0.6), scored("far", 0.5, 0.6)
     for group, judges in ((near, {"a": 0.5, "b": 0.6}), (far, {"a": 0.1, "b": 0.9})):
         group["trajectories"][0]["ruler"]["judges"] = judges
@@ -91,7 +91,7 @@ def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", few(1, [10, 37, 120]))
 def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
-    """Whatever keys, reasons and judges say, no line is wider than the page, and nothing raw is shown."""
+    """With any key, reason or judge, no line is wider than the page, and nothing raw is shown."""
     groups = hostile()
     write(tmp_path / "s.jsonl", groups)
     done = ruler("report", "s.jsonl", COLUMNS=str(columns))
@@ -100,8 +100,8 @@ def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     assert widest(done.stdout) <= columns
 
 
-def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
-    """The JSON moves no terminal either, and gives keys as they are."""
+def test_hostile_json(ruler: Ruler, tmp_path: Path) -> None:
+    """The JSON sends no escape code to a terminal either, and holds the exact keys."""
     keys = ["\x1b[31m\u202e\x85", "[/red]", "\u2028日本語"]
     write(tmp_path / "s.jsonl", [scored(key, 0.9, 0.1, labels=(0, 1)) for key in keys])
     done = ruler("report", "s.jsonl", "--json")
@@ -113,8 +113,8 @@ def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["figures"]["groups"]["all"] == len(hostile())
 
 
-def test_markup_is_text(ruler: Ruler, tmp_path: Path) -> None:
-    """Text that looks like markup or an emoji's name is shown as it is."""
+def test_markup(ruler: Ruler, tmp_path: Path) -> None:
+    """Text that looks like markup or an emoji's name is shown unchanged."""
     write(tmp_path / "s.jsonl", [scored(k, 0.9, 0.1, labels=(0, 1)) for k in ("[bold]", "[/red]", ":smile:")])
     done = ruler("report", "s.jsonl").stdout
     assert all(f"  {key} " in done for key in ("[bold]", "[/red]", ":smile:"))
@@ -122,7 +122,7 @@ def test_markup_is_text(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_terminal(tmp_path: Path) -> None:
-    """A terminal has colours and its own width; with NO_COLOR not one escape code."""
+    """A terminal gets colours and its own width; with NO_COLOR it gets no escape code."""
     write(tmp_path / "s.jsonl", run_of())
     code, output = on_terminal(tmp_path, "report", "s.jsonl", columns=100)
     assert (code, "\x1b[36" in output) == (0, True)
@@ -133,8 +133,8 @@ def test_terminal(tmp_path: Path) -> None:
     assert (code, "\x1b" in output) == (0, False)
 
 
-def test_colour_is_for_terminals(ruler: Ruler, tmp_path: Path) -> None:
-    """A pipe has no escape code, unless FORCE_COLOR asks for them; NO_COLOR wins over it."""
+def test_colour(ruler: Ruler, tmp_path: Path) -> None:
+    """A pipe gets no escape code unless FORCE_COLOR is set; NO_COLOR takes precedence over it."""
     write(tmp_path / "s.jsonl", run_of())
     assert "\x1b" not in ruler("report", "s.jsonl").stdout
     assert "\x1b[36" in ruler("report", "s.jsonl", FORCE_COLOR="1", TERM="xterm").stdout
@@ -143,7 +143,7 @@ def test_colour_is_for_terminals(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
 def test_ascii(env: dict[str, str], process: Ruler, tmp_path: Path) -> None:
-    """With ASCII only, bars are of # and other characters are escapes."""
+    """With ASCII only, bars are made of # and other characters are escapes."""
     write(tmp_path / "s.jsonl", [scored("日本", 0.9, 0.1, labels=(0, 1)), *run_of()])
     done = process("report", "s.jsonl", **env)
     assert (done.returncode, done.stderr, done.stdout.isascii()) == (0, "", True)
@@ -167,7 +167,7 @@ def test_every_layout(name: str, ruler: Ruler) -> None:
 
 
 def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
-    """A pipe is read like a file; a command that cannot be repeated is not suggested."""
+    """A pipe is read like a file; no command is suggested that cannot be repeated."""
     path = write(tmp_path / "s.jsonl", run_of())
     piped = ruler("report", "-", stdin=path.read_text())
     assert piped.returncode == 0
@@ -180,7 +180,7 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_problems(ruler: Ruler, tmp_path: Path) -> None:
-    """A line that cannot be read is named with its address, the rest is shown, the exit code is 1."""
+    """An unreadable line is named with its address, the rest is shown, and the exit code is 1."""
     path = write(tmp_path / "s.jsonl", run_of())
     path.write_text(path.read_text() + "{broken\x1b\n")
     done = ruler("report", "s.jsonl")
@@ -188,13 +188,13 @@ def test_problems(ruler: Ruler, tmp_path: Path) -> None:
     assert "s.jsonl: line 33 " in done.stderr
     assert "32: 31 scored" in done.stdout
     quiet = ruler("report", "s.jsonl", "--json")
-    found = json.loads(quiet.stdout)
-    assert (quiet.returncode, quiet.stderr, found["problems"]) == (1, "", 1)
-    assert "line 33 " in found["first_problems"][0]
+    report = json.loads(quiet.stdout)
+    assert (quiet.returncode, quiet.stderr, report["problems"]) == (1, "", 1)
+    assert "line 33 " in report["first_problems"][0]
 
 
 def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
-    """Groups without an annotation are counted as such, and none of them is a failure."""
+    """Groups without an annotation are counted as such, and never as failed."""
     fresh = [{"group_id": "new", "trajectories": scored("x", 0.1, 0.2)["trajectories"]}]
     for trajectory in fresh[0]["trajectories"]:
         del trajectory["ruler"]
@@ -205,7 +205,7 @@ def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_all_failed(ruler: Ruler, tmp_path: Path) -> None:
-    """A run of failures only has no plot, but every reason and the failed groups."""
+    """A run in which every group failed has no plot, but lists every reason and the failed groups."""
     write(tmp_path / "s.jsonl", [scored(f"f{i}", None, None) for i in range(9)])
     done = ruler("report", "s.jsonl")
     assert done.returncode == 0
@@ -216,7 +216,7 @@ def test_all_failed(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (("none.jsonl",), "none.jsonl"),
         (("empty.jsonl",), "holds no records"),
@@ -227,19 +227,19 @@ def test_all_failed(ruler: Ruler, tmp_path: Path) -> None:
         (("s.jsonl", "--group", "c"), "there is no group `c`"),
     ],
 )
-def test_bad_usage(args: tuple[str, ...], says: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_bad_usage(args: tuple[str, ...], message: str, ruler: Ruler, tmp_path: Path) -> None:
     """Bad usage is one sentence and exit code 2; nothing is written."""
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4)])
     (tmp_path / "empty.jsonl").write_text("")
     before = sorted(tmp_path.iterdir())
     done = ruler("report", *args)
     assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
+    assert message in done.stderr
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_html(ruler: Ruler, tmp_path: Path) -> None:
-    """-o writes the page for a browser, prints nothing, and names on stderr what is left out."""
+    """-o writes the page for a browser, prints nothing, and names omitted parts on stderr."""
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl", "-o", "r.html", "--max-groups", 4)
     assert (done.returncode, done.stdout) == (0, "")
@@ -248,8 +248,8 @@ def test_html(ruler: Ruler, tmp_path: Path) -> None:
     assert "The table holds 4 of 32 groups" in done.stderr
 
 
-def test_long_names_can_be_typed(ruler: Ruler, tmp_path: Path) -> None:
-    """The commands to type next are quoted for a shell and folded where a shell lets them be."""
+def test_long_names(ruler: Ruler, tmp_path: Path) -> None:
+    """The suggested commands are quoted for a shell and folded only at places that a shell accepts."""
     name = "a b's scored file with a long name.jsonl"
     write(tmp_path / name, [scored("it's\x1b task", 0.9, 0.1, labels=(0, 1))])
     output = ruler("report", name).stdout
@@ -260,8 +260,8 @@ def test_long_names_can_be_typed(ruler: Ruler, tmp_path: Path) -> None:
     assert words == f"ruler\nreport\n{name}\n--group\nit's\x1b task\n"
 
 
-def test_head(tmp_path: Path) -> None:
-    """A reader that goes away early is no error."""
+def test_closed_pipe(tmp_path: Path) -> None:
+    """A reader may close the pipe early without an error."""
     write(tmp_path / "s.jsonl", [scored("a", *[0.5] * 500)])
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for args in ("--group a", "--json"):
@@ -274,13 +274,13 @@ def test_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "code", "says"), few(1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")])
+    ("to", "code", "message"), few(1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")])
 )
-def test_stdout_that_takes_nothing(to: str, code: int, says: str, tmp_path: Path) -> None:
-    """Without a stdout there is one sentence, for every option."""
+def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
+    """Without a usable stdout every option ends in one sentence."""
     write(tmp_path / "s.jsonl", run_of())
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    env.pop("PYTHONUNBUFFERED", None)  # few have it, and with it nothing is left to write at the end
+    env.pop("PYTHONUNBUFFERED", None)  # it would leave no output to flush at the end
     for args in ("", "--group same --json"):
         line = f"exec '{sys.executable}' -m ruler_cli report s.jsonl {args} {to}"
         done = subprocess.run(
@@ -288,11 +288,11 @@ def test_stdout_that_takes_nothing(to: str, code: int, says: str, tmp_path: Path
             check=False,
         )  # fmt: skip
         assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), args
-        assert says in done.stderr
+        assert message in done.stderr
 
 
-def test_start() -> None:
-    """Nothing of the terminal view is imported before it is asked for."""
+def test_imports() -> None:
+    """No module of the terminal view is imported before it is needed."""
     code = (
         "import sys, ruler_cli.cli; print([m for m in sys.modules if m.split('.')[0] in ('rich', 'jinja2')])"
     )
@@ -304,7 +304,7 @@ def test_start() -> None:
 
 
 def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
-    """A count that no integer of JSON's readers holds is rounded, here as in the page."""
+    """A count beyond 64 bits is rounded, in JSON as in the page."""
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.8, usage={"calls": 1, "prompt_tokens": 10**30})])
     done = ruler("report", "s.jsonl", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -313,7 +313,7 @@ def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [(), ("-o", "page.html"), ("--json",)])
 def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) -> None:
-    """Labels that no rollout has are bad usage, and not just left out of the figures."""
+    """Labels that no rollout has are bad usage."""
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl", "--labels", "ruler", *more)
     assert (done.returncode, done.stdout) == (2, "")
@@ -321,8 +321,8 @@ def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) ->
     assert not (tmp_path / "page.html").exists()
 
 
-def test_labels_that_are_the_scores(ruler: Ruler, tmp_path: Path) -> None:
-    """Scores that are measured against themselves are warned about, on a terminal and beside a page."""
+def test_labels_from_scores(ruler: Ruler, tmp_path: Path) -> None:
+    """The command warns of labels that are the scores, on a terminal and beside a page."""
     write(tmp_path / "s.jsonl", run_of())
     for more in ((), ("-o", "page.html")):
         done = ruler("report", "s.jsonl", "--labels", "ruler.score", *more)

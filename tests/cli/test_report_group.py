@@ -47,8 +47,8 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     assert done.stdout.count("Do it.") == 1
 
 
-def test_the_same_text_is_shown_once(ruler: Ruler, tmp_path: Path) -> None:
-    """A rollout word for word like one above says so instead of its text."""
+def test_identical_rollouts(ruler: Ruler, tmp_path: Path) -> None:
+    """A rollout with the same text as one above refers to it instead of its text."""
     group = scored("g", 0.5, 0.4, 0.3)
     for trajectory in group["trajectories"][:2]:
         trajectory["messages"] = rollout(0.5, "twin")["messages"]
@@ -60,7 +60,7 @@ def test_the_same_text_is_shown_once(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", few(1, [10, 33, 80]))
 def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
-    """Nothing of a rollout reaches the terminal raw, is wider than it, or stands where ruler's words do."""
+    """No text of a rollout reaches the terminal raw, exceeds its width, or looks like ruler's own words."""
     whole = hostile()
     group = {**whole[3], "group_id": "g"}
     group["trajectories"] = [trajectory for one in whole for trajectory in one["trajectories"]]
@@ -73,7 +73,7 @@ def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
-    """Whatever its key is, a group can be named and is shown under a name that hides nothing."""
+    """A group with any key can be named, and is shown under a name that hides no character."""
     write(tmp_path / "s.jsonl", [scored(key, 0.9, 0.1, judge=key) for key in HOSTILE])
     for number, key in enumerate(HOSTILE, 1):
         done = ruler("report", "s.jsonl", f"--group={printable_key(key)}", COLUMNS="60")
@@ -83,8 +83,8 @@ def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
         assert f"s.jsonl, number {number} in the file\n" in done.stdout
 
 
-def test_keys_that_look_alike(ruler: Ruler, tmp_path: Path) -> None:
-    """A key with a control character and one that spells its escape are two groups, each to be had."""
+def test_similar_keys(ruler: Ruler, tmp_path: Path) -> None:
+    """A key with a control character and one that spells its escape are two groups, and each can be named."""
     keys = ["a\x1b", "a\\x1b", "$'a\\x1b'"]
     write(tmp_path / "s.jsonl", [scored(key, 0.1 * n, 0.9) for n, key in enumerate(keys, 1)])
     for n, key in enumerate(keys, 1):
@@ -96,7 +96,7 @@ def test_keys_that_look_alike(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
-    """For a key that is not there the nearest ones are suggested; if none is near, the first."""
+    """For an unknown key the most similar ones are suggested; if none is similar, the first."""
     write(tmp_path / "s.jsonl", [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)])
     done = ruler("report", "s.jsonl", "--group", "tsak-17")
     assert (done.returncode, done.stdout) == (2, "")
@@ -106,8 +106,8 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
     assert "`$'task-299\\x1b'`" in ruler("report", "s.jsonl", "--group", "299").stderr
 
 
-def test_groups_of_one_key(ruler: Ruler, tmp_path: Path) -> None:
-    """All groups that share a key are shown; if they are many, the others are counted."""
+def test_shared_key(ruler: Ruler, tmp_path: Path) -> None:
+    """All groups that share a key are shown; beyond a limit they are counted."""
     write(tmp_path / "s.jsonl", [scored("same", 0.1, 0.01 * n) for n in range(25)])
     done = ruler("report", "s.jsonl", "--group", "same")
     assert done.stdout.count("group same") == 20
@@ -115,15 +115,15 @@ def test_groups_of_one_key(ruler: Ruler, tmp_path: Path) -> None:
     assert json.loads(ruler("report", "s.jsonl", "--group", "same", "--json").stdout)["same_key"] == 24
 
 
-def test_lines_of_one_key_are_groups_of_their_own(ruler: Ruler, tmp_path: Path) -> None:
-    """If each line is a group, no line with the key is passed over."""
-    talk = scored("x", 0.1, 0.2)["trajectories"]
-    write(tmp_path / "s.jsonl", [{"group_id": "k", **trajectory} for trajectory in talk])
+def test_shared_key_on_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """If each line is a group, every line with the key is shown."""
+    trajectories = scored("x", 0.1, 0.2)["trajectories"]
+    write(tmp_path / "s.jsonl", [{"group_id": "k", **trajectory} for trajectory in trajectories])
     done = ruler("report", "s.jsonl", "--group", "k", "--grouping", "line")
     assert (done.returncode, done.stdout.count("group k ")) == (0, 2)
 
 
-def test_a_stream_is_read_to_its_end(ruler: Ruler, tmp_path: Path) -> None:
+def test_stream(ruler: Ruler, tmp_path: Path) -> None:
     """A stream is read to its end, so that all of its unreadable lines are named."""
     path = write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.2), scored("b", 0.1, 0.2)])
     text = path.read_text() + "{broken\n"
@@ -134,7 +134,7 @@ def test_a_stream_is_read_to_its_end(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
-    """A group without an annotation is shown as such."""
+    """A group without an annotation is shown as unscored."""
     group = scored("g", 0.1, 0.2)
     del group["ruler"]
     for trajectory in group["trajectories"]:
@@ -147,7 +147,7 @@ def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_pager(tmp_path: Path) -> None:
-    """On a terminal the pager has it all, in colours that less passes on."""
+    """On a terminal the pager gets the whole page, in colours that less passes on."""
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
     (tmp_path / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
     (tmp_path / "less").chmod(0o755)
@@ -160,7 +160,7 @@ def test_pager(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pager", few(1, ["", "cat"]))
 def test_no_pager(pager: str, tmp_path: Path) -> None:
-    """Without a pager it is shown as it is."""
+    """Without a pager the page is printed directly."""
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
     code, output = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
     assert code == 0
@@ -170,8 +170,8 @@ def test_no_pager(pager: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pager", few(1, ["head -2", "false"]))
-def test_pager_that_is_left_early(pager: str, tmp_path: Path) -> None:
-    """A pager that quits before the end is no error, however much was left."""
+def test_early_exit_of_the_pager(pager: str, tmp_path: Path) -> None:
+    """A pager that quits before the end is no error, for any amount of unread text."""
     group = scored("g", 0.9, 0.1)
     group["trajectories"][0]["messages"][1]["content"] += "\nline" * 50_000
     write(tmp_path / "s.jsonl", [group])
@@ -180,8 +180,8 @@ def test_pager_that_is_left_early(pager: str, tmp_path: Path) -> None:
     assert len(output.splitlines()) <= 2
 
 
-def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
-    """Explanations stand on the first screen, before the context that all share."""
+def test_explanations_first(ruler: Ruler, tmp_path: Path) -> None:
+    """Explanations stand on the first screen, before the shared context."""
     group, why = scored("g", 0.1, 0.9), "It gave up."
     group["trajectories"][0]["ruler"]["explanation"] = why
     write(tmp_path / "s.jsonl", [group])
@@ -190,8 +190,8 @@ def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
     assert shown.index(f"rollout 1  {why}") < shown.index("rollout 1: score")
 
 
-def test_the_key_of_a_page(ruler: Ruler, tmp_path: Path) -> None:
-    """A very long key is found as the page shortens it, since the page has the command to type."""
+def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:
+    """A very long key is accepted as the page shortens it, since the page prints that command."""
     keys = ["k" * 5000, "k" * 3000 + "other"]
     write(tmp_path / "s.jsonl", [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)])
     for n, key in enumerate(keys):
@@ -199,7 +199,7 @@ def test_the_key_of_a_page(ruler: Ruler, tmp_path: Path) -> None:
         assert (done.returncode, json.loads(done.stdout)["ordinal"]) == (0, n + 1)
 
 
-def test_scores_of_passes_are_read(ruler: Ruler, tmp_path: Path) -> None:
+def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
     """Scores by pass are valid if they are a list of finite numbers, one for each position."""
     odd = ([0.25], [0.25, None], [0.25, True], [0.25, float("nan")], [0.25, [0.5]], {"0": 0.25}, "0.25", None)
     group = scored("g", *[0.5] * (len(odd) + 1))

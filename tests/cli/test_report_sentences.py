@@ -11,20 +11,20 @@ O: dict[str, Any] = {**FiguresBuilder().figures()}  # noqa: E741 - figures are o
 O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}
 
 
-def slots(first: float, last: float, error: float | None = 0.01, groups: int = 40) -> str:
-    """The sentence on a run whose rollouts shown first and last are this far above their groups."""
+def bias(first: float, last: float, error: float | None = 0.01, groups: int = 40) -> str:
+    """The sentence on a run whose rollouts shown first and last score this far above their groups."""
     bars = [{"mean": mean, "error": error, "n": 40} for mean in (first, 0.0, 0.0, last)]
     return sentences.position_bias(O | {"slots": {"bins": bars, "groups": groups}})
 
 
-def test_slots() -> None:
-    """A position is called an advantage if its mean is beyond two standard errors, with the way out."""
-    assert slots(0.04, 0.0).startswith("shown first scores 0.040 ± 0.010 more than its group: --debias")
-    assert slots(0.0, -0.05).startswith("shown last scores 0.050 ± 0.010 less than its group: --debias")
-    assert "first scores 0.040 ± 0.010 more and shown last scores 0.050 ± 0.010 less" in slots(0.04, -0.05)
-    assert slots(0.015, -0.015).endswith("no sure difference (first +0.015 ± 0.010)")
-    assert slots(0.4, -0.4, None).endswith("no sure difference (first +0.400)")
-    assert slots(0.4, -0.4, groups=sentences.FEW - 1) == sentences.position_bias(O) == ""
+def test_position_bias() -> None:
+    """A position has an advantage if its mean exceeds two standard errors, and --debias is suggested."""
+    assert bias(0.04, 0.0).startswith("shown first scores 0.040 ± 0.010 more than its group: --debias")
+    assert bias(0.0, -0.05).startswith("shown last scores 0.050 ± 0.010 less than its group: --debias")
+    assert "first scores 0.040 ± 0.010 more and shown last scores 0.050 ± 0.010 less" in bias(0.04, -0.05)
+    assert bias(0.015, -0.015).endswith("no sure difference (first +0.015 ± 0.010)")
+    assert bias(0.4, -0.4, None).endswith("no sure difference (first +0.400)")
+    assert bias(0.4, -0.4, groups=sentences.FEW - 1) == sentences.position_bias(O) == ""
 
 
 def length(slope: float, groups: int = 40) -> str:
@@ -34,7 +34,7 @@ def length(slope: float, groups: int = 40) -> str:
 
 
 def test_length() -> None:
-    """A trend is named if it is beyond two standard errors of enough groups."""
+    """A trend is named if it is beyond two standard errors over enough groups."""
     assert length(0.05) == ("longer scores more: twice as long +0.050 ± 0.010, correlation +0.30 in a group")
     assert length(-0.05).startswith("longer scores less")
     assert length(0.015) == "makes no sure difference (twice as long +0.015 ± 0.010)"
@@ -42,7 +42,7 @@ def test_length() -> None:
 
 
 def test_reliability() -> None:
-    """More passes are advised if most of the differences between rollouts are noise."""
+    """The sentence advises more passes if most of the differences between rollouts are noise."""
     bars = [{"from": n / 10, "to": (n + 1) / 10, "n": n} for n in range(10)]
     result = {"bins": bars, "groups": 45, "median": 0.7}
     assert (
@@ -54,7 +54,7 @@ def test_reliability() -> None:
 
 
 def test_agreement() -> None:
-    """The share of pairs in order, then how many of the lowest and of the highest label are misplaced."""
+    """The share of pairs in order, then the misplaced rollouts of the lowest and of the highest label."""
     counted = (((0.2, 0.3), 0, 7), ((0.8, 0.9), 0, 6), ((0.4, 0.5), 1, 2))
     cells = [{"score": score, "label": [label, label], "n": n} for score, label, n in counted]
     result = {"cells": cells, "pairs": 10, "against": 2.5, "agreement": 0.75}
@@ -81,7 +81,7 @@ def test_judges_and_time() -> None:
 
 
 def test_cost() -> None:
-    """Money says of how many groups it is known; tokens and cached ones stand beside it."""
+    """The cost has the number of groups with a known cost; tokens and cached ones stand beside it."""
     usage = {"prompt_tokens": 1_250_000, "completion_tokens": 9_000, "cached_tokens": 1000, "calls": 80}
     assert sentences.cost(O | {"cost_usd": 20.0, "cost_groups": 10, "usage": usage}) == (
         "$20.00 ($2.00 a group, known for 10 groups), 80 calls, "

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED, Ruler, read, write
-from tests.results.select_values import GROUPS, dump, lines, marked
+from tests.results.select_values import GROUPS, annotated_groups, dump, lines
 from tests.values import talk
 
 LOG = SHARED / "formats" / "inspect_log.eval"
 TABLE = SHARED / "formats" / "trl_completions_00040.parquet"
-FOUND = "ruler: native groups, key `group_id`: 5 records, 5 groups of 2 to 3 rollouts, one per line"
+INPUT_LINE = "ruler: native groups, key `group_id`: 5 records, 5 groups of 2 to 3 rollouts, one per line"
 
 
 @pytest.fixture
@@ -24,16 +24,16 @@ def scored(tmp_path: Path) -> Path:
 
 
 def test_two_lines(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """stderr has one line about the input and one about the selection, stdout none."""
+    """stderr has one line about the input and one about the selection; stdout is empty."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--keep", 1, "--by", "score")
     assert (done.returncode, done.stdout) == (0, "")
     kept = "ruler: 4 of 5 groups, 4 of 12 rollouts kept; 1 group without a score left out"
-    assert done.stderr.splitlines() == [FOUND, kept]
+    assert done.stderr.splitlines() == [INPUT_LINE, kept]
     assert [len(group["trajectories"]) for group in read(tmp_path / "out.jsonl")] == [1] * 4
 
 
 def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """One selection's stdout is another's stdin, and together they are one with both conditions."""
+    """One selection can read another from a pipe, and together they equal one with both conditions."""
     first = ruler("select", "-", "-", "--where", "live", stdin=scored.read_text())
     assert first.returncode == 0, first.stderr
     then = ruler("select", "-", "-", "--where", "reliability=0.6..", stdin=first.stdout)
@@ -49,7 +49,7 @@ def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 
 def test_variables(ruler: Ruler, scored: Path) -> None:
-    """Every option stands in a variable too."""
+    """Every option can be set by a variable too."""
     reported = ruler(
         "select", "s.jsonl", "-", RULER_WHERE="live score=0.5..", RULER_KEEP="1", RULER_BY="variance"
     )
@@ -59,8 +59,13 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
     )
     given = ("--where", "live", "--where", "score=0.5..", "--keep", "1", "--by", "score")
     assert reported.stdout == ruler("select", "s.jsonl", "-", *given).stdout != ""
-    way = {"RULER_ANSWER": "id", "RULER_BY": "majority", "RULER_LABELS": "reward", "RULER_FORMAT": "native"}
-    assert ruler("select", "s.jsonl", "-", "--keep", "1", **way).stdout.count("\n") == 4
+    env = {
+        "RULER_ANSWER": "id",
+        "RULER_BY": "majority",
+        "RULER_LABELS": "reward",
+        "RULER_FORMAT": "native",
+    }
+    assert ruler("select", "s.jsonl", "-", "--keep", "1", **env).stdout.count("\n") == 4
 
 
 USAGE = {
@@ -82,16 +87,16 @@ USAGE = {
 
 def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Bad usage is one sentence with the way out, and nothing is written."""
-    for args, says in USAGE.items():
+    for args, message in USAGE.items():
         done = ruler("select", "s.jsonl", "out.jsonl", *args.split())
         assert (done.returncode, done.stdout) == (2, "")
-        assert says in done.stderr
+        assert message in done.stderr
         assert "Traceback" not in done.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
 def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """Lines that cannot be read are named, the rest is written, and the exit code is 1."""
+    """Unreadable lines are named, the rest is written, and the exit code is 1."""
     bad = [b'{"bad": 1}', b"oops\x1b[31m", *(b"{}" for _ in range(22))]
     source = dump(tmp_path / "s.jsonl", GROUPS)
     source.write_bytes(source.read_bytes() + b"\n".join(bad) + b"\n")
@@ -119,7 +124,7 @@ def test_in_place(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 
 def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """Compression follows the names, of the input and of the output."""
+    """Compression follows the names of the input and of the output."""
     for source, output in (("s.jsonl", "a.jsonl.gz"), ("a.jsonl.gz", "b.jsonl.zst")):
         assert ruler("select", source, output, "--where", "scored").returncode == 0
     assert len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()) == 4
@@ -143,7 +148,7 @@ def test_document(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """Shards stay shards, with their names; one of which nothing is left is empty."""
+    """Shards are written as shards under their names; a shard without a selected rollout is empty."""
     for name, group in zip("abc", GROUPS, strict=False):
         (tmp_path / "in" / name).mkdir(parents=True)
         dump(tmp_path / "in" / name / "x.jsonl", lines(group))
@@ -160,14 +165,14 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [TABLE, LOG])
 def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
-    """A table stays a table and a log a log, with fewer rows or samples, each as it was."""
+    """A table stays a table and a log a log, with fewer rows or samples, each unchanged."""
     if not source.exists():
         pytest.skip(f"{source.name} is not beside this checkout")
     end = source.suffix
     assert ruler("score", source, f"s{end}", "-m", "simulated", "--ledger", "none").returncode == 0
     done = ruler("select", f"s{end}", f"out{end}", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
-    before, after = marked(tmp_path / f"s{end}"), marked(tmp_path / f"out{end}")
+    before, after = annotated_groups(tmp_path / f"s{end}"), annotated_groups(tmp_path / f"out{end}")
     best = [max(group.rollouts, key=lambda r: r.score or 0) for group in before]
     assert {len(group.rollouts) for group in after} == {1}
     kept = sorted((r.score or 0, r.label or 0, r.explanation) for group in after for r in group.rollouts)
@@ -177,7 +182,7 @@ def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
     assert (tmp_path / f"none{end}").stat().st_size
 
 
-def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
+def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:
     """The options for messages and grouping are those of the other commands."""
     records = [{"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)]
     write(tmp_path / "in.jsonl", records)
@@ -190,8 +195,8 @@ def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
     assert "are one group with others between" in alone.stderr
 
 
-def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:
-    """A range without any score is no error, and the next line has the range of the scores."""
+def test_range_of_the_scores(ruler: Ruler, scored: Path) -> None:
+    """A range that holds no score is no error, and the next line has the range of the scores."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--where", "score=80..")
     assert done.returncode == 0
     kept, reported = done.stderr.splitlines()[1:]
@@ -199,8 +204,8 @@ def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:
     assert reported == "ruler: scores lie from 0.1 to 0.9"
 
 
-def test_no_file_is_emptied(ruler: Ruler, scored: Path) -> None:
-    """A selection that leaves nothing of a file does not take its place."""
+def test_empty_selection(ruler: Ruler, scored: Path) -> None:
+    """An empty selection of a file is not written over it."""
     before = scored.read_bytes()
     done = ruler("select", "s.jsonl", "s.jsonl", "--where", "live", "--where", "tied")
     assert done.returncode == 2
@@ -208,8 +213,8 @@ def test_no_file_is_emptied(ruler: Ruler, scored: Path) -> None:
     assert scored.read_bytes() == before
 
 
-def test_a_pipe_is_no_file(ruler: Ruler, scored: Path) -> None:
-    """stdin and stdout share a name and are two places: an unreadable line ends no pipeline."""
+def test_pipe(ruler: Ruler, scored: Path) -> None:
+    """stdin and stdout share the name `-` and are different streams: an unreadable line ends no pipeline."""
     done = ruler("select", "-", "-", "--where", "live", stdin="{bad\n" + scored.read_text())
     assert done.returncode == 1
     assert "line 1 is not JSON" in done.stderr

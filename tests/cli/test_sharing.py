@@ -19,7 +19,7 @@ OFFLINE = ("-m", "offline", "--ledger", "none")
 SIMULATED = ("-m", "simulated", "--ledger", "none")
 ADJACENT = [rollout(j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j) for i in range(9) for j in range(3)]
 NEVER = "http://127.0.0.1:9/v1"
-"""Nobody answers there: a run that asks anything fails."""
+"""An address without a server: any request to it fails."""
 
 
 @pytest.fixture
@@ -40,17 +40,17 @@ SHARDS = {
 }
 
 
-def test_no_such_shard(ruler: Ruler, dump: Path) -> None:
-    """Text that names no shard is bad usage, with the way to write it, also in the variable."""
-    for text, says in SHARDS.items():
+def test_invalid_shard(ruler: Ruler, dump: Path) -> None:
+    """Text that names no shard is bad usage, and the sentence shows the syntax, for the variable too."""
+    for text, message in SHARDS.items():
         done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", text)
-        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
         if text:
-            assert says in ruler("score", dump, "out.jsonl", *OFFLINE, RULER_SHARD=text).stderr
+            assert message in ruler("score", dump, "out.jsonl", *OFFLINE, RULER_SHARD=text).stderr
 
 
-def test_said(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """A line gives the size of the shard, and the counts are of the shard."""
+def test_counts(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
+    """A line gives the size of the shard, and the counts are those of the shard."""
     done = ruler("score", dump, "out.jsonl", *OFFLINE, "--summary", "s.json", RULER_SHARD="2/3")
     own = len(read(tmp_path / "out.jsonl"))
     assert 0 < own < 9
@@ -59,8 +59,8 @@ def test_said(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "s.json").read_text())["total"] == own
 
 
-def test_only_one(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """Shard 1/1 is the whole input, and takes the options that need all groups."""
+def test_single_shard(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
+    """Shard 1/1 is the whole input, and accepts the options that need all groups."""
     done = ruler("score", dump, dump, *OFFLINE, "--shard", "1/1", "--adaptive", "--passes", "2")
     assert done.returncode == 0, done.stderr
     assert "shard" not in done.stderr
@@ -76,17 +76,17 @@ NEEDS_ALL = {
 }
 
 
-def test_needs_all(ruler: Ruler, dump: Path) -> None:
-    """An option that needs all groups is refused for a shard, and the sentence names the run to give it."""
-    for options, says in NEEDS_ALL.items():
+def test_whole_run_options(ruler: Ruler, dump: Path) -> None:
+    """An option that needs all groups is refused for a shard, and the sentence names the run for it."""
+    for options, message in NEEDS_ALL.items():
         done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options.split())
         assert done.returncode == 2
-        assert re.search(says, done.stderr), done.stderr
+        assert re.search(message, done.stderr), done.stderr
         assert ("the --ledger of every shard" in done.stderr) is ("ray" not in options)
 
 
 def test_reliability(ruler: Ruler, dump: Path) -> None:
-    """A shard says that a group's reliability and weight are measured over this shard only."""
+    """A shard reports that a group's reliability and weight are measured over this shard only."""
     shard = ("score", dump, "out.jsonl", *SIMULATED, "--shard", "1/2")
     assert "the last run, over the whole file" in ruler(*shard, "--passes", "2").stderr
     assert "the last run" not in ruler(*shard).stderr
@@ -94,7 +94,7 @@ def test_reliability(ruler: Ruler, dump: Path) -> None:
 
 @pytest.mark.parametrize("grouping", ["auto", "scattered", "line"])
 def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
-    """Every shard of a pipe takes its own groups and its own lines, in their order."""
+    """Every shard of a pipe writes its own groups and its own lines, in their order."""
     records = [*ADJACENT[:9], {"bad": 1}, *ADJACENT[9:]]
     text = "".join(json.dumps(record) + "\n" for record in records)
     result = []
@@ -112,7 +112,7 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
-    """Each shard of a table writes its own rows; without any it is still a table."""
+    """Each shard of a table writes its own rows; a shard without rows is still a table."""
     import pyarrow.parquet as pq
 
     pq.write_table(trl("abacbdabc"), tmp_path / "in.parquet")
@@ -128,7 +128,7 @@ def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """Each shard of a directory writes the same files with its own records, and one copies other files."""
+    """Each shard of a directory writes the same files with its own records; one copies other files."""
     for name, some in (("a.jsonl", ADJACENT[:14]), ("b/c.jsonl", ADJACENT[14:])):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         write(tmp_path / "in" / name, some)
@@ -145,7 +145,7 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_harbor(ruler: Ruler, tmp_path: Path) -> None:
-    """A Harbor job as OUTPUT would hold the trials of others as they were, so it is refused."""
+    """A Harbor job is refused as OUTPUT of a shard, since it would hold unscored trials of other shards."""
     for number in (1, 2):
         trial = tmp_path / "job" / f"task__{number}"
         (trial / "agent").mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_harbor(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_none(ruler: Ruler, dump: Path) -> None:
-    """`--ledger none` goes with no other ledger."""
+    """`--ledger none` excludes any other ledger."""
     for given in (("none", "a", "b"), ("a", "a", "none")):
         words = [word for name in given for word in ("--ledger", name)]
         done = ruler("score", dump, "out.jsonl", "-m", "openai/o3", *words, OPENAI_API_KEY="sk-0123456789")
@@ -165,7 +165,7 @@ def test_none(ruler: Ruler, dump: Path) -> None:
 
 
 def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """A second ledger that does not exist is reported before anything is created or asked."""
+    """A missing second ledger is reported before anything is created or sent."""
     args = ("-m", "openai/good", "--api-base", NEVER, "--ledger", "main", "--ledger", "s1")
     for command in (("score", dump, "out.jsonl"), ("check", dump)):
         done = ruler(*command, *args)
@@ -174,7 +174,7 @@ def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
 
 
 def test_variable(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
-    """The variable names one ledger, spaces and all, and the option takes its place; the help says so."""
+    """The variable names one ledger, spaces included, the option replaces it, and the help documents both."""
     run = ("score", dump, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
     assert ruler(*run, RULER_LEDGER="my own ledger").returncode == 0
     assert (tmp_path / "my own ledger").exists()
@@ -187,7 +187,7 @@ def test_variable(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path)
 
 
 def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Shards, one of them killed and run again, then one run with all ledgers: as one process, no call."""
+    """Shards, one killed and run again, then one run with all ledgers equal one process, without a call."""
     server.configure(latency=0.05)
     process = begun(tmp_path, server, 6, "--shard", "1/2", "--ledger", "s1")
     process.send_signal(signal.SIGKILL)
@@ -195,9 +195,9 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     for number in (1, 2):
         done = ruler(*line(server, "--shard", f"{number}/2", "--ledger", f"s{number}"))
         assert done.returncode == 0, done.stderr
-    books = server.stats()["books"]
-    assert books["contents"] == len(GROUPS)
-    assert books["paid_again"] <= 4  # what was in flight
+    stats = server.stats()["books"]
+    assert stats["contents"] == len(GROUPS)
+    assert stats["paid_again"] <= 4  # calls in flight
     asked = server.stats()["requests"]
     ledgers = ("--ledger", "main", "--ledger", "s1", "--ledger", "s2")
     result = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)
@@ -212,7 +212,7 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_pattern_of_ledgers(ruler: Ruler, dump: Path, tmp_path: Path, server: JudgeServer) -> None:
-    """A pattern stands for the ledgers that are read; the first, which is written, is none."""
+    """A pattern is accepted for ledgers that are only read, not for the first, which is written."""
     judge = ("-m", "hosted_vllm/qwen", "--api-base", server.base)
     for part in (1, 2):
         own = ("--shard", f"{part}/2", "--ledger", f"shard-{part}.sqlite")

@@ -1,4 +1,4 @@
-"""The lines on a batch's scores."""
+"""The lines about a batch's scores."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FULL = BatchFigures(
 )
 
 
-def test_nothing_to_say() -> None:
-    """A batch of which nothing is known adds no line."""
+def test_no_figures() -> None:
+    """A batch without known figures adds no line."""
     assert not [*figure_lines(BatchFigures(groups=3, tie_rate=0.0))]
     assert not [line for line in summary_lines(Summary()) if "position" in line or "reliab" in line]
 
 
-def test_everything_to_say() -> None:
-    """Each thing that is known is one line."""
+def test_all_figures() -> None:
+    """Each known figure is one line."""
     assert [*figure_lines(FULL)] == [
         "degraded: of 2 groups a pass brought no scores",
         "reliability: 0.87 in the median, below 0.5 in 3 of 50 groups",
@@ -53,7 +53,7 @@ def test_everything_to_say() -> None:
     assert {*figure_lines(FULL)} <= set(summary_lines(Summary(figures=FULL)))
 
 
-def test_bias_of_few_groups_is_not_reported() -> None:
+def test_too_few_groups() -> None:
     """Bias measured over fewer than 20 groups, and a slope within its error, are not reported."""
     few = replace(FULL, slot_groups=19, length=Length(0.02, 0.004, 0.2, 19))
     assert not [line for line in figure_lines(few) if line.startswith(("position", "length"))]
@@ -62,22 +62,22 @@ def test_bias_of_few_groups_is_not_reported() -> None:
     assert [*figure_lines(replace(FULL, debiased=True))][2].endswith(", subtracted")
 
 
-def test_a_hostile_key_is_shown_short_and_on_one_line() -> None:
-    """A group's key, which is foreign text, is cut short and can move no cursor."""
+def test_hostile_key() -> None:
+    """A group's key, which is foreign text, is truncated and sends no escape code."""
     odd = Contradiction("\x1b[2J\n\u202e" * 50, 1, 0.1)
     (line,) = figure_lines(BatchFigures(flawed=1, flawed_listed=(odd,)))
     assert len(line) < 200
     assert not set(safe(line).replace("\n", "")) & {"\x1b", "\u202e"}
 
 
-def test_windows_and_escalations_are_reported() -> None:
+def test_windows_and_escalations() -> None:
     """Groups that were shown in windows, or scored by the stronger judge, are counted."""
     lines = summary_lines(Summary(windowed=1, escalated=2))
     assert {"1 group shown in windows", "2 groups scored by the stronger judge"} <= set(lines)
     assert not [line for line in summary_lines(Summary()) if "windows" in line or "stronger" in line]
 
 
-def test_every_line_once() -> None:
+def test_no_duplicate_line() -> None:
     """No line appears twice."""
     counts = {field.name: 2 for field in fields(Summary) if field.type == "int"}
     lines = summary_lines(Summary(**counts))  # type: ignore[arg-type]  # by name

@@ -28,7 +28,7 @@ USAGE = {
     f"score {'x' * 5000} - -m offline": "File name too long",
     f"score - {'x' * 5000} -m offline": "File name too long",
     f"score - - --failed {'x' * 300} -m offline": "File name too long",
-    # texts that are none of their option
+    # invalid values of options
     f"{S} --order best": "random",
     f"{S} -c 0": "-c",
     f"{S} -p temperature": "KEY=VALUE",
@@ -61,7 +61,7 @@ USAGE = {
     f"{R} -m a -m ''": "the judge has no name",
     f"{P} --price 1,2 --price 1,2 --price 1,2": "3 times for 2 judges",
     f"{R} --fallback": "give -m again",
-    # options that contradict one another, with the sentence of every command that has them
+    # contradictory options, with the sentence of every command that has them
     f"{R} --standardize": "--standardize: there is one judge only",
     f"{P} --fallback --standardize": "--standardize: there is one judge only",
     f"{R} --debias --order input": "--debias",
@@ -83,18 +83,18 @@ USAGE = {
 
 
 def test_usage(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """Bad usage ends with 2, one sentence that names the way out, and no file."""
+    """Bad usage ends with exit code 2, one sentence that names the way out, and no file."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9), group("b", 0.8, 0.2)])
     write(tmp_path / "unknown.jsonl", [{"a": "x", "b": 2}])
     write(tmp_path / "prompt_only.jsonl", [{"messages": []}])
     (tmp_path / "list.json").write_text("[\n{}\n]")
     (tmp_path / "empty.txt").write_text(" ")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for line, says in USAGE.items():
+    for line, message in USAGE.items():
         with subtests.test(line=line[:90]):
             done = ruler(*(word.strip("'") for word in line.split()))
             assert done.returncode == 2, done.stderr
-            assert says in done.stderr.replace("\n", " ")
+            assert message in done.stderr.replace("\n", " ")
             assert "Traceback" not in done.stderr
             assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -107,8 +107,8 @@ def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, "rename it" in done.stderr) == (2, True)
 
 
-def test_price_for_each_judge(ruler: Ruler, tmp_path: Path) -> None:
-    """A price given once is that of all judges, given for each that of each, the one of --escalate last."""
+def test_prices(ruler: Ruler, tmp_path: Path) -> None:
+    """A single price holds for all judges, several are given one per judge, the one of --escalate last."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     judges = ("-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
 

@@ -23,25 +23,25 @@ def scored(
     cost: float | None = None,
     judges: Mapping[str, Sequence[float]] | None = None,
 ) -> ScoredGroup:
-    """A group with these scores and labels, and those of a panel."""
+    """A group with these scores and labels, and with the scores of a panel."""
     panel = [{name: own[i] for name, own in (judges or {}).items()} for i in range(len(scores))]
     each = zip(scores, labels, panel, strict=True)
-    rollouts = tuple(item(score, label, judges=own) for score, label, own in each)
+    rollouts = tuple(scored_rollout(score, label, judges=own) for score, label, own in each)
     return ScoredGroup(key, rollouts, "scored", cost=cost)
 
 
-def item(score: float | None, label: float | None, *slots: float, **more: object) -> ScoredRollout:
+def scored_rollout(score: float | None, label: float | None, *at: float, **more: object) -> ScoredRollout:
     """A rollout with this score and this label."""
-    return ScoredRollout((0,), "scored", score, score, label, positions=slots, **more)  # type: ignore[arg-type]
+    return ScoredRollout((0,), "scored", score, score, label, positions=at, **more)  # type: ignore[arg-type]
 
 
 def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:
-    """Groups with labels 0 and 1, and with scores that follow them with noise."""
-    draw = random.Random(seed)
+    """Groups with labels 0 and 1, and with scores that are noisy labels."""
+    dice = random.Random(seed)
     result = []
     for number in range(groups):
-        rate = draw.betavariate(0.6, 0.6)
-        labels = [float(draw.random() < rate) for _ in range(size)]
-        scores = [0.4 * label + draw.gauss(0.3, noise) for label in labels]
+        rate = dice.betavariate(0.6, 0.6)
+        labels = [float(dice.random() < rate) for _ in range(size)]
+        scores = [0.4 * label + dice.gauss(0.3, noise) for label in labels]
         result.append(scored(scores, labels, key=str(number)))
     return result

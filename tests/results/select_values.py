@@ -22,7 +22,7 @@ from tests.values import talk
 
 
 def annotation(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
-    """An annotation as `score` writes it; None: it failed."""
+    """An annotation as `score` writes it; without a score it is that of a failed rollout."""
     if score is None:
         return {"status": "failed", "kind": "reply", "reason": "none", "independent_reward": label}
     return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
@@ -34,7 +34,7 @@ def trajectory(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
 
 
 def grouped(name: str, *scores: Any, labels: Sequence[Any] = (), **part: Any) -> dict[str, Any]:
-    """A scored group on a line; `part` is the group's part of the annotations."""
+    """A scored group on a line; `part` is the group's part of its annotation."""
     both = zip(scores, labels or [None] * len(scores), strict=True)
     status = "scored" if any(s is not None for s in scores) else "failed"
     trajectories = [trajectory(s, y, id=f"{name}{i}") for i, (s, y) in enumerate(both)]
@@ -48,11 +48,11 @@ GROUPS = [
     grouped("d", 0.8, 0.2, None, labels=(0, 1, 1), reliability=0.5),
     grouped("e", 0.4, 0.7, labels=(1, 1), tied=True),
 ]
-"""Live with some reliability, tied by equal scores, failed, against its labels, and annotated as tied."""
+"""A live group with a reliability, a tie, a failed group, one against its labels, one annotated as tied."""
 
 
 def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
-    """The same with a trajectory a line, the group's part on each."""
+    """The same groups with a trajectory per line, each with the group's part."""
     return [
         {**t, "group_id": group["group_id"], "ruler": {**t["ruler"], "group": group["ruler"]}}
         for group in groups
@@ -61,7 +61,7 @@ def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def dump(path: Path, records: Sequence[Any]) -> Path:
-    """Records as JSON lines, NaN and all."""
+    """Write records as JSON lines, NaN included."""
     path.write_bytes(b"".join(json.dumps(record).encode() + b"\n" for record in records))
     return path
 
@@ -69,7 +69,7 @@ def dump(path: Path, records: Sequence[Any]) -> Path:
 def selected(
     source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any
 ) -> SelectionCounts:
-    """Run a selection that meets no line which cannot be read."""
+    """Run a selection in which every line can be read."""
     problems: list[Problem] = []
     tally = select(
         InputSettings(str(source), **more),
@@ -92,12 +92,12 @@ def scored_by(judge: str, source: Path, output: Path) -> Path:
 
 
 def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
-    """The groups of a scored file, with their annotations."""
+    """Read the groups of a scored file, with their annotations."""
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason))
         return list(file.groups())
 
 
-def marked(path: Path) -> list[ScoredGroup]:
-    """The annotations of the groups of a scored file."""
+def annotated_groups(path: Path) -> list[ScoredGroup]:
+    """Read the annotations of the groups of a scored file."""
     return [one for _, one in read_groups(path)]

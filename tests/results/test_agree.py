@@ -1,4 +1,4 @@
-"""Groups → all figures: one judge, a panel, and two files."""
+"""Figures of agreement: one judge, a panel, and two files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ruler_cli.results.agree import PAIR_BINS, Agreement, by_kind, measure, measure_two
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import concordance
-from tests.results.agree_values import drawn, grades, item, rows, scored
+from tests.results.agree_values import drawn, grades, rows, scored, scored_rollout
 
 COST = "cost_per_1000_usd"
 
@@ -25,7 +25,7 @@ def value(result: Agreement, name: str, judge: int = 0) -> Any:
 
 
 def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
-    """Two files whose groups all match."""
+    """Measure two files whose groups all match."""
     output: list[str] = []
     first, second = ([(group, (b"",) * len(group.rollouts)) for group in file] for file in (one, other))
     result = measure_two(iter(first), iter(second), output.append)
@@ -34,7 +34,7 @@ def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
 
 
 def test_by_hand() -> None:
-    """Two mixed groups and one that is not: pairs are pooled, τ_b and regret are means over groups."""
+    """Two mixed groups and one uniform: pairs are pooled, τ_b and regret are means over groups."""
     groups = [
         scored([0.9, 0.4, 0.4], [1, 1, 0], cost=0.3),  # one pair won, one tied; tau .5; regret 0
         scored([0.1, 0.8], [1, 0], cost=0.1),  # lost; tau -1; regret 1
@@ -57,8 +57,8 @@ def test_by_hand() -> None:
 
 
 @given(st.lists(rows, max_size=6))
-def test_pairs_are_pooled(groups: list[list[tuple[float, float]]]) -> None:
-    """The accuracy is that of all pairs of all groups, ties one half; regret lies within the labels."""
+def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
+    """The accuracy is that of all pairs of all groups, with ties as halves; regret lies within the labels."""
     result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
     each = [concordance(*zip(*group, strict=True)) for group in groups]
     pairs = sum(c.pairs for c in each)
@@ -75,8 +75,8 @@ passes = st.lists(st.tuples(grades, st.sampled_from([0.0, 1.0])), min_size=1, ma
 
 
 @given(st.lists(passes, max_size=5))
-def test_auc_is_that_of_each_pair(groups: list[list[tuple[float, float]]]) -> None:
-    """The AUC over all rollouts is that of looking at each pair, ties one half."""
+def test_auc(groups: list[list[tuple[float, float]]]) -> None:
+    """The AUC over all rollouts equals that computed from each pair, with a tie as one half."""
     result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
     rollouts = [rollout for group in groups for rollout in group]
     good, bad = ([score for score, label in rollouts if label == name] for name in (1.0, 0.0))
@@ -94,29 +94,29 @@ def test_other_than_two_labels() -> None:
     assert value(measure([scored([0.9, 0.5], [7.0, -2.0])], "a"), "auc") == 1.0
 
 
-def test_missing_is_left_out() -> None:
-    """A rollout without a score or a label is as if it was not there."""
+def test_missing_values() -> None:
+    """A rollout without a score or a label is ignored."""
     whole = [scored([0.9, 0.4, 0.4], [1, 1, 0])]
     holes = [scored([0.9, None, 0.4, 0.7, 0.4], [1, 1, 1, None, 0])]
     assert measure(whole, "a")["scorers"] == measure(holes, "a")["scorers"]
 
 
-def test_pairs_by_kind_by_hand() -> None:
-    """A pair is in one bin of each kind that is known of both its rollouts."""
-    better, worse = item(0.9, 1, 0.1, size=500), item(0.8, 0, 0.9, size=5_000)
+def test_pairs_by_kind() -> None:
+    """A pair is in one bin of each kind that is known for both rollouts."""
+    better, worse = scored_rollout(0.9, 1, 0.1, size=500), scored_rollout(0.8, 0, 0.9, size=5_000)
     bins = ("gap.1", "slot.0", "place.0", "length.0", "size.2")
     once = {name: 1.0 for bin_ in bins for name in (bin_, f"{bin_}.won")}
     assert by_kind([(0.8, 0, worse), (0.9, 1, better)]) == once
-    tied = [(0.5, label, item(0.5, label, size=100)) for label in (1.0, 0.0)]
+    tied = [(0.5, label, scored_rollout(0.5, label, size=100)) for label in (1.0, 0.0)]
     assert by_kind(tied) == {"length.2": 1, "length.2.won": 0.5, "size.0": 1, "size.0.won": 0.5}
 
 
-items = st.builds(item, grades, grades, grades, size=st.integers(0, 10**6))
+items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10**6))
 
 
 @given(st.lists(items, max_size=9))
-def test_kinds_part_the_pairs(result: list[ScoredRollout]) -> None:
-    """The bins of a kind hold every pair once, won as often as it is won; no gap, no bin of gaps."""
+def test_bins(result: list[ScoredRollout]) -> None:
+    """The bins of a kind hold every pair once with its result; without gaps there is no bin of gaps."""
     rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in result]
     whole = concordance([score for score, _, _ in rated], [label for _, label, _ in rated])
     sums: Counter[str] = Counter()
@@ -130,16 +130,16 @@ def test_kinds_part_the_pairs(result: list[ScoredRollout]) -> None:
 
 
 @pytest.mark.long
-def test_a_large_group_is_seen_in_parts() -> None:
-    """Of ten thousand rollouts not every pair is looked at, and always the same ones."""
-    many = [(i / 10_000, i % 2, item(i / 10_000, i % 2, size=10)) for i in range(10_000)]
+def test_sampled_pairs() -> None:
+    """Of ten thousand rollouts a fixed sample of pairs is measured."""
+    many = [(i / 10_000, i % 2, scored_rollout(i / 10_000, i % 2, size=10)) for i in range(10_000)]
     result = by_kind(many)
     assert result == by_kind(many)
     assert 300_000 < result["length.2"] < 330_000  # 5,000 · 5,000 there are
 
 
 def panel(count: int, *, same: bool) -> list[ScoredGroup]:
-    """Three judges: one good, one as good with errors of its own or the same, one that guesses."""
+    """Three judges: a good one, one as good with its own or the same errors, and one that guesses."""
     draw, result = random.Random(0), []
     for group in drawn(count, 6, seed=5):
         scores, labels = [r.judge_score or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
@@ -151,7 +151,7 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
 
 
 def test_panel() -> None:
-    """Judges are ranked if their intervals lie apart, and else not."""
+    """Judges are ranked if their intervals do not overlap, and otherwise not."""
     result = measure(panel(150, same=False), "score")
     assert [s["name"] for s in result["scorers"]] == ["score", "good", "other", "guess"]
     assert {(p["better"], p["worse"]) for p in result["ranked"]} == {("good", "guess"), ("other", "guess")}
@@ -160,8 +160,8 @@ def test_panel() -> None:
     assert len(measure(one, "score")["scorers"]) == 1  # a single judge is no panel
 
 
-def test_panel_errors() -> None:
-    """Errors correlate if two judges share them, and else not."""
+def test_correlated_errors() -> None:
+    """Errors correlate if two judges share them, and otherwise not."""
     same, apart = (measure(panel(150, same=same), "score")["correlations"][0] for same in (True, False))
     assert same["judges"] == ["good", "other"]
     assert same["errors"]["value"] == same["scores"]["value"] == pytest.approx(1.0)
@@ -188,14 +188,14 @@ def test_two_files() -> None:
     assert result["correlations"][0]["errors"]["value"] == pytest.approx(0, abs=0.1)
 
 
-def test_two_files_over_common_rollouts() -> None:
-    """A rollout that one judge failed on counts for neither."""
+def test_common_rollouts() -> None:
+    """A rollout on which one judge failed counts for neither."""
     result = two([scored([0.9, 0.4, None], [1, 0, 0])], [scored([0.9, 0.4, 0.1], [1, 0, 0])])
     assert [s["pairs"] for s in result["scorers"]] == [1, 1]
 
 
 def test_two_judges_without_labels() -> None:
-    """Judges can be compared with one another without any label."""
+    """Two judges can be compared with each other without a label."""
     one = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
     result = two(one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)])
     assert result["correlations"][0]["scores"]["value"] is not None
@@ -204,7 +204,7 @@ def test_two_judges_without_labels() -> None:
 
 
 def test_huge_numbers() -> None:
-    """Labels as large as there may be make no figure that is no number."""
+    """Labels of the largest size give only finite figures."""
     groups = [scored([0.9, 1e50, -1e50], [1e50, -1e50, 0.0], key=str(i)) for i in range(9)]
     result = two(groups, groups)
     reported = [figure["value"] for figure in result["scorers"][0].values() if isinstance(figure, dict)]

@@ -23,14 +23,14 @@ def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Stati
 
 
 def width(figure: MeasuredValue) -> float:
-    """The width of an interval."""
+    """Return the width of an interval."""
     assert figure["low"] is not None
     assert figure["high"] is not None
     return figure["high"] - figure["low"]
 
 
-def test_an_interval_is_as_wide_as_the_standard_error_says() -> None:
-    """The interval of a mean is that of its standard error, by single groups or many in few units."""
+def test_standard_error() -> None:
+    """The interval of a mean is that of its standard error, with single groups or many in few units."""
     draw = random.Random(0)
     values = [draw.random() for _ in range(5_000)]
     middle = sum(values) / 5_000
@@ -42,8 +42,8 @@ def test_an_interval_is_as_wide_as_the_standard_error_says() -> None:
         assert width(figure) == pytest.approx(2 * 1.96 * error, rel=0.2)
 
 
-def test_drift_does_not_hide_in_units() -> None:
-    """Groups that get better along the file leave the interval as it is for the same groups mixed."""
+def test_drift() -> None:
+    """Groups that improve along the file have the same interval as the same groups shuffled."""
     values = [i / 2_000 for i in range(2_000)]
     mixed = random.Random(2).sample(values, len(values))
     assert width(mean(values, 200)) == pytest.approx(width(mean(mixed, 200)), rel=0.25)
@@ -51,7 +51,7 @@ def test_drift_does_not_hide_in_units() -> None:
 
 @pytest.mark.long
 def test_coverage() -> None:
-    """About 95 % of intervals hold the accuracy that was to be found, with 40 groups each."""
+    """About 95 % of intervals hold the true accuracy, with 40 groups each."""
     (truth,) = measure(drawn(4_000, 6, seed=10), "all")["scorers"]
     held = dict.fromkeys(("pairwise_accuracy", "auc", "kendall_tau_b", "top1_regret"), 0)
     for seed in range(200):
@@ -67,22 +67,22 @@ def test_few_groups() -> None:
     assert width(mean([0.0, 1.0, 0.0, 1.0, 0.5])) > 0
 
 
-def test_groups_that_are_all_alike() -> None:
-    """Twelve of twelve is not certainty: at most 3 in 12 of all groups are otherwise."""
+def test_equal_groups() -> None:
+    """Twelve of twelve is not certainty: the interval allows up to 3 in 12 other groups."""
     assert mean([1.0] * 12) == MeasuredValue(value=1.0, low=0.75, high=1.0, groups=12)
     unbound = Statistic(ratio("x", "n"), "n")
     assert mean([2.5] * 12, by=unbound) == MeasuredValue(value=2.5, low=2.5, high=2.5, groups=12)
 
 
-def test_not_defined() -> None:
-    """A ratio to nothing is none, and so is one whose sums left the numbers there are."""
+def test_undefined() -> None:
+    """A ratio to zero is undefined, and so is one whose sums overflow."""
     nothing = MeasuredValue(value=None, low=None, high=None, groups=0)
     assert mean([1.0] * 9, by=Statistic(ratio("x", "z"), "z")) == mean([]) == nothing
     assert mean([math.inf] * 9)["value"] is None
 
 
-def test_difference_is_paired() -> None:
-    """Two that go up and down together differ by little, however wide their own intervals are."""
+def test_paired_difference() -> None:
+    """Two figures that vary together differ by little, even if their own intervals are wide."""
     draw = random.Random(4)
     result = BootstrapUnits()
     for _ in range(60):

@@ -15,7 +15,7 @@ from tests.results.agree_values import scored
 from tests.values import read, reader, talk
 
 
-def test_known() -> None:
+def test_digest() -> None:
     """The digest of a rollout depends on its messages only."""
     record = {"group_id": "g", "messages": talk("four"), "ruler": {"status": "scored", "score": 0.5}}
     records = (record, record | {"logs": ["x"], "reward": 1}, record | {"messages": talk("five")})
@@ -26,7 +26,7 @@ def test_known() -> None:
     assert one == same != other
 
 
-def made(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> DigestedGroup:
+def make_group(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> DigestedGroup:
     """A group of rollouts with these texts."""
     scores = [0.5] * len(texts)
     return scored(scores, labels or scores, key=key), tuple(text.encode() for text in texts)
@@ -42,24 +42,26 @@ def matched(
 
 
 @given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
-def test_groups_meet_by_key(one: list[str], other: list[str], m: int, n: int) -> None:
+def test_by_key(first: list[str], second: list[str], m: int, n: int) -> None:
     """In any two orders each group of both files is paired once, and the others are counted."""
-    pairs, result, output = matched([made(k, k) for k in one[:m]], [made(k, k) for k in other[:n]])
-    common = set(one[:m]) & set(other[:n])
+    pairs, result, output = matched(
+        [make_group(k, k) for k in first[:m]], [make_group(k, k) for k in second[:n]]
+    )
+    common = set(first[:m]) & set(second[:n])
     assert sorted(a.key for a, _ in pairs) == sorted(common)
     assert all(a == b for a, b in pairs)
     assert result == {"groups": len(common), "unlike": 0, "alone": [m - len(common), n - len(common)]}
     assert len(output) == m + n - 2 * len(common)
 
 
-def test_nothing_is_paired_by_guess() -> None:
-    """Groups of one key with other rollouts, more of them or other labels are left out and named."""
-    one = [made(k, "x", "y") for k in "abcd"]
+def test_different_groups() -> None:
+    """Groups of one key with different rollouts, sizes or labels are left out and named."""
+    one = [make_group(k, "x", "y") for k in "abcd"]
     unlike = [
-        made("a", "x", "z"),
-        made("b", "x"),
-        made("c", "x", "y", labels=(0.5, 0.7)),
-        made("d", "y", "x"),
+        make_group("a", "x", "z"),
+        make_group("b", "x"),
+        make_group("c", "x", "y", labels=(0.5, 0.7)),
+        make_group("d", "y", "x"),
     ]
     pairs, result, output = matched(one, unlike)
     assert (pairs, result) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
@@ -69,16 +71,16 @@ def test_nothing_is_paired_by_guess() -> None:
         assert part in sentence
 
 
-def test_a_key_that_repeats() -> None:
-    """Groups of the same key meet in the order in which they stand."""
-    twice = [made("a", "1"), made("a", "2")]
+def test_repeated_key() -> None:
+    """Groups of the same key are paired in file order."""
+    twice = [make_group("a", "1"), make_group("a", "2")]
     pairs, _, output = matched(twice, twice)
     assert (pairs, output) == ([(one, one) for one, _ in twice], [])
 
 
 def test_either_label() -> None:
-    """A label that one file lacks is that of the other."""
+    """A label that is missing in one file is taken from the other."""
     [(a, b)], _, _ = matched(
-        [made("a", "x", "y", labels=(None, 1.0))], [made("a", "x", "y", labels=(0.0, None))]
+        [make_group("a", "x", "y", labels=(None, 1.0))], [make_group("a", "x", "y", labels=(0.0, None))]
     )
     assert [r.label for r in a.rollouts] == [r.label for r in b.rollouts] == [0.0, 1.0]

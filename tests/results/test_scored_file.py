@@ -30,7 +30,7 @@ def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
 
 
 def of(*records: dict[str, Any], **reported: Any) -> ScoredGroup:
-    """These records as one group."""
+    """Read these records as one group."""
     result = read(*records, **reported)
     return AnnotationReader(reader(*records, **reported), given="outcome" in reported).group(
         Group(str(result[0].key), tuple(result))
@@ -64,7 +64,7 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     assert first - {None} <= {r.label for r in rollouts}
 
 
-def test_a_trajectory_per_line() -> None:
+def test_trajectory_lines() -> None:
     """Every field of an annotation is read, and the group's part from the first rollout that has it."""
     own = {
         "status": "scored", "judge": "m", "passes": 2, "tied": False, "reliability": 0.75, "weight": 0.5,
@@ -105,7 +105,7 @@ def test_a_trajectory_per_line() -> None:
 
 
 def test_failed_and_unmarked() -> None:
-    """A group is failed if it was judged without a score, and unmarked if it was never judged."""
+    """A group is failed if its annotation has no score, and unmarked if it has no annotation."""
     lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
     result = of(trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None))
     assert (result.status, result.kind, result.reason) == ("failed", "refused", "no")
@@ -121,8 +121,8 @@ def test_failed_and_unmarked() -> None:
 ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5, -(10**30)]
 
 
-def test_a_damaged_score() -> None:
-    """A score that is no finite number is none, and the rollout failed for that."""
+def test_invalid_score() -> None:
+    """A score that is no finite number is read as none, and its rollout as failed for that reason."""
     for odd in (*ODD[:-1], None):
         one, other = of(trajectory(annotation(odd)), trajectory(annotation(0.5))).rollouts
         assert (one.status, one.score, one.judge_score, one.invalid_fields) == (
@@ -137,8 +137,8 @@ def test_a_damaged_score() -> None:
         assert (moved.score, moved.judge_score, moved.invalid_fields) == (0.5, None, ("judge_score",))
 
 
-def test_a_damaged_group_part() -> None:
-    """An impossible cost, time, share or count is not known, and never a zero."""
+def test_invalid_group_part() -> None:
+    """An impossible cost, time, share or count is unknown, and never zero."""
     names = ("reliability", "weight", "cost_usd", "latency_s", "judged_at", "passes", "tied", "usage")
     for odd in ODD:
         result = of(trajectory(annotation(0.5, group=dict.fromkeys(names, odd))))
@@ -157,8 +157,8 @@ def test_a_damaged_group_part() -> None:
         assert of(trajectory(annotation(0.5, group=odd))).cost is None
 
 
-def test_a_damaged_panel() -> None:
-    """A judge without a number has no score, those beyond the first few are counted."""
+def test_invalid_panel() -> None:
+    """A judge without a number has no score, and judges beyond a limit are counted."""
     result = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
     assert (result.judges, result.invalid_fields, result.score) == ({"b": 0.5}, (), 0.5)
     many = of(trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
@@ -167,7 +167,7 @@ def test_a_damaged_panel() -> None:
 
 
 def test_times() -> None:
-    """A time is seconds since 1970, in UTC if it names no zone; one without a date in UTC is none."""
+    """A time is read as seconds since 1970, in UTC by default; one without a date in UTC is invalid."""
     at = dict.fromkeys(
         ["2026-11-21T02:14:05Z", "2026-11-21T02:14:05", "2026-11-21T03:14:05+01:00"], 1795227245.0
     )
@@ -178,7 +178,7 @@ def test_times() -> None:
 
 
 def test_label_of() -> None:
-    """Numbers, truth values and words for them are labels; nothing else is, and nothing else is a zero."""
+    """Numbers, truth values and words for them are labels; any other value is no label, and no zero."""
     labels: list[tuple[Any, float]] = [
         (True, 1.0), (False, 0.0), (-3, -3.0), ("0.25", 0.25), ("C", 1.0), ("I", 0.0), ("passed", 1.0),
         (" FAILED ", 0.0), ("true", 1.0), ("No", 0.0), ("resolved", 1.0), ([0, 0.5], 0.5),
@@ -191,13 +191,13 @@ def test_label_of() -> None:
 
 
 def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
-    """A part of a rollout as a dump names it, scored."""
+    """A scored part of a rollout, as its framework names it."""
     reported = annotation(score, independent_reward=reward)
     return {"input": "user\nhi", "output": uid, "score": score, "step": 1, "uid": uid, "ruler": reported}
 
 
-def test_parts_are_one_rollout() -> None:
-    """Parts of one rollout have one score, the size of all, and the label of the last that has one."""
+def test_parts() -> None:
+    """Parts of one rollout have one score, the size of all, and the last label."""
     records = [part("task_0_0", 0.25, None), part("task_1_0", 0.5, 0.0), part("task_0_1", 0.25, 1.0)]
     result = of(*records)
     assert [r.indices for r in result.rollouts] == [(0, 2), (1,)]
@@ -206,7 +206,7 @@ def test_parts_are_one_rollout() -> None:
 
 
 def test_labels() -> None:
-    """A label is the first reward, else the outcome; a reward that is ruler's score is none."""
+    """A label is the first reward, else the outcome; a reward written by ruler is no label."""
     own = of(
         trajectory(annotation(0.5, independent_reward=None), reward=0.5),
         trajectory(annotation(0.5, independent_reward=0), reward=0.5),
@@ -221,8 +221,8 @@ def test_labels() -> None:
     assert [(r.label, r.label_source) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]
 
 
-def seen(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
-    """The counts of a file of these records that are not 0, but for groups and rollouts."""
+def counts_of(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
+    """Count the annotations of a file of these records; omit zeros, groups and rollouts."""
     path = write(folder / "in.jsonl", list(records))
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(path), **where), stack, lambda one: pytest.fail(one.reason))
@@ -231,10 +231,10 @@ def seen(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
         return +Counter({name: n for name, n in file.counts.items() if name not in ("groups", "rollouts")})
 
 
-def test_what_cannot_be_used(tmp_path: Path) -> None:
-    """Rollouts without a usable annotation, score or label are counted; so are costs."""
+def test_unusable_values(tmp_path: Path) -> None:
+    """Rollouts without a usable annotation, score or label are counted, and so are costs."""
     failed = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
-    assert seen(
+    assert counts_of(
         tmp_path,
         trajectory(failed, reward=None),
         {"group_id": "g", "messages": talk("x"), "reward": 0.5},
@@ -252,10 +252,10 @@ def test_labels_at_a_path(tmp_path: Path) -> None:
     given: list[Any] = ["passed", False, None, [{}], 0.5]
     records = [trajectory(annotation(0.5), metadata={"ok": ok}) for ok in given]
     counts = {"scored": 5, "unlabelled": 1, "odd_labels": 1, "own_labels": 1}
-    assert seen(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels") == counts
+    assert counts_of(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels") == counts
 
 
-def test_very_many_judges(tmp_path: Path) -> None:
-    """Of very many judges the first few are read, the others are counted."""
+def test_many_judges(tmp_path: Path) -> None:
+    """Judges beyond a limit are counted."""
     records = [trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)]
-    assert seen(tmp_path, *records) == {"scored": 2, "more_judges": 18 - MOST_JUDGES}
+    assert counts_of(tmp_path, *records) == {"scored": 2, "more_judges": 18 - MOST_JUDGES}

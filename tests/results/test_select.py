@@ -20,11 +20,11 @@ from ruler_cli.results.select import Keep, comparable, widest
 from tests.conftest import ROOT, read
 from tests.results.select_values import (
     GROUPS,
+    annotated_groups,
     annotation,
     dump,
     grouped,
     lines,
-    marked,
     scored_by,
     selected,
     trajectory,
@@ -33,7 +33,7 @@ from tests.values import few, talk
 
 
 def ids(path: Path) -> list[str]:
-    """The rollouts of groups on lines, and of trajectories on lines, in their order."""
+    """Return the ids of rollouts in groups on lines, or in trajectories on lines, in their order."""
     return [t["id"] for record in read(path) for t in record.get("trajectories", [record])]
 
 
@@ -54,7 +54,7 @@ WHERE = {
 
 
 def test_conditions(tmp_path: Path) -> None:
-    """All conditions must hold, both ends belong to a range, and records keep their order."""
+    """All conditions must hold, a range includes both ends, and records keep their order."""
     for records in (GROUPS, lines(*GROUPS)):
         source = dump(tmp_path / "in.jsonl", records)
         for where, kept in WHERE.items():
@@ -65,7 +65,7 @@ def test_conditions(tmp_path: Path) -> None:
 
 
 def test_bare_disagreement(tmp_path: Path) -> None:
-    """Without a range it holds if a pair is ordered against its labels; a tie does not count."""
+    """Without a range `disagreement` holds if a pair is ordered against its labels; a tie does not count."""
     dice = random.Random(4)
     grades = (None, 0.0, 0.5, 1.0)
     rows = [[(dice.choice(grades), dice.choice(grades)) for _ in range(3)] for _ in range(200)]
@@ -100,12 +100,12 @@ WAYS = {
 }
 
 
-def test_way_out() -> None:
-    """A text that is no condition is reported with the nearest one, or with the form of a range."""
-    for text, says in WAYS.items():
+def test_suggestion() -> None:
+    """An invalid condition is reported with a suggestion, or with the syntax of a range."""
+    for text, message in WAYS.items():
         with pytest.raises(UsageError) as error:
             parse_condition(text)
-        assert says in str(error.value)
+        assert message in str(error.value)
         assert "\x1b" not in str(error.value)
 
 
@@ -122,7 +122,7 @@ def test_any_text(text: str) -> None:
     assert result.ends is None or result.ends[0] <= result.ends[1]
 
 
-KEPT = (
+KEEP_CASES = (
     (Keep(1, "score"), "", "a1 b0 d0 e1"),
     (Keep(2, "variance"), "", "a0 a1 b0 b1 d0 d1 e0 e1"),
     (Keep(2, "variance"), "score=..0.6", "a0 a2 b0 b1 d1 e0"),
@@ -131,9 +131,9 @@ KEPT = (
 
 
 def test_keep(tmp_path: Path) -> None:
-    """Conditions come first; a rollout without a score is never kept, a group without any is counted."""
+    """Conditions apply first; a rollout without a score is never kept, and a group without any is counted."""
     source = dump(tmp_path / "in.jsonl", GROUPS)
-    for keep, where, kept in KEPT:
+    for keep, where, kept in KEEP_CASES:
         tally = selected(source, tmp_path / "out.jsonl", *where.split(), keep=keep)
         assert ids(tmp_path / "out.jsonl") == kept.split()
         assert tally.unscored == (0 if "live" in where else 1)
@@ -142,7 +142,7 @@ def test_keep(tmp_path: Path) -> None:
 
 
 def variance(scores: Sequence[float]) -> float:
-    """As its definition says."""
+    """The variance by its definition."""
     mean = math.fsum(scores) / len(scores)
     return math.fsum((score - mean) ** 2 for score in scores) / len(scores)
 
@@ -152,7 +152,7 @@ grades = st.integers(0, 4).map(lambda n: n / 4) | st.floats(0, 1) | st.sampled_f
 
 @given(st.lists(grades, min_size=1, max_size=9), st.integers(1, 9))
 def test_greatest_variance(scores: list[float], most: int) -> None:
-    """No other choice of as many rollouts has a greater variance, and none is left out beyond the kept."""
+    """No choice of as many has a greater variance, and no kept score lies between two omitted ones."""
     kept = widest(scores, most)
     assert len(kept) == len(set(kept)) == min(most, len(scores))
     best = max(variance(choice) for choice in itertools.combinations(scores, len(kept)))
@@ -161,12 +161,12 @@ def test_greatest_variance(scores: list[float], most: int) -> None:
     assert not left or all(scores[i] <= left[0] or scores[i] >= left[-1] for i in kept)
 
 
-def test_first_of_equal_scores() -> None:
+def test_ties() -> None:
     """Of equal scores the first is kept, and of equal choices the one with more high scores."""
     assert widest([0.5, 0.0, 1.0, 0.0, 1.0], 2) == [1, 2]
     assert widest([0.0, 0.5, 1.0, 0.5, 0.5], 3) == [0, 1, 2]
     assert widest([0.0, 0.1, 0.5, 0.9, 1.0], 3) == [0, 3, 4]
-    assert len(widest([i / 1e5 for i in range(100_000)], 50_000)) == 50_000  # no square of that
+    assert len(widest([i / 1e5 for i in range(100_000)], 50_000)) == 50_000  # not quadratic
 
 
 VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
@@ -183,7 +183,7 @@ VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
 
 
 def test_majority(tmp_path: Path) -> None:
-    """The best of those with the majority answer below the rollout are kept; no answer, no vote."""
+    """The best rollouts with their group's majority answer are kept; one without an answer has no vote."""
     for answers, scores, most, kept in VOTES:
         group = grouped("a", *scores)
         for one, answer in zip(group["trajectories"], answers, strict=True):
@@ -200,7 +200,7 @@ def test_majority(tmp_path: Path) -> None:
 
 
 def test_equal_answers() -> None:
-    """Answers are equal as JSON values are, however they are written, and values of other kinds are not."""
+    """Answers are equal if their JSON values are, in any notation; values of different types differ."""
     equal: list[tuple[Any, Any]] = [
         ("42", " 42\n"), (1, 1.0), ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}), (10**30, 10**30),
     ]  # fmt: skip
@@ -216,7 +216,7 @@ def test_equal_answers() -> None:
 
 
 def test_answers_in_a_list(tmp_path: Path) -> None:
-    """Of rollouts that are items of lists the answers are a list too, and it loses an item with them."""
+    """If rollouts are items of a list, their answers are too, and the list is cut with the rollouts."""
     rewards = [0.9, 0.2, 0.4]
     record = {"prompt": "p", "responses": ["a", "b", "c"], "said": [1, 2, 2], "rewards": rewards,
               "ruler": {"status": "scored", "rollouts": list(map(annotation, rewards))}}  # fmt: skip
@@ -225,17 +225,17 @@ def test_answers_in_a_list(tmp_path: Path) -> None:
     (result,) = read(tmp_path / "out.jsonl")
     assert (result["responses"], result["said"], result["rewards"]) == (["c"], [2], [0.4])
     assert result["ruler"]["rollouts"] == [annotation(0.4)]
-    says = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
-    with pytest.raises(UsageError, match=says):
+    message = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
+    with pytest.raises(UsageError, match=message):
         selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
     assert read(tmp_path / "out.jsonl") == [result]
 
 
 def test_labels_at_a_path(tmp_path: Path) -> None:
-    """Labels may be named; without them nothing disagrees."""
+    """Labels can be read from a path; without labels no group has a disagreement."""
     groups = [grouped("a", 0.1, 0.9), grouped("b", 0.1, 0.9)]
-    for group, told in zip(groups, (("no", "yes"), ("passed", "failed")), strict=True):
-        for one, label in zip(group["trajectories"], told, strict=True):
+    for group, labels in zip(groups, (("no", "yes"), ("passed", "failed")), strict=True):
+        for one, label in zip(group["trajectories"], labels, strict=True):
             one["metadata"] = {"told": label}
     source = dump(tmp_path / "in.jsonl", groups)
     selected(
@@ -258,19 +258,19 @@ REFUSED: list[tuple[list[Any], str, str]] = [
 ]
 
 
-def test_what_no_group_has(tmp_path: Path) -> None:
-    """A condition on a figure that no group has is refused with the way out, and OUTPUT stays as it was."""
+def test_missing_figure(tmp_path: Path) -> None:
+    """A condition on a figure that no group has is refused with the way out, and OUTPUT is unchanged."""
     (tmp_path / "out.jsonl").write_text("old")
-    for records, where, says in REFUSED:
+    for records, where, message in REFUSED:
         source = dump(tmp_path / "in.jsonl", records)
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(UsageError, match=message):
             selected(source, tmp_path / "out.jsonl", where)
         assert (tmp_path / "out.jsonl").read_text() == "old"
         assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
-def test_nothing_to_keep(tmp_path: Path) -> None:
-    """If every group failed, or there is none, the output is empty, which is no error."""
+def test_empty_selection(tmp_path: Path) -> None:
+    """If every group failed, or there is none, the output is empty, without an error."""
     for records in ([grouped("a", None, None)], []):
         source = dump(tmp_path / "in.jsonl", records)
         for where in ("reliability=0..", "disagreement", "live", "score=0.."):
@@ -289,14 +289,14 @@ def test_scattered(tmp_path: Path) -> None:
     assert len(wanted) == 80
 
 
-def test_parts_stay_together(tmp_path: Path) -> None:
-    """A rollout in several records is kept whole or not at all."""
+def test_parts(tmp_path: Path) -> None:
+    """The records of one rollout are kept together or not at all."""
     scored = scored_by("simulated", ROOT / "samples" / "formats" / "verl_v1.jsonl", tmp_path / "scored.jsonl")
-    before = marked(scored)
+    before = annotated_groups(scored)
     assert any(len(r.indices) > 1 for group in before for r in group.rollouts)
     for most in (1, 2):
         selected(scored, tmp_path / "out.jsonl", keep=Keep(most, "score"))
-        after = marked(tmp_path / "out.jsonl")
+        after = annotated_groups(tmp_path / "out.jsonl")
         sizes = {(r.explanation, len(r.indices)) for group in before for r in group.rollouts}
         assert {(r.explanation, len(r.indices)) for group in after for r in group.rollouts} <= sizes
         assert [len(group.rollouts) for group in after] == [min(most, len(g.rollouts)) for g in before]
@@ -307,8 +307,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_hostile_marks(tmp_path: Path) -> None:
-    """An invalid score never counts as one, and nothing else is lost for it."""
+def test_hostile_annotations(tmp_path: Path) -> None:
+    """An invalid score never counts as one, and affects no other rollout."""
     groups = [
         {"group_id": f"g{i}", "trajectories": [{**trajectory(odd), "ruler": {**annotation(0), "score": odd}},
                                                trajectory(0.5, id="fine")]}
@@ -322,7 +322,7 @@ def test_hostile_marks(tmp_path: Path) -> None:
 
 
 def test_hostile_fields(tmp_path: Path) -> None:
-    """Fields of ruler's of any type raise nothing, and the file comes out as it was if all is kept."""
+    """Fields of ruler's of any type raise no error, and the file is unchanged if all is kept."""
     odd: list[Any] = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
     names = ("reliability", "tied", "judge", "passes", "usage", "cost_usd", "judged_at", "weight")
     inner = ("spread", "slots", "judges", "explanation", "judge_score")

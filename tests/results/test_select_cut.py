@@ -17,18 +17,18 @@ from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.values import layouts, same, text_of, texts, values
 
-MARK = {"status": "scored", "score": 0.5}
+ANNOTATION = {"status": "scored", "score": 0.5}
 FORMATS = {form.name: form for form in formats()}
 
 
 def without(form: Format, record: Any, lost: list[int], *named: str, at: tuple[str, ...] = ()) -> Any:
-    """A record that was cut, read again."""
+    """Cut a record and read it again."""
     size = len(record["ruler"]["rollouts"] if isinstance(record.get("ruler"), dict) else record["ruler"])
     return json.loads(cut(json.dumps(record).encode(), form, [(*at, i) for i in lost], size, named))
 
 
 def is_part(short: bytes, whole: bytes) -> bool:
-    """Tell if some bytes are left of others when parts are taken out."""
+    """Tell if some bytes are others with parts taken out."""
     rest = iter(whole)
     return all(byte in rest for byte in short)
 
@@ -40,23 +40,23 @@ def is_part(short: bytes, whole: bytes) -> bool:
     st.dictionaries(texts, values, max_size=3),
     st.booleans(),
 )
-def test_just_these_bytes(
+def test_exact_cut(
     items: list[Any], data: st.DataObject, layout: dict[str, Any], more: dict[str, Any], behind: bool
 ) -> None:
-    """Of a group on a line nothing changes but that some items of its list are gone."""
+    """A cut removes items from the list of a group's line and changes no other byte."""
     lost = data.draw(st.sets(st.integers(0, len(items) - 1), max_size=len(items) - 1))
-    held = {"trajectories": items}
-    record = {**held, **more, **held} if not behind else {**more, **held}
+    member = {"trajectories": items}
+    record = {**member, **more, **member} if not behind else {**more, **member}
     record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
     raw = text_of(record, layout)
     result = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost], len(items))
-    kept = [item for i, item in enumerate(items) if i not in lost]
-    assert same(json.loads(result), {**record, "trajectories": kept})
+    left = [item for i, item in enumerate(items) if i not in lost]
+    assert same(json.loads(result), {**record, "trajectories": left})
     assert is_part(result, raw)
     assert (result == raw) is (not lost)
 
 
-def test_odd_bytes_stay() -> None:
+def test_other_bytes() -> None:
     """Numbers, escapes, equal keys and white space of the rest are unchanged."""
     raw = (
         rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
@@ -67,8 +67,8 @@ def test_odd_bytes_stay() -> None:
     assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
 
 
-def test_every_listed_format_says_its_lists() -> None:
-    """No format whose rollouts are items of lists leaves open which lists those are."""
+def test_declared_lists() -> None:
+    """Every format whose rollouts are items of lists declares those lists."""
     assert [form.name for form in formats() if form.layout.listed and form.layout.lists is None] == []
 
 
@@ -77,7 +77,7 @@ def test_lm_eval() -> None:
     cases: list[tuple[list[Any], list[Any]]] = [(["x"], ["x"]), ([["x", "y"]], [["y"]]), ([["x"]], [["x"]])]
     for filtered, left in cases:
         record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
-                  "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
+                  "ruler": {"rollouts": [ANNOTATION, ANNOTATION]}}  # fmt: skip
         result = without(FORMATS["lm-eval samples"], record, [0])
         assert (result["resps"], result["filtered_resps"], result["metrics"]) == ([["y"]], left, ["a", "b"])
         assert len(result["ruler"]["rollouts"]) == 1
@@ -86,28 +86,28 @@ def test_lm_eval() -> None:
 def answers(**more: Any) -> dict[str, Any]:
     """A prompt and its three responses, scored."""
     return {"prompt": [{"role": "user"}] * 3, "responses": ["a", "b", "c"], "rewards": [1, 2, 3],
-            "tools": [1, 2, 3], "ruler": {"rollouts": [MARK] * 3}, **more}  # fmt: skip
+            "tools": [1, 2, 3], "ruler": {"rollouts": [ANNOTATION] * 3}, **more}  # fmt: skip
 
 
-DOUBTED: list[tuple[dict[str, Any], str]] = [
+AMBIGUOUS: list[tuple[dict[str, Any], str]] = [
     ({"correct": [True, False, True]}, "as many items at `correct` as rollouts"),
     ({"extra": {"in": {"choices": [1, 2, 3]}}}, "as many items at `extra.in.choices` as rollouts"),
     ({"rewards": [1, 2]}, "has 2 items at `rewards` for 3 rollouts"),
-    ({"ruler": {"rollouts": [MARK]}}, "has 1 items at `ruler.rollouts` for 3 rollouts"),
+    ({"ruler": {"rollouts": [ANNOTATION]}}, "has 1 items at `ruler.rollouts` for 3 rollouts"),
     ({"a\x1bb": [1, 2, 3]}, "items at `a\ufffdb`"),
 ]
 
 
-def test_refused() -> None:
-    """A list that may belong to the rollouts, and one that should and does not, are never guessed about."""
-    for more, says in DOUBTED:
+def test_ambiguous_lists() -> None:
+    """A list that may belong to the rollouts, or that has another length than theirs, is refused."""
+    for more, message in AMBIGUOUS:
         with pytest.raises(UnreadableError) as error:
             cut(json.dumps(answers(**more)).encode(), FORMATS["prompts with a list of responses"], [(0,)], 3)
-        assert says in str(error.value)
+        assert message in str(error.value)
 
 
-def test_lists_that_the_user_names() -> None:
-    """A list that the user says each rollout has goes along, wherever it stands."""
+def test_named_lists() -> None:
+    """A list that the user names is cut with the rollouts, at any path."""
     record = answers(correct=[1, 2, 3], extra={"right": ["p", "q", "r"], "n": [1, 2]})
     result = without(
         FORMATS["prompts with a list of responses"], record, [1], "correct", "extra.right", "nowhere.at.all"
@@ -116,12 +116,12 @@ def test_lists_that_the_user_names() -> None:
     assert (result["responses"], result["rewards"], result["tools"]) == (["a", "c"], [1, 3], [1, 2, 3])
 
 
-def test_home_made_lists() -> None:
-    """Of a dump that --messages names the list there loses the item, and its neighbours are doubted."""
+def test_custom_format() -> None:
+    """In a dump with a path of messages the list there is cut, and a similar list beside it is refused."""
     record: dict[str, Any] = {
         "data": {"said": [["x"], ["y"]]},
         "rewards": [1, 2],
-        "ruler": {"rollouts": [MARK, MARK]},
+        "ruler": {"rollouts": [ANNOTATION, ANNOTATION]},
     }
     form = custom.custom_format("data.said", [record])
     assert form is not None
@@ -132,7 +132,7 @@ def test_home_made_lists() -> None:
 
 
 def parts(*sizes: int) -> list[Group]:
-    """The groups of one columnar line."""
+    """Return the groups of one columnar line."""
     size = sum(sizes)
     raw = json.dumps({"prompt": list(range(size)), "completion": list(range(size))}).encode()
     line, at, out = Line(7, 0, raw), 0, []

@@ -1,4 +1,4 @@
-"""Every format there is: scored, selected, read again by ruler and as its framework reads it."""
+"""Every format: scored, selected, read again by ruler and by its framework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
 from tests.formats.test_every_format import annotations_in, each_example, each_layout
 from tests.formats.test_every_format import scored as scored_in
-from tests.results.select_values import marked, read_groups, selected
+from tests.results.select_values import annotated_groups, read_groups, selected
 from tests.values import reader
 
 WHOLE_ONLY = {
@@ -29,19 +29,19 @@ WHOLE_ONLY = {
 
 
 def scored_example(name: str, folder: Path) -> Path:
-    """An example as the simulated judge scored it."""
+    """Score an example with the simulated judge."""
     scored_in(name, folder)
     return folder.joinpath("out.jsonl").rename(folder / "scored.jsonl")
 
 
-def told(group: Group, rollout: ScoredRollout) -> tuple[bytes, float | None, float | None, str]:
+def identity(group: Group, rollout: ScoredRollout) -> tuple[bytes, float | None, float | None, str]:
     """Identify a rollout by its messages, its score, its first reward and its explanation."""
     words = dump(group.rollouts[rollout.indices[0]].messages)
     return words, rollout.score, rollout.label, rollout.explanation
 
 
 def best(group: ScoredGroup) -> ScoredRollout:
-    """The first of the best."""
+    """The first rollout with the highest score."""
     return max(group.rollouts, key=lambda r: r.score or 0.0)
 
 
@@ -52,12 +52,12 @@ def test_all(name: str, tmp_path: Path) -> None:
     tally = selected(scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score"))
     assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
     assert (tally.kept_groups, tally.kept_rollouts) == (tally.groups, tally.rollouts)
-    assert tally.rollouts == sum(len(group.rollouts) for group in marked(scored))
+    assert tally.rollouts == sum(len(group.rollouts) for group in annotated_groups(scored))
 
 
 @each_example
-def test_one_of_each(name: str, tmp_path: Path) -> None:
-    """One rollout of each group stays, with its messages, annotation and first reward."""
+def test_best_of_each(name: str, tmp_path: Path) -> None:
+    """The best rollout of each group stays, with its messages, annotation and first reward."""
     scored = scored_example(name, tmp_path)
     output = tmp_path / "out.jsonl"
     if name in WHOLE_ONLY:
@@ -67,8 +67,8 @@ def test_one_of_each(name: str, tmp_path: Path) -> None:
         return
     selected(scored, output, keep=Keep(1, "score"))
     before, after = read_groups(scored), read_groups(output)
-    kept = [told(group, r) for group, m in after for r in m.rollouts]  # groups may begin in another order
-    assert Counter(kept) == Counter(told(group, best(m)) for group, m in before)
+    kept = [identity(group, r) for group, m in after for r in m.rollouts]  # groups may be in another order
+    assert Counter(kept) == Counter(identity(group, best(m)) for group, m in before)
     assert {len(m.rollouts) for _, m in after} == {1}
     again = tmp_path / "again.jsonl"
     selected(output, again, keep=Keep(1, "score"))
@@ -76,8 +76,8 @@ def test_one_of_each(name: str, tmp_path: Path) -> None:
 
 
 @each_example
-def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
-    """The framework reads the rewards of the rest, each with its annotation."""
+def test_framework_reads_selection(name: str, tmp_path: Path) -> None:
+    """The framework reads the rewards of the selected rollouts, each with its annotation."""
     scored = scored_example(name, tmp_path)
     by = ("live",) if name in WHOLE_ONLY else ()
     keep = None if name in WHOLE_ONLY else Keep(2, "variance")

@@ -1,4 +1,4 @@
-"""The figures of a run, against a look at all of its groups at once."""
+"""The figures of a run, compared with a computation from all of its groups at once."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ _NAMES: dict[str, Any] = {
     "reliability": {"bins": [_BAR], "median": 0, "groups": 0},
     "over_time": {"unit": 0, "bins": [{"from", "to", "groups", "failed"}], "left_out": 0},
 }
-"""Every name of the schema; a value that is no set, object or list is not looked into."""
+"""Every name of the schema; a value that is no set, object or list is not compared."""
 
 
 def of(groups: Iterable[ScoredGroup]) -> ReportFigures:
-    """The figures of these groups."""
-    gathering = FiguresBuilder()
+    """Return the figures of these groups."""
+    builder = FiguresBuilder()
     for one in groups:
-        gathering.add(one)
-    return gathering.figures()
+        builder.add(one)
+    return builder.figures()
 
 
 ALL = list(drawn(1500))
-FOUND = of(ALL)
+FIGURES = of(ALL)
 ROLLOUTS = [r for g in ALL for r in g.rollouts]
 SCORES = [r.score for r in ROLLOUTS if r.score is not None]
 
 
 def near(value: float | None) -> object:
-    """The same but for rounding."""
+    """The value up to rounding."""
     return pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
@@ -74,7 +74,7 @@ def rank(values: Sequence[float], share: float) -> object:
 
 
 def within(value: float, ends: Sequence[float]) -> bool:
-    """A bin of tenths holds its beginning, and the last one its end."""
+    """Tell if a bin of tenths holds a value: its start belongs to it, and the last end too."""
     return ends[0] <= value < ends[1] or value == ends[1] == 1
 
 
@@ -91,9 +91,9 @@ def same_names(value: Any, names: Any) -> bool:
 
 
 def test_names() -> None:
-    """Every name of the schema is there and no other, also without any group; all is strict JSON."""
-    assert same_names(FOUND, _NAMES)
-    assert json.loads(json.dumps(FOUND, allow_nan=False)) == json.loads(json.dumps(FOUND))
+    """Figures have every name of the schema and no other, also without any group, as strict JSON."""
+    assert same_names(FIGURES, _NAMES)
+    assert json.loads(json.dumps(FIGURES, allow_nan=False)) == json.loads(json.dumps(FIGURES))
     nothing = of([])
     assert nothing.keys() == _NAMES.keys()
     assert nothing["latency_s"] == dict.fromkeys(("p50", "p90", "p99", "max"))
@@ -103,52 +103,52 @@ def test_names() -> None:
 
 
 def test_counts() -> None:
-    """Every group and rollout is counted once by its status, words are counted by group."""
-    n, judged = FOUND["groups"], [g for g in ALL if g.status != "unmarked"]
+    """Every group and rollout is counted once by its status, and words are counted by group."""
+    n, annotated = FIGURES["groups"], [g for g in ALL if g.status != "unmarked"]
     assert n["all"] == len(ALL) == n["scored"] + n["failed"] + n["unmarked"]
     assert n["failed"] == sum(g.failed for g in ALL) > 0 < n["unmarked"]
     assert (n["tied"], n["live"]) == (sum(g.tied for g in ALL), sum(g.live for g in ALL))
     assert n["one_score"] == sum(g.one_score for g in ALL)
-    assert FOUND["rollouts"] == {
+    assert FIGURES["rollouts"] == {
         "all": len(ROLLOUTS),
         "scored": len(SCORES),
         "failed": sum(r.status == "failed" for r in ROLLOUTS),
         "labelled": sum(r.label is not None for r in ROLLOUTS),
         "suspect": sum(r.suspect for r in ROLLOUTS),
     }
-    assert FOUND["failed_by_kind"] == Counter(g.kind for g in ALL if g.failed)
-    assert FOUND["flags"] == Counter(flag for g in ALL for flag in g.flags)
-    assert FOUND["judges"] == Counter(g.judge for g in judged)
-    assert FOUND["passes"] == Counter(str(g.passes) for g in judged if g.passes is not None)
+    assert FIGURES["failed_by_kind"] == Counter(g.kind for g in ALL if g.failed)
+    assert FIGURES["flags"] == Counter(flag for g in ALL for flag in g.flags)
+    assert FIGURES["judges"] == Counter(g.judge for g in annotated)
+    assert FIGURES["passes"] == Counter(str(g.passes) for g in annotated if g.passes is not None)
 
 
 def test_sums_and_quantiles() -> None:
-    """Sums are over the groups with a value, quantiles within half a percent."""
+    """Sums are over the groups with a value, and quantiles are within half a percent."""
     costs = [g.cost for g in ALL if g.cost is not None]
-    assert (FOUND["cost_usd"], FOUND["cost_groups"]) == (near(math.fsum(costs)), len(costs))
-    assert FOUND["usage"]["prompt_tokens"] == sum(g.usage.prompt for g in ALL)
+    assert (FIGURES["cost_usd"], FIGURES["cost_groups"]) == (near(math.fsum(costs)), len(costs))
+    assert FIGURES["usage"]["prompt_tokens"] == sum(g.usage.prompt for g in ALL)
     waits = [g.latency for g in ALL if g.latency is not None]
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        assert FOUND["latency_s"][name] == rank(waits, share)
-    assert FOUND["latency_s"]["max"] == max(waits)
-    assert FOUND["scores"]["mean"] == near(statistics.fmean(SCORES))
-    assert FOUND["scores"]["sd"] == near(statistics.pstdev(SCORES))
+        assert FIGURES["latency_s"][name] == rank(waits, share)
+    assert FIGURES["latency_s"]["max"] == max(waits)
+    assert FIGURES["scores"]["mean"] == near(statistics.fmean(SCORES))
+    assert FIGURES["scores"]["sd"] == near(statistics.pstdev(SCORES))
     spreads = [g.sd for g in ALL if g.sd is not None]
-    assert FOUND["spread"]["median"] == rank(spreads, 0.5)
+    assert FIGURES["spread"]["median"] == rank(spreads, 0.5)
     reported = [g.reliability for g in ALL if g.reliability is not None and g.scores]
-    assert (FOUND["reliability"]["groups"], FOUND["reliability"]["median"]) == (
+    assert (FIGURES["reliability"]["groups"], FIGURES["reliability"]["median"]) == (
         len(reported),
         rank(reported, 0.5),
     )
 
 
 def test_bins() -> None:
-    """A bin counts what lies in it, an edge in the one above it, and the last bin what lies beyond."""
-    for i, bar in enumerate(FOUND["scores"]["bins"]):
+    """A bin counts its values, an edge belongs to the bin above, and the last bin has higher values too."""
+    for i, bar in enumerate(FIGURES["scores"]["bins"]):
         assert (bar["from"], bar["to"]) == (i / 20, (i + 1) / 20)
         assert bar["n"] == sum(within(s, (bar["from"], bar["to"])) for s in SCORES)
     spreads = [round(g.sd, 9) for g in ALL if g.sd is not None]
-    for bar in FOUND["spread"]["bins"][:-1]:
+    for bar in FIGURES["spread"]["bins"][:-1]:
         assert bar["n"] == sum(bar["from"] <= sd < bar["to"] for sd in spreads)
     odd = of([group([-3.0, 7.0])])
     assert [bar["n"] for bar in odd["scores"]["bins"]] == [1, *[0] * 18, 1]
@@ -156,8 +156,8 @@ def test_bins() -> None:
 
 
 def test_scores_against_labels() -> None:
-    """Cells count rollouts by score and label; pairs are those of every group."""
-    result = FOUND["against_label"]
+    """Cells count rollouts by score and label, and pairs are those of every group."""
+    result = FIGURES["against_label"]
     both = [(r.score, r.label) for r in ROLLOUTS if r.score is not None and r.label is not None]
     assert sum(cell["n"] for cell in result["cells"]) == len(both)
     for cell in result["cells"]:
@@ -169,7 +169,7 @@ def test_scores_against_labels() -> None:
 
 
 @pytest.mark.parametrize("n", [101, 30_000])
-def test_labels_of_many_values(n: int) -> None:
+def test_many_labels(n: int) -> None:
     """More than 12 different labels are in 12 equal bins that hold all of them."""
     labels = [(i * 7919) % 100_003 / 100_003 if n > 101 else i / 100 for i in range(n)]
     cells = of(group([0.5], [label]) for label in labels)["against_label"]["cells"]
@@ -181,12 +181,12 @@ def test_labels_of_many_values(n: int) -> None:
 
 def test_lengths() -> None:
     """Cells are powers of two of bytes, and the trend is the slope within groups."""
-    for cell in FOUND["lengths"]["cells"]:
+    for cell in FIGURES["lengths"]["cells"]:
         least, most = cell["bytes"]
         inside = [r for r in ROLLOUTS if r.score is not None and least <= r.size < most]
         assert cell["n"] == sum(r.score is not None and within(r.score, cell["score"]) for r in inside)
         assert most == 2 * least or (least, most) == (0, 1)
-    assert sum(cell["n"] for cell in FOUND["lengths"]["cells"]) == len(SCORES)
+    assert sum(cell["n"] for cell in FIGURES["lengths"]["cells"]) == len(SCORES)
     xx = xy = 0.0
     for g in ALL:
         reported = [
@@ -196,11 +196,11 @@ def test_lengths() -> None:
             x, y = (statistics.fmean(row[i] for row in reported) for i in (0, 1))
             xx += sum((a - x) ** 2 for a, _ in reported)
             xy += sum((a - x) * (b - y) for a, b in reported)
-    assert FOUND["lengths"]["slope"] == near(xy / xx)
+    assert FIGURES["lengths"]["slope"] == near(xy / xx)
 
 
 def test_reasons() -> None:
-    """Reasons that differ in numbers and ids only are one, in the words of the first, the commonest first."""
+    """Reasons that differ in numbers and ids only are one, worded as the first; the commonest is first."""
     reported = [
         ("a", "tried 3 times"),
         ("b", "cut"),
@@ -219,7 +219,7 @@ def test_reasons() -> None:
 
 @pytest.mark.parametrize("seconds", [1, 61, 3600, 3_000_000])
 def test_time(seconds: int) -> None:
-    """At most 60 equal bars hold every judged group by its time, whatever the order."""
+    """At most 60 equal bars hold every annotated group by its time, in any order."""
     times = [NOON + (i * 7919) % seconds for i in range(min(seconds, 3000))]
     groups = [group([None] if i % 3 else [0.5], judged_at=at) for i, at in enumerate(times)]
     result = of(groups)
@@ -235,8 +235,8 @@ def test_time(seconds: int) -> None:
     assert sum(bar["groups"] for bar in bars) == len(groups)
 
 
-def test_times_that_do_not_fit() -> None:
-    """A time a year off is left out; if one group in ten has none the axis is the number in the file."""
+def test_outlying_times() -> None:
+    """A time a year off is left out; if one group in ten has no time the axis is the number in the file."""
     result = of(group([0.5], judged_at=NOON if i else 0.0) for i in range(20))
     assert (result["over_time"]["left_out"], result["started_at"]) == (1, iso(NOON))
     result = of(group([0.5], judged_at=NOON if i % 2 else None) for i in range(101))
@@ -246,7 +246,7 @@ def test_times_that_do_not_fit() -> None:
 
 
 def hostile(groups: int) -> Iterator[ScoredGroup]:
-    """Groups of which no two have a word, a label, a time or a size in common."""
+    """Groups without a common word, label, time or size."""
     for i in range(groups):
         word = f"{i:x}".translate(str.maketrans("0123456789", "ghijklmnop"))
         yield group(
@@ -265,33 +265,33 @@ def hostile(groups: int) -> Iterator[ScoredGroup]:
 
 
 def usual(groups: int) -> Iterator[ScoredGroup]:
-    """Small groups as files have them, over 28 hours."""
+    """Typical small groups, over 28 hours."""
     result = [replace(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
     for i in range(groups):
         yield replace(result[i % 300], judged_at=NOON + i * 7919 % 100_000)
 
 
-def held(groups: Iterable[ScoredGroup]) -> int:
-    """The bytes that figures take."""
+def memory_of(groups: Iterable[ScoredGroup]) -> int:
+    """Return the bytes that the figures of these groups occupy."""
     tracemalloc.start()
     try:
-        gathering = FiguresBuilder()
+        builder = FiguresBuilder()
         for one in groups:
-            gathering.add(one)
-        gc.collect()  # what Python keeps of small objects that are gone is not counted
+            builder.add(one)
+        gc.collect()  # memory of freed small objects does not count
         return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
 
 
 def test_memory() -> None:
-    """A group takes some numbers, at most 250 bytes, however long its words are."""
+    """A group takes at most 250 bytes, for words of any length."""
     for groups in (usual, hostile):
-        assert held(groups(1500)) - held(groups(1200)) < 300 * 250
+        assert memory_of(groups(1500)) - memory_of(groups(1200)) < 300 * 250
 
 
-def test_no_two_words_the_same() -> None:
-    """Of a file in which all words, labels and times differ nothing is lost, and no list is long."""
+def test_distinct_words() -> None:
+    """A file of only distinct words, labels and times is counted whole, and no list is long."""
     result = of(hostile(6000))
     assert sum(result["judges"].values()) == result["groups"]["all"] == 6000
     assert sum(result["failed_by_kind"].values()) == result["groups"]["failed"] == 3000
@@ -302,7 +302,7 @@ def test_no_two_words_the_same() -> None:
 
 
 def dump(path: Path) -> None:
-    """The sample, with an identical rollout in every second group, an unreadable one in every third."""
+    """Write the sample with an identical rollout in every second group, an unreadable one in every third."""
     lines = (ROOT / "samples" / "simulated.jsonl").read_text().splitlines()
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
     for record in records[::2]:
@@ -313,17 +313,17 @@ def dump(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [
         "-m simulated",
         "-m simulated --passes 3 --debias --blend 0.5",
         "-m simulated -m offline --passes 3 --standardize",
     ],
 )
-def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> None:
-    """The annotations give the position bias of the run's summary, whatever corrected the scores."""
+def test_position_bias(options: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The annotations give the position bias of the run's summary, for any correction of the scores."""
     dump(tmp_path / "in.jsonl")
-    ruler("score", "in.jsonl", "out.jsonl", *how.split(), "--summary", "run.json")
+    ruler("score", "in.jsonl", "out.jsonl", *options.split(), "--summary", "run.json")
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
     result = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]["slots"]
     assert result["groups"] == figures["slot_groups"] == 40
@@ -334,33 +334,33 @@ def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> No
         assert bar["n"] == wanted["scores"]
 
 
-def marked(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
-    """A group whose rollouts were shown in these orders and given these scores by position."""
+def annotated_group(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
+    """A group whose rollouts were shown in these orders and got these scores by position."""
     last, several = max(1, len(orders[0]) - 1), len(orders) > 1
     rollouts = []
     for i in range(len(orders[0])):
         given = tuple(row[order.index(i)] for order, row in zip(orders, scores, strict=True))
-        slots = tuple(round(order.index(i) / last, 3) for order in orders)
-        judged, reported = (0.5, given) if several else (given[0], ())
-        rollouts.append(ScoredRollout((i,), "scored", 0.5, judged, positions=slots, pass_scores=reported))
+        positions = tuple(round(order.index(i) / last, 3) for order in orders)
+        score, reported = (0.5, given) if several else (given[0], ())
+        rollouts.append(ScoredRollout((i,), "scored", 0.5, score, positions=positions, pass_scores=reported))
     return ScoredGroup("g", tuple(rollouts), "scored")
 
 
 @given(st.integers(), st.integers(1, 40) | st.just(1000), st.integers(1, 4), st.integers(0, 3))
-def test_requests(seed: int, size: int, passes: int, twins: int) -> None:
-    """Each pass comes back by position as the judge scored it; identical rollouts count once."""
+def test_scores_by_position(seed: int, size: int, passes: int, twins: int) -> None:
+    """Each pass is restored by position as the judge scored it; identical rollouts count once."""
     dice = random.Random(seed)
     orders = [dice.sample(range(size), size) for _ in range(passes)]
     scores = [[dice.random() for _ in range(size)] for _ in range(passes)]
-    group = marked(orders, scores)
+    group = annotated_group(orders, scores)
     rollouts = [*group.rollouts, *dice.choices(group.rollouts, k=twins)]
     dice.shuffle(rollouts)
     assert scores_by_position(replace(group, rollouts=tuple(rollouts))) == [tuple(row) for row in scores]
 
 
-def test_marks_that_tell_no_request() -> None:
+def test_incomplete_annotations() -> None:
     """A group that lacks a rollout, a pass's score or a position does not count for position bias."""
-    whole = marked([[0, 1, 2, 3], [3, 2, 1, 0]], [[0.1, 0.2, 0.3, 0.4]] * 2)
+    whole = annotated_group([[0, 1, 2, 3], [3, 2, 1, 0]], [[0.1, 0.2, 0.3, 0.4]] * 2)
     first, *others = whole.rollouts
     assert len(scores_by_position(whole)) == 2
     for rollouts in (

@@ -1,4 +1,4 @@
-"""Groups worth a look."""
+"""Groups that deserve a look."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.results.report.values import drawn, group, rollout
 
 
 def ranking(groups: list[ScoredGroup], most: int = 100) -> Ranking:
-    """These groups, numbered from 1."""
+    """Rank these groups, numbered from 1."""
     result = Ranking(most)
     for number, one in enumerate(groups, 1):
         result.add(number, one)
@@ -26,8 +26,8 @@ TIED = group([0.5, 0.5])
 REST = ScoredGroup("g", (rollout(None),), "unmarked")
 
 
-def test_one_of_each_in_turn() -> None:
-    """The first of every kind come in the order of the rule, then the second of each, then the rest."""
+def test_kinds_alternate() -> None:
+    """The first group of every kind comes in the order of the rule, then the second, then the rest."""
     groups = [REST, TIED, WIDE, UNSURE, SUSPECT, AGAINST, FAILED] * 2
     result = ranking(groups).chosen()
     order = ["failed", "disagrees", "suspect", "unsure", "spread", "tied"]
@@ -35,11 +35,11 @@ def test_one_of_each_in_turn() -> None:
     assert list(result) == [7, 6, 5, 4, 3, 2, 14, 13, 12, 11, 10, 9, 1, 8]
 
 
-def test_the_most_telling_of_a_kind_first() -> None:
-    """Within a kind the group with the highest degree comes first, of equals the first."""
+def test_highest_degree_first() -> None:
+    """Within a kind the group with the highest degree comes first, and of equal ones the first."""
     less = group([0.2, 0.4, 0.5], [1.0, 0.0, 1.0], annotated_tied=True)
     more = group([0.5, 0.4, 0.3], [0.0, 1.0, 1.0], annotated_tied=True)
-    assert list(ranking([less, more, more]).chosen())[:2] == [2, 1]  # 1 as the tied one that is left
+    assert list(ranking([less, more, more]).chosen())[:2] == [2, 1]  # 1 follows as tied
     unsure = [group([0.4, 0.6], reliability=r) for r in (0.5, 0.2, 0.9)]
     assert next(iter(ranking(unsure).chosen())) == 2
     assert list(ranking([FAILED, FAILED, group([None], kind="refused")]).chosen()) == [1, 3, 2]
@@ -48,7 +48,7 @@ def test_the_most_telling_of_a_kind_first() -> None:
 
 
 def test_most() -> None:
-    """At most so many are chosen, each once, and always the first of the whole order."""
+    """A ranking has at most so many groups, each once, and always the first of the whole order."""
     groups = list(drawn(400))
     all_ = list(ranking(groups, 400).chosen())
     assert sorted(all_) == list(range(1, 401))
@@ -57,7 +57,7 @@ def test_most() -> None:
 
 
 def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
-    """The few of these groups."""
+    """Shortlist these groups."""
     result = Shortlist(n)
     for one in groups:
         result.add(one)
@@ -72,7 +72,7 @@ def named(
 
 
 def test_worst() -> None:
-    """Failed groups stand first, one of each kind, then suspects, then what is least to be trusted."""
+    """Failed groups stand first, one of each kind, then suspects, then the least reliable."""
     result = shortlist(
         named("fine", [0.1, 0.9], reliability=1.0),
         named("shaky", [0.4, 0.5], reliability=0.3),
@@ -108,7 +108,7 @@ def test_disputed_by_labels() -> None:
 
 
 def test_disputed_by_judges() -> None:
-    """Without labels the groups are disputed on which a panel, or passes, are furthest apart."""
+    """Without labels, the groups on which a panel or the passes differ most are disputed."""
     result = shortlist(
         named("close", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}]),
         named("far", [0.5], each=[{"judges": {"a": 0.2, "b": 0.9}}]),
@@ -119,8 +119,8 @@ def test_disputed_by_judges() -> None:
     assert [t.group.key for t in result.disputed()] == ["far", "passes", "close"]
 
 
-def test_what_is_kept() -> None:
-    """No list is longer than asked for."""
+def test_list_length() -> None:
+    """No list exceeds the requested length."""
     for n in (0, 1, 3):
         result = shortlist(*drawn(200), n=n)
         assert len(result.worst()) == len(result.disputed()) == n

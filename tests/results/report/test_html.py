@@ -28,7 +28,7 @@ from tests.conftest import Ruler
 from tests.results.report.written import MADE, Page, group, piped, report, rollout, written
 from tests.values import NASTY
 
-MARK = "Qx7MarkerOfForeignText"
+MARKER = "Qx7MarkerOfForeignText"
 HOSTILE = (
     "</script><script>alert(1)</script>",
     "<!-- <script>",
@@ -65,10 +65,10 @@ def own(annotation: dict[str, Any]) -> dict[str, Any]:
     return {name: annotation[name] for name in ("status", "kind", "reason") if name in annotation}
 
 
-def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, target: Path) -> None:
+def test_contents(tmp_path: Path, target: Path) -> None:
     """Every group has a row, its explanations and the lines that the judge read."""
     lines = [group("a"), group("b", rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1))]
-    page, said, problems = report(written(tmp_path / "in.jsonl", *lines), target)
+    page, description, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     data = page.data
     assert (data["version"], data["source"], data["made"]) == (1, "in.jsonl", "2026-11-21T14:00:00Z")
     assert data["figures"]["groups"]["scored"] == 2
@@ -85,7 +85,10 @@ def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, targ
     assert rows["key"] == ["a", "b"]
     assert rows["task"] == ["Book a seat."] * 2
     assert rows["scores"][1] == [0.1, 0.9, 0.1]
-    assert page.said == [["said of 0.2", "said of 0.8"], ["said of 0.1", "said of 0.9", "said of 0.1"]]
+    assert page.explanations == [
+        ["said of 0.2", "said of 0.8"],
+        ["said of 0.1", "said of 0.9", "said of 0.1"],
+    ]
     text = page.group(1)
     assert text["context"] == ['user: "Book a seat."']
     assert [[text["strings"][i] for i in r["lines"]] for r in text["rollouts"]] == [
@@ -97,13 +100,13 @@ def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, targ
     assert text["key"] == "b"
     rule = "Nothing is left out: every group and its whole text are here."
     assert data["left_out"] == {"groups": 0, "texts": 0, "cut": 0, "rule": rule}
-    assert (said.groups, said.rows, said.left_out) == (2, 2, "")
-    assert said.size == target.stat().st_size
+    assert (description.groups, description.rows, description.left_out) == (2, 2, "")
+    assert description.size == target.stat().st_size
     assert not problems
 
 
-def test_every_script_runs_by_its_hash_and_nothing_else(tmp_path: Path, target: Path) -> None:
-    """The policy names the hash of each script in the page, and allows no other source of anything."""
+def test_content_policy(tmp_path: Path, target: Path) -> None:
+    """The policy has the hash of each script in the page, and allows no other source."""
     page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
     rules = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
     hashes = {f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in page.scripts}
@@ -119,9 +122,9 @@ def test_every_script_runs_by_its_hash_and_nothing_else(tmp_path: Path, target: 
     }
 
 
-def test_no_foreign_text_stands_outside_the_blocks(tmp_path: Path, target: Path) -> None:
-    """Keys, messages, explanations, reasons, judges: none of it is in the source of the page."""
-    turns = [f"{MARK} {text}" for text in HOSTILE]
+def test_foreign_text(tmp_path: Path, target: Path) -> None:
+    """Keys, messages, explanations, reasons and judges do not occur in the source of the page."""
+    turns = [f"{MARKER} {text}" for text in HOSTILE]
     lines = [
         group(
             text,
@@ -132,18 +135,18 @@ def test_no_foreign_text_stands_outside_the_blocks(tmp_path: Path, target: Path)
         )
         for text in turns
     ]
-    lines.append(group("f", rollout(MARK, None, status="failed", kind="reply", reason=MARK)))
+    lines.append(group("f", rollout(MARKER, None, status="failed", kind="reply", reason=MARKER)))
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    assert MARK not in page.text
-    assert MARK in json.dumps(page.data)
-    assert MARK in json.dumps(page.said)
-    assert all(MARK in json.dumps(page.group(row)) for row in range(len(lines)))
+    assert MARKER not in page.text
+    assert MARKER in json.dumps(page.data)
+    assert MARKER in json.dumps(page.explanations)
+    assert all(MARKER in json.dumps(page.group(row)) for row in range(len(lines)))
     for name in ("data", "said", "texts"):
         assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
 
 
-def test_whatever_a_rollout_tries_the_page_is_whole(tmp_path: Path, target: Path) -> None:
-    """The attack corpus changes nothing of the page but its blocks."""
+def test_attacks(tmp_path: Path, target: Path) -> None:
+    """The attack corpus changes only the blocks of the page."""
     texts = [attack.text for family in FAMILIES.values() for attack in family]
     lines = [
         group(f"{i} {text}"[:200], rollout(text), rollout("honest", 0.9)) for i, text in enumerate(texts)
@@ -158,8 +161,8 @@ def test_whatever_a_rollout_tries_the_page_is_whole(tmp_path: Path, target: Path
     }
 
 
-def test_the_page_names_no_other_place(tmp_path: Path, target: Path) -> None:
-    """No address but those of XML namespaces, and those in the texts of licences."""
+def test_no_addresses(tmp_path: Path, target: Path) -> None:
+    """The page has no address but those of XML namespaces, and those in the texts of licences."""
     page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
     without = page.text.replace(page.blocks["licences"], "")
     result = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
@@ -170,7 +173,7 @@ def test_the_page_names_no_other_place(tmp_path: Path, target: Path) -> None:
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
 
 
-def test_the_same_input_makes_the_same_file(tmp_path: Path, target: Path) -> None:
+def test_deterministic(tmp_path: Path, target: Path) -> None:
     """Two reports of one file at one time are the same bytes."""
     source = written(tmp_path / "in.jsonl", *many(7))
     report(source, target)
@@ -178,7 +181,7 @@ def test_the_same_input_makes_the_same_file(tmp_path: Path, target: Path) -> Non
     assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
 
 
-def test_the_time_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path) -> None:
+def test_source_date_epoch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path) -> None:
     """SOURCE_DATE_EPOCH is the time of the page; a value that is no time is refused."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     source = written(tmp_path / "in.jsonl", group("a"))
@@ -190,9 +193,9 @@ def test_the_time_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("most", [1, 4, 30])
-def test_fewer_rows_are_the_most_telling_groups(tmp_path: Path, target: Path, most: int) -> None:
-    """With --max-groups the most telling groups stay, in their order, and the page names the others."""
-    page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target, most=most)
+def test_max_groups(tmp_path: Path, target: Path, most: int) -> None:
+    """With --max-groups the highest ranked groups stay, in their order, and the page names the others."""
+    page, description, _ = report(written(tmp_path / "in.jsonl", *many(30)), target, most=most)
     rows, left = page.data["rows"], page.data["left_out"]
     assert len(rows["key"]) == most
     assert rows["ordinal"] == sorted(rows["ordinal"])
@@ -201,7 +204,7 @@ def test_fewer_rows_are_the_most_telling_groups(tmp_path: Path, target: Path, mo
     assert (rows["status"][first], rows["because"][first]) == ("failed", "failed")
     assert [rows["key"][i] for i in range(most)] == [f"g{n - 1}" for n in rows["ordinal"]]
     assert page.data["figures"]["groups"]["all"] == 30
-    assert left["groups"] == 30 - most == 30 - said.rows
+    assert left["groups"] == 30 - most == 30 - description.rows
     assert [page.group(row)["key"] for row in range(most)] == rows["key"]
     if most < 30:
         assert f"holds {most} of 30 groups" in left["rule"]
@@ -233,8 +236,8 @@ def shapes(folder: Path) -> dict[str, Path]:
     }
 
 
-def test_every_input_makes_the_same_rows(tmp_path: Path, target: Path, subtests: pytest.Subtests) -> None:
-    """Groups are chosen alike from files, trees, and pipes."""
+def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -> None:
+    """The same groups are chosen from files, trees, and pipes."""
     result = shapes(tmp_path)
     expected, _, _ = report(tmp_path / "in.jsonl", target, most=5)
     names = ("key", "status", "scores", "ordinal", "telling", "because")
@@ -257,27 +260,25 @@ def test_every_input_makes_the_same_rows(tmp_path: Path, target: Path, subtests:
             ]
 
 
-def test_texts_stop_where_the_next_does_not_fit(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Texts are those of the most telling groups, and the page says how many it has."""
+def test_limit_of_texts(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has the texts of the highest ranked groups, and states their number."""
     monkeypatch.setattr(embedded, "MOST_TEXTS", 4_000)
-    page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
+    page, description, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
     rows = page.data["rows"]
     here = {rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place}
     assert 0 < len(here) < 30
     assert here == set(range(len(here)))
     assert len(page.blocks["texts"]) <= 4_000
     assert page.data["left_out"]["texts"] == 30 - len(here)
-    assert f"texts of {len(here)} of 30 groups" in said.left_out
-    assert "`ruler report in.jsonl --group KEY` shows any group whole" in said.left_out
+    assert f"texts of {len(here)} of 30 groups" in description.left_out
+    assert "`ruler report in.jsonl --group KEY` shows any group whole" in description.left_out
 
 
-def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Path) -> None:
-    """A rollout of some megabytes keeps its ends and counts what is cut; the others stay whole."""
+def test_large_text(tmp_path: Path, target: Path) -> None:
+    """A rollout of some megabytes keeps its ends and counts the omitted characters; the others stay whole."""
     noise = "".join(sha256(str(i).encode()).hexdigest() for i in range(60_000))
     lines = [group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)), group("other")]
-    page, said, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    page, description, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     text = page.group(0)
     assert text["cut"]
     assert not page.group(1)["cut"]
@@ -289,25 +290,23 @@ def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Pat
     assert line.endswith('<end>"')
     assert "characters left out of this report" in line
     assert page.data["left_out"]["cut"] == 1
-    assert "1 very long text is cut" in said.left_out
+    assert "1 very long text is cut" in description.left_out
 
 
-def test_a_text_that_unpacks_to_too_much_is_cut_or_left_out_in_words(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A block cannot unpack to more than a browser can show; a text too large for it is counted."""
+def test_unpacked_size(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block never unpacks to more than a browser can show; a text too large for it is counted."""
     source = written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000)), group("b"))
     monkeypatch.setattr(embedded, "MOST_TEXT", 50_000)
     page, _, _ = report(source, target)
     assert page.data["left_out"]["cut"] == 1
     assert 10_000 < len(json.dumps(page.group(0))) < 50_000
     monkeypatch.setattr(embedded, "MOST_BLOCK", 100)
-    page, said, _ = report(source, target)
+    page, description, _ = report(source, target)
     assert page.data["rows"]["text"] == [None, None]
-    assert "2 groups of very many rollouts have no text here" in said.left_out
+    assert "2 groups of very many rollouts have no text here" in description.left_out
 
 
-def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path) -> None:
+def test_task(tmp_path: Path, target: Path) -> None:
     """The task is the user's last message before the agent's first, in one short line."""
     reported: dict[str, Any] = {
         "Book a seat": "  Book\n a\tseat ",
@@ -324,7 +323,7 @@ def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path) -> None:
     assert page.data["rows"]["task"] == list(reported)
 
 
-def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target: Path) -> None:
+def test_long_keys(tmp_path: Path, target: Path) -> None:
     """A key of thousands of characters ends in a digest, the same in rows, texts and figures."""
     keys = ["a", *("k" * 2_000 + end for end in "12"), *("k" * 9_000 + end for end in "12")]
     failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
@@ -343,8 +342,8 @@ def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target
     assert max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
 
 
-def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, target: Path) -> None:
-    """NaN, Infinity, huge integers and depth in a scored file are null or text in the page."""
+def test_odd_values(tmp_path: Path, target: Path) -> None:
+    """NaN, Infinity, huge integers and deep nesting in a scored file are null or text in the page."""
     deep: Any = "x"
     for _ in range(300):
         deep = [deep]
@@ -354,11 +353,11 @@ def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, tar
     page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     assert not problems
     assert page.data["rows"]["scores"] == [[None, 1.0]]
-    assert "NaN" not in json.dumps([page.data, page.group(0), page.said])
+    assert "NaN" not in json.dumps([page.data, page.group(0), page.explanations])
 
 
-def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Path) -> None:
-    """Without scripts there is a table of the figures, with the file's name as text."""
+def test_without_scripts(tmp_path: Path, target: Path) -> None:
+    """Without scripts the page shows a table of the figures, with the file's name as text."""
     own = {"cost_usd": 0.25, "latency_s": 2.0, "usage": {"prompt_tokens": 1_200}, "reliability": 0.8}
     asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **own)
     never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
@@ -380,8 +379,8 @@ def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Pat
     assert "<b>a" not in page.text
 
 
-def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> None:
-    """Ten times the groups take hardly more memory if the page holds as many as before."""
+def test_memory(tmp_path: Path, target: Path) -> None:
+    """Ten times the groups take hardly more memory if the page holds the same number."""
 
     def peak(count: int) -> int:
         lines = (group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2)) for i in range(count))
@@ -404,7 +403,7 @@ def test_scripts_and_styles() -> None:
     assert not [s for s in web_files(SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
 
 
-def test_no_room_on_disk_is_a_sentence(ruler: Ruler, tmp_path: Path) -> None:
+def test_full_disk(ruler: Ruler, tmp_path: Path) -> None:
     """A full disk under a temporary file is one sentence, and no file is left behind."""
     dice = random.Random(1)
     lines = (group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n)) for n in range(100))

@@ -1,4 +1,4 @@
-"""The file that a report becomes: whole or not at all, and never one that would destroy another."""
+"""The file of a report: written whole or not at all, and never over a file that must stay."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ruler_cli.errors import OutputError, RulerError, UsageError
 from tests.results.report.written import group, report, written
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error at the end leaves the old file and nothing else; else the new one is there."""
+def test_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error at the end leaves only the old file; otherwise the new one replaces it."""
     source, path = written(tmp_path / "in.jsonl", group("é")), tmp_path / "report.html"
     path.write_text("old")
 
@@ -32,8 +32,8 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
     assert sorted(tmp_path.iterdir()) == [source, path]
 
 
-def test_who_may_read_it_is_as_usual(tmp_path: Path) -> None:
-    """A new file has the permissions that the umask leaves, an old one keeps its own, a link stays one."""
+def test_permissions(tmp_path: Path) -> None:
+    """A new file has the permissions of the umask, an old one keeps its own, and a link stays a link."""
     source, link = written(tmp_path / "in.jsonl", group("a")), tmp_path / "link.html"
     link.symlink_to(tmp_path / "report.html")
     before = os.umask(0o027)
@@ -58,8 +58,8 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_a_report_is_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """A name that is none is refused in a sentence, before anything is read, and nothing is left."""
+def test_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """An invalid name is refused in a sentence, before anything is read, and no file is left."""
     (tmp_path / "folder.html").mkdir()
     (tmp_path / "scored.html").write_text("{}")
     os.mkfifo(tmp_path / "pipe.html")
@@ -70,22 +70,22 @@ def test_what_cannot_be_a_report_is_refused(tmp_path: Path, subtests: pytest.Sub
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_address_is_no_file(tmp_path: Path) -> None:
-    """A report goes to this machine, and the sentence holds no secret of the address."""
+def test_address(tmp_path: Path) -> None:
+    """An address is refused, since a report is a local file, and the sentence holds no secret of it."""
     with pytest.raises(UsageError, match="a report is written to a file of this machine") as error:
         report(tmp_path, "s3://user:secret@bucket/report.html")
     assert "secret" not in str(error.value)
 
 
 def test_no_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a stdout there is a sentence."""
+    """A missing stdout is reported in a sentence."""
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(UsageError, match="stdout is closed"):
         report(tmp_path, "-")
 
 
-def test_no_page_among_what_is_read(tmp_path: Path) -> None:
-    """A page in the directory that was read would be read with it the next time, unless it is hidden."""
+def test_page_in_the_input(tmp_path: Path) -> None:
+    """A page in the input directory is refused unless it is hidden, since the next run would read it."""
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "out").mkdir()
     written(tmp_path / "in" / "s.jsonl", group("a"))

@@ -1,4 +1,4 @@
-"""The libraries of the report's scripts: pinned, licensed, and what their manifest says."""
+"""The libraries of the report's scripts: pinned, licensed, and equal to their manifest."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LOCK: dict[str, Any] = json.loads((VENDOR / "package-lock.json").read_text(encod
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST["files"]))
-def test_files_are_those_of_the_manifest(name: str) -> None:
+def test_manifest(name: str) -> None:
     """Files that `make vendor` wrote are unchanged."""
     result = sha256((VENDOR / name).read_bytes()).hexdigest()
     assert f"sha256:{result}" == MANIFEST["files"][name], "run `make vendor`"
 
 
-def test_the_bundle_is_made_of_what_the_lock_pins() -> None:
+def test_lock() -> None:
     """Each bundled package has the version that package-lock.json names, with a digest of its archive."""
     for name, package in MANIFEST["packages"].items():
         locked = LOCK["packages"][f"node_modules/{name}"]
@@ -32,16 +32,16 @@ def test_the_bundle_is_made_of_what_the_lock_pins() -> None:
         assert locked["integrity"].startswith("sha512-")
 
 
-def test_every_wish_is_exact() -> None:
-    """package.json names one version of each package, and no address of a registry is kept."""
-    wishes = json.loads((VENDOR / "package.json").read_text(encoding="utf-8"))
-    for versions in (wishes["dependencies"], wishes["devDependencies"]):
+def test_exact_versions() -> None:
+    """package.json names one version of each package, and no address of a registry."""
+    requested = json.loads((VENDOR / "package.json").read_text(encoding="utf-8"))
+    for versions in (requested["dependencies"], requested["devDependencies"]):
         assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions.values())
     assert not [name for name, package in LOCK["packages"].items() if "resolved" in package]
 
 
-def test_every_bundled_package_has_its_licence() -> None:
-    """LICENSES.txt names each package with the full text of a licence that allows to pass it on."""
+def test_licences() -> None:
+    """LICENSES.txt names each package with the full text of a licence that permits redistribution."""
     text = (VENDOR / "LICENSES.txt").read_text(encoding="utf-8")
     parts = [part for part in text.split("-" * 80) if part.strip()][1:]
     for name, package in MANIFEST["packages"].items():
@@ -53,14 +53,14 @@ def test_every_bundled_package_has_its_licence() -> None:
 
 
 @pytest.mark.parametrize("sign", ["eval(", "new Function", "Function(", "</script", "<!--", "import("])
-def test_the_bundle_makes_no_code_of_text(sign: str) -> None:
-    """Nothing in the bundle evaluates text, loads code, or ends its element."""
+def test_no_eval(sign: str) -> None:
+    """The bundle evaluates no text, loads no code, and does not end its element."""
     result = [m.start() for m in re.finditer(re.escape(sign), LIBRARY)]
     assert not [at for at in result if not LIBRARY[at - 1].isalnum()]
 
 
-def test_the_bundle_is_one_global() -> None:
-    """The bundle defines `lib` with what entry.js names, and nothing is fetched from anywhere."""
+def test_one_global() -> None:
+    """The bundle defines only `lib` with the exports of entry.js, and fetches no file."""
     entry = (VENDOR / "entry.js").read_text(encoding="utf-8")
     names = re.findall(r"[\w$]+(?=\s*[,}])", re.sub(r"default as ", "", entry))
     assert LIBRARY.startswith("var lib=(")
@@ -69,8 +69,8 @@ def test_the_bundle_is_one_global() -> None:
     assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|importScripts|EventSource)\b", LIBRARY)
 
 
-def test_the_bundle_has_what_the_scripts_use() -> None:
-    """Every name that a script takes from `lib` is there."""
+def test_used_names() -> None:
+    """Every name that a script takes from `lib` exists."""
     used: set[str] = set()
     for script in WEB.iterdir():
         text = script.read_text(encoding="utf-8") if script.name.endswith(".js") else ""
@@ -80,8 +80,8 @@ def test_the_bundle_has_what_the_scripts_use() -> None:
     assert not [name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)]
 
 
-def test_no_two_scripts_have_one_name() -> None:
-    """The scripts share one scope: what one of them defines no other does."""
+def test_script_scope() -> None:
+    """No two scripts define the same name, since they share one scope."""
     result: dict[str, str] = {}
     for script in WEB.iterdir():
         if not script.name.endswith(".js"):

@@ -14,13 +14,13 @@ NOON = 1_764_000_000.0
 
 
 def rollout(score: float | None, label: float | None = None, **more: Any) -> ScoredRollout:
-    """A rollout with this score; without any it failed."""
+    """A rollout with this score; without a score it failed."""
     reported: dict[str, Any] = {"judge_score": score, "label": label, "size": 100} | more
     return ScoredRollout((0,), "failed" if score is None else "scored", score, **reported)
 
 
 def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> ScoredGroup:
-    """A group with these scores; it failed if there are none."""
+    """A group with these scores; without any score it failed."""
     reported = {"key": "g", "judge": "m"} | more
     each = reported.pop("each", [{}] * len(scores))
     labels = labels or [None] * len(scores)
@@ -32,7 +32,7 @@ def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), *
 
 
 def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
-    """Random groups of every kind, the same for the same seed."""
+    """Random groups of every kind, equal for an equal seed."""
     dice = random.Random(seed)
     for i in range(groups):
         size = dice.randint(1, 9)
@@ -51,12 +51,12 @@ def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
         each = [
             {
                 "size": int(dice.lognormvariate(7, 2)),
-                "positions": (slot / max(1, size - 1),),
+                "positions": (position / max(1, size - 1),),
                 "suspect": dice.random() < 0.05,
                 "judge_score": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
                 "spread": dice.random() / 4,
             }
-            for s, slot in zip(scores, shown, strict=True)
+            for s, position in zip(scores, shown, strict=True)
         ]
         failed = all(s is None for s in scores)
         yield group(

@@ -1,4 +1,4 @@
-"""Small scored files, and the page of a report taken apart."""
+"""Small scored files, and the parsed page of a report."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def group(key: str, *rollouts: dict[str, Any], **own: Any) -> dict[str, Any]:
 
 
 def written(where: Path, *lines: dict[str, Any]) -> Path:
-    """A file of these lines, with what only Python's own JSON writes."""
+    """Write a file of these lines; Python's own JSON also writes NaN."""
     where.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return where
 
 
 def unpacked(block: str) -> Any:
-    """The value in a block."""
+    """Return the value in a block."""
     return json.loads(gzip.decompress(base64.b64decode(block, validate=True)))
 
 
 @dataclass
 class Page(HTMLParser):
-    """A page as a browser takes it apart: the content of each element with an id, and its scripts."""
+    """A page as a browser parses it: the content of each element with an id, and its scripts."""
 
     text: str
     policy: str = ""
@@ -70,7 +70,7 @@ class Page(HTMLParser):
         assert not self.open, f"not closed: {self.open}"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element begins."""
+        """Begin an element."""
         result = {name: value or "" for name, value in attrs}
         self.attributes += [(tag, name, value) for name, value in result.items()]
         if result.get("http-equiv") == "Content-Security-Policy":
@@ -80,12 +80,12 @@ class Page(HTMLParser):
         self._id = result.get("id", "")
 
     def handle_endtag(self, tag: str) -> None:
-        """An element ends: the one that began last."""
+        """End the element that began last."""
         assert self.open.pop() == tag
         self._id = ""
 
     def handle_data(self, data: str) -> None:
-        """Text of the innermost element."""
+        """Store text of the innermost element."""
         if self.open and self.open[-1] == "script":
             if self._id:
                 self.blocks[self._id] = self.blocks.get(self._id, "") + data
@@ -100,12 +100,12 @@ class Page(HTMLParser):
         return unpacked(self.blocks["data"])
 
     @property
-    def said(self) -> Any:
+    def explanations(self) -> Any:
         """The explanations of each row."""
         return unpacked(self.blocks["said"])
 
     def group(self, row: int) -> Any:
-        """The text of a row, None if it was left out."""
+        """Return the text of a row, None if it was left out."""
         place = self.data["rows"]["text"][row]
         if place is None:
             return None
@@ -115,7 +115,7 @@ class Page(HTMLParser):
 
 @contextmanager
 def piped(content: bytes) -> Iterator[None]:
-    """Stdin is a pipe that brings this."""
+    """Replace stdin by a pipe with this content."""
     taking, giving = os.pipe()
     before = os.dup(0)
     os.dup2(taking, 0)
@@ -141,5 +141,7 @@ def report(
     """The page of a scored file, its description, and the records that could not be read."""
     problems: list[Problem] = []
     settings = InputSettings(str(source), **where)
-    said = write_html(settings, str(target), on_problem=problems.append, facts=facts, most=most, made=MADE)
-    return Page(Path(target).read_text(encoding="utf-8")), said, problems
+    written_report = write_html(
+        settings, str(target), on_problem=problems.append, facts=facts, most=most, made=MADE
+    )
+    return Page(Path(target).read_text(encoding="utf-8")), written_report, problems
