@@ -1,9 +1,9 @@
 """Prove README.md by running it.
 
     python -m tests.readme_check            exit 1, with a diff, if the README or a sample is wrong
-    python -m tests.readme_check --write    write the shown outputs and the scored samples anew
+    python -m tests.readme_check --write    write the outputs and the scored samples anew
 
-Fenced blocks are held to these rules:
+Fenced blocks follow these rules:
 
 - `console`: each line behind `$ ` is run by bash in a fresh copy of `samples/`, the lines below it
   must appear on stdout and stderr together.  A command with nothing below it must exit with 0.
@@ -49,10 +49,10 @@ from ruler_cli.results.conditions import NAMES, parse_condition
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
-"""The table that `make simulate --markdown`, which takes minutes, wrote; the README shows it as it is."""
+"""The table of `make simulate --markdown`, which takes minutes; the README contains it unchanged."""
 SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
 OTHERS = {"simulated.jsonl", "formats", "pictures"}
-"""Other samples: one in which the offline judge sees nothing, and folders."""
+"""Other samples: one without words for the offline judge, and folders."""
 BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
 COMMANDS = (
@@ -61,7 +61,7 @@ COMMANDS = (
     *("batch", "batch submit", "batch status", "batch collect", "batch cancel"),
 )
 RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4", "--order-by-outcome"]
-"""Options with which a run writes the fields that one pass of one judge does not."""
+"""Options for the fields that one pass of one judge does not write."""
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
 _INSTANT = re.compile(r'("judged_at": ?")[^"]+')
@@ -84,34 +84,38 @@ class Block:
 
     @property
     def text(self) -> str:
-        """The lines as one text."""
+        """Return the lines as one text."""
         return "".join(f"{line}\n" for line in self.lines)
 
 
 @dataclass
 class Report:
-    """The numbers of checks, and the errors."""
+    """The summary of all checks, and the differences."""
 
     done: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
-    def same(self, what: str, shown: str, live: str) -> None:
-        """Hold a shown text to the live one."""
-        if normal(shown) == normal(live):
+    def same(self, subject: str, documented: str, live: str) -> None:
+        """Compare a documented text with the live one."""
+        if normal(documented) == normal(live):
             return
         diff = difflib.unified_diff(
-            normal(shown).splitlines(), normal(live).splitlines(), "as documented", "as it is", lineterm=""
+            normal(documented).splitlines(),
+            normal(live).splitlines(),
+            "as documented",
+            "as it is",
+            lineterm="",
         )
-        self.wrong.append(f"{what} differs:\n" + "\n".join(f"    {line}" for line in diff))
+        self.wrong.append(f"{subject} differs:\n" + "\n".join(f"    {line}" for line in diff))
 
 
 def normal(text: str) -> str:
-    """The text with every value that depends on time at 0."""
+    """Return a text with every value that depends on time at 0."""
     return _MINUTES.sub("0 UTC", _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", text)))
 
 
 def blocks(readme: str) -> list[Block]:
-    """Every fenced block, in order."""
+    """Return every fenced block, in order."""
     result: list[Block] = []
     inside: Block | None = None
     for number, line in enumerate(readme.split("\n"), 1):
@@ -126,13 +130,13 @@ def blocks(readme: str) -> list[Block]:
 
 
 @contextmanager
-def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A directory with a copy of the samples, and an environment in which `ruler` is this checkout."""
+def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
+    """Open a directory with the samples and an environment in which `ruler` is this checkout."""
     with tempfile.TemporaryDirectory() as name:
-        place, tools = Path(name, "work"), Path(name, "bin")
-        place.mkdir()
+        folder, tools = Path(name, "work"), Path(name, "bin")
+        folder.mkdir()
         tools.mkdir()
-        shutil.copytree(ROOT / "samples", place / "samples")
+        shutil.copytree(ROOT / "samples", folder / "samples")
         command = tools / "ruler"
         command.write_text(f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n")
         command.chmod(0o755)
@@ -154,14 +158,14 @@ def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
             "XDG_CACHE_HOME": str(Path(name, "cache")),
             "NO_COLOR": "1",
         }
-        yield place, inherited | fixed
+        yield folder, inherited | fixed
 
 
-def run(arguments: list[str], place: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, stdout and stderr as one text."""
+def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with stdout and stderr as one text."""
     return subprocess.run(
         arguments,
-        cwd=place,
+        cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -173,7 +177,7 @@ def run(arguments: list[str], place: Path, environment: dict[str, str]) -> subpr
 
 
 def steps(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console block, each with the output shown below it."""
+    """Return the commands of a console block, each with its documented output."""
     result: list[tuple[str, str]] = []
     for line in block.lines:
         if line.startswith("$ "):
@@ -186,58 +190,58 @@ def steps(block: Block) -> list[tuple[str, str]]:
 
 
 def replay(block: Block) -> list[tuple[str, str, int]]:
-    """Run a console block in one shell: each command, its live output, its exit code."""
+    """Run a console block in one shell, and return each command with its output and exit code."""
     commands = [command for command, _ in steps(block)]
     # `$?` stays what the command left it, so that a block can show it with `echo $?`
     script = "".join(
         f'{command}\n_code=$?; printf "\\n%s%s\\n" "{_END}" "$_code"; (exit "$_code")\n'
         for command in commands
     )
-    with workplace() as (place, environment):
-        output = run(["bash", "-c", script], place, environment).stdout
+    with workspace() as (folder, environment):
+        output = run(["bash", "-c", script], folder, environment).stdout
     parts = re.split(rf"\n{_END}([0-9]+)\n", output)
     return list(zip(commands, parts[::2], map(int, parts[1::2]), strict=False))
 
 
-def check_sessions(result: list[Block], report: Report) -> list[Block]:
-    """Run the console blocks; return them with their live outputs."""
+def check_sessions(fenced: list[Block], report: Report) -> list[Block]:
+    """Run the console blocks, and return them with their live outputs."""
     fresh, count = [], 0
-    for block in result:
+    for block in fenced:
         if block.language != "console":
             fresh.append(block)
             continue
         lines: list[str] = []
-        lived = replay(block)
-        if len(lived) < len(steps(block)):
+        replayed = replay(block)
+        if len(replayed) < len(steps(block)):
             report.wrong.append(
                 f"README.md line {block.line}: the shell does not get to the end of the block"
             )
             fresh.append(block)
             continue
-        for (command, shown), (_, live, code) in zip(steps(block), lived, strict=True):
+        for (command, documented), (_, live, code) in zip(steps(block), replayed, strict=True):
             count += 1
-            if shown:
-                report.same(f"README.md line {block.line}: the output of `{command}`", shown, live)
+            if documented:
+                report.same(f"README.md line {block.line}: the output of `{command}`", documented, live)
             elif code:
                 message = live.strip() or "nothing"
                 report.wrong.append(
                     f"README.md line {block.line}: `{command}` exits with {code} and says: {message}"
                 )
-            now = shown if normal(shown) == normal(live) else live
+            now = documented if normal(documented) == normal(live) else live
             first, *more = command.split("\n")
             lines += [f"$ {first}", *(f"> {line}" for line in more)]
-            lines += now.splitlines() if shown else []
+            lines += now.splitlines() if documented else []
         fresh.append(replace(block, lines=lines))
     report.done.append(f"{count} commands in console blocks")
     return fresh
 
 
-def check_help(result: list[Block], report: Report) -> None:
-    """The help of every command must stand in some console block, where it is compared like any output."""
-    shown = {command for block in result if block.language == "console" for command, _ in steps(block)}
+def check_help(fenced: list[Block], report: Report) -> None:
+    """Check that console blocks contain the help of every command."""
+    documented = {command for block in fenced if block.language == "console" for command, _ in steps(block)}
     for name in COMMANDS:
         command = " ".join(["ruler", *([name] if name else []), "--help"])
-        if command not in shown:
+        if command not in documented:
             report.wrong.append(f"README.md does not show `{command}`")
     live = set(names_of(typer_command()))
     if live != set(filter(None, COMMANDS)):
@@ -246,12 +250,12 @@ def check_help(result: list[Block], report: Report) -> None:
 
 
 def typer_command() -> Any:
-    """The root command, as typer builds it."""
+    """Return the root command, as typer builds it."""
     return typer.main.get_command(app)
 
 
 def names_of(group: Any) -> Iterator[str]:
-    """The names of its commands and of theirs, as a user types them."""
+    """Yield the names of all commands of a group, as a user types them."""
     for name, command in group.commands.items():
         yield name
         if hasattr(command, "commands"):
@@ -259,7 +263,7 @@ def names_of(group: Any) -> Iterator[str]:
 
 
 def table(readme: str, heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading."""
+    """Return the cells of the first table below a heading."""
     _, _, rest = readme.partition(f"\n{heading}\n")
     result: list[list[str]] = []
     for line in rest.split("\n"):
@@ -271,24 +275,24 @@ def table(readme: str, heading: str) -> list[list[str]]:
 
 
 def code(cell: str) -> list[str]:
-    """The code spans of a table cell."""
+    """Return the code spans of a table cell."""
     return re.findall(r"`([^`]+)`", cell)
 
 
 def check_options(readme: str, report: Report) -> None:
-    """The table lists exactly the options of `score`, with their variables and defaults."""
+    """Check that the table lists exactly the options of `score`, with variables and defaults."""
     rows = table(readme, "### Options of `ruler score`")
-    shown = {" ".join(sorted(part.split()[0] for part in code(row[0]))): row for row in rows}
+    documented = {" ".join(sorted(part.split()[0] for part in code(row[0]))): row for row in rows}
     live = {
         " ".join(sorted(option.opts)): option
         for option in typer_command().commands["score"].params
         if option.param_type_name == "option" and option.name != "help"
     }
-    for names in sorted(shown.keys() ^ live.keys()):
+    for names in sorted(documented.keys() ^ live.keys()):
         where = "has no row in the options table" if names in live else "is no option of `ruler score`"
         report.wrong.append(f"README.md: {names} {where}")
-    for names in shown.keys() & live.keys():
-        option, row = live[names], shown[names]
+    for names in documented.keys() & live.keys():
+        option, row = live[names], documented[names]
         named = re.search(r"\[env var: (\w+)\]", option.help or "")  # of one that reads it itself
         variable = named[1] if named else option.envvar
         if code(row[1]) != [variable]:
@@ -305,17 +309,17 @@ def check_options(readme: str, report: Report) -> None:
     report.done.append(f"{len(live)} options of score, with variables and defaults")
 
 
-def check_syntax(result: list[Block], report: Report) -> None:
-    """Each `ruler` command of an `sh` block names only options that exist."""
+def check_syntax(fenced: list[Block], report: Report) -> None:
+    """Check that each `ruler` command of an `sh` block names only options that exist."""
     count = 0
-    with workplace() as (place, environment):
-        for block in result:
+    with workspace() as (folder, environment):
+        for block in fenced:
             if block.language != "sh":
                 continue
             for line in block.text.replace("\\\n", " ").split("\n"):
                 for words in rulers(line):
                     count += 1
-                    done = run([*words, "--help"], place, environment)
+                    done = run([*words, "--help"], folder, environment)
                     if done.returncode:
                         message = done.stdout.strip().split("\n")[-1]
                         report.wrong.append(f"README.md line {block.line}: `{line}` cannot be run: {message}")
@@ -325,7 +329,7 @@ def check_syntax(result: list[Block], report: Report) -> None:
 
 
 def rulers(line: str) -> Iterator[list[str]]:
-    """The words of each `ruler` command in a line of a shell, without redirections."""
+    """Yield the words of each `ruler` command in a line of a shell, without redirections."""
     words = [*shlex.split(line, comments=True), ";"]
     while "ruler" in words:
         words = words[words.index("ruler") :]
@@ -335,22 +339,22 @@ def rulers(line: str) -> Iterator[list[str]]:
 
 
 def conditions_of(words: list[str]) -> list[str]:
-    """The value of each `--where`, which `--help` does not check."""
+    """Return the value of each `--where`, which `--help` does not check."""
     return [after for word, after in pairwise(words) if word == "--where"]
 
 
-def check_condition(where: str, reported: str, report: Report) -> None:
-    """A condition must be one."""
+def check_condition(where: str, condition: str, report: Report) -> None:
+    """Check that a condition is valid."""
     try:
-        parse_condition(reported)
+        parse_condition(condition)
     except UsageError as error:
         report.wrong.append(f"{where}: {error}")
 
 
-def check_python(result: list[Block], report: Report) -> list[Block]:
-    """Run the Python examples; return the blocks with their live output in the `text` blocks behind."""
+def check_python(fenced: list[Block], report: Report) -> list[Block]:
+    """Run the Python examples, and return the blocks with the live output in their `text` blocks."""
     fresh, printed = [], None
-    for block in result:
+    for block in fenced:
         if block.language == "text" and printed is not None:
             report.same(f"README.md line {block.line}: what the Python example prints", block.text, printed)
             fresh.append(replace(block, lines=printed.splitlines()))
@@ -358,62 +362,62 @@ def check_python(result: list[Block], report: Report) -> list[Block]:
             fresh.append(block)
         printed = None
         if block.language == "python":
-            with workplace() as (place, environment):
-                done = run([sys.executable, "-c", block.text], place, environment)
+            with workspace() as (folder, environment):
+                done = run([sys.executable, "-c", block.text], folder, environment)
             printed = done.stdout
             if done.returncode:
                 report.wrong.append(f"README.md line {block.line}: the Python example fails:\n{printed}")
-    report.done.append(f"{sum(block.language == 'python' for block in result)} Python example")
+    report.done.append(f"{sum(block.language == 'python' for block in fenced)} Python example")
     return fresh
 
 
 def scored_samples(report: Report, *, write: bool) -> None:
-    """Each sample's scored file, and the file of its unreadable records, equal a fresh run."""
-    with workplace() as (place, environment):
+    """Check that the scored and failed files of each sample equal those of a fresh run."""
+    with workspace() as (folder, environment):
         for name in SAMPLES:
             made = [f"samples/{name}.scored.jsonl", f"samples/{name}.scored.jsonl.failed.jsonl"]
             for path in made:
-                (place / path).unlink(missing_ok=True)
-            run(["ruler", "score", f"samples/{name}.jsonl", made[0], "-m", "offline"], place, environment)
+                (folder / path).unlink(missing_ok=True)
+            run(["ruler", "score", f"samples/{name}.jsonl", made[0], "-m", "offline"], folder, environment)
             for path in made:
-                stored, live = _read(ROOT / path), _read(place / path)
+                stored, live = _read(ROOT / path), _read(folder / path)
                 if normal(stored) == normal(live):
                     continue
                 if not write:
                     report.same(path, stored, live)
                 elif live:
-                    shutil.copyfile(place / path, ROOT / path)
+                    shutil.copyfile(folder / path, ROOT / path)
                 else:
                     (ROOT / path).unlink()
     ends = (".jsonl", ".scored.jsonl", ".scored.jsonl.failed.jsonl")
     known = {name + end for name in SAMPLES for end in ends}
-    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - OTHERS):
-        report.wrong.append(f"samples/{strange} belongs to no sample that is checked")
+    for unknown in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - OTHERS):
+        report.wrong.append(f"samples/{unknown} belongs to no sample that is checked")
     report.done.append(f"{len(SAMPLES)} samples, scored anew")
 
 
 def check_fields(readme: str, report: Report) -> None:
-    """Every field that ruler wrote into the samples has a row in the tables of fields."""
+    """Check that every field in the scored samples has a row in the tables of fields."""
     headings = ("### On each trajectory", "### On each group", "### In `ruler`", "### In the group's part")
     spans = {span for h in headings for row in table(readme, h) for span in code(row[0])}
     documented = spans | {span.rpartition(".")[2] for span in spans}
     seen: set[str] = set()
     scored = [(ROOT / f"samples/{name}.scored.jsonl").read_bytes() for name in SAMPLES]
-    with workplace() as (place, environment):
-        run(["ruler", "score", "samples/simulated.jsonl", "out.jsonl", *RICH], place, environment)
-        scored.append((place / "out.jsonl").read_bytes())
+    with workspace() as (folder, environment):
+        run(["ruler", "score", "samples/simulated.jsonl", "out.jsonl", *RICH], folder, environment)
+        scored.append((folder / "out.jsonl").read_bytes())
     for line in (line for written in scored for line in written.splitlines()):
         record = orjson.loads(line.replace(b"NaN", b"null"))
         for holder in [record, *record.get("trajectories", [])]:
             part = holder["ruler"]
             seen |= part.keys() | part.get("group", {}).keys() | part.get("usage", {}).keys()
-    for lost in sorted(seen - documented):
-        report.wrong.append(f"README.md: the field `{lost}` of the output has no row in a table")
+    for missing in sorted(seen - documented):
+        report.wrong.append(f"README.md: the field `{missing}` of the output has no row in a table")
     report.done.append(f"{len(seen)} output fields")
 
 
 def check_summary(readme: str, report: Report) -> None:
-    """Every field of the summary and of its figures has a row below its heading."""
+    """Check that every field of the summary and of its figures has a row below its heading."""
     _, _, rest = readme.partition("\n### The summary\n")
     rows = [line for line in rest.partition("\n## ")[0].split("\n") if line.startswith("| `")]
     documented = {span for row in rows for span in code(row.split("|")[1])}
@@ -424,25 +428,27 @@ def check_summary(readme: str, report: Report) -> None:
 
 
 def check_report(readme: str, report: Report) -> None:
-    """Every name in the output of `ruler report --json` has a row, or stands in the row of its parent."""
+    """Check that the tables list every name in the output of `ruler report --json`."""
     rows = [line.split("|") for line in below(readme, "### As JSON").split("\n") if line.startswith("| `")]
-    reported: dict[str, set[str]] = {}
+    documented: dict[str, set[str]] = {}
     for row in rows:
         for name in code(row[1]):
-            reported.setdefault(name, set()).update(code(row[2]))
-    with workplace() as (place, environment):
+            documented.setdefault(name, set()).update(code(row[2]))
+    with workspace() as (folder, environment):
         command = ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", "-m", "simulated"]
-        run([*command, "--passes", "2", "--progress", "none"], place, environment)
+        run([*command, "--passes", "2", "--progress", "none"], folder, environment)
         page, one = (
-            orjson.loads(run(["ruler", "report", "out.jsonl", "--json", *more], place, environment).stdout)
+            orjson.loads(run(["ruler", "report", "out.jsonl", "--json", *more], folder, environment).stdout)
             for more in ([], ["--group", "task-1"])
         )
     live = page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
-    for name in sorted(reported.keys() ^ live):
+    for name in sorted(documented.keys() ^ live):
         report.wrong.append(f"README.md: `{name}` is not both in `ruler report --json` and in its tables")
     for name, value in [*page["figures"].items(), *one["group"].items()]:
-        for lost in sorted(set(_keys_of(value)) - reported.get(name, set()) - _EVERYWHERE):
-            report.wrong.append(f"README.md: `{lost}` of `{name}` in `ruler report --json` is not told")
+        for missing in sorted(set(_keys_of(value)) - documented.get(name, set()) - _EVERYWHERE):
+            report.wrong.append(
+                f"README.md: `{missing}` of `{name}` in `ruler report --json` is not documented"
+            )
     report.done.append(f"{len(live)} fields of report --json")
 
 
@@ -457,61 +463,68 @@ def _keys_of(value: Any) -> Iterator[str]:
 
 
 def check_conditions(readme: str, report: Report) -> None:
-    """The tables of conditions, of `select` and of a report's links, hold each of them once."""
-    shown = [span.partition("=")[0] for row in table(readme, "### Conditions") for span in code(row[0])]
-    if set(shown) != set(NAMES):
-        report.wrong.append(f"README.md: --where takes {', '.join(NAMES)}; its table has {', '.join(shown)}")
+    """Check that the tables of `select` and of a report's links list each condition once."""
+    documented = [span.partition("=")[0] for row in table(readme, "### Conditions") for span in code(row[0])]
+    if set(documented) != set(NAMES):
+        report.wrong.append(
+            f"README.md: --where takes {', '.join(NAMES)}; its table has {', '.join(documented)}"
+        )
     rows = [line.split("|") for line in below(readme, "#### Links").split("\n") if line.startswith("| `")]
     spans = [span for row in rows for span in code(row[1]) if not span.startswith("#")]
-    result = sorted({span.partition("=")[0] for span in spans})
+    linked = sorted({span.partition("=")[0] for span in spans})
     base, sorts = BASE_JS.read_text(encoding="utf-8"), CONDITIONS_JS.read_text(encoding="utf-8")
     lists = re.findall(r"^const (?:WORDS|GROUP_RANGES) = \[(.*)\];$", base, re.MULTILINE)
-    held = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
-    live = {"search", "sort", *re.findall(r'"(\w+)"', "".join(lists)), *re.findall(r"(\w+):", "".join(held))}
-    if result != sorted(live):
-        report.wrong.append(f"README.md: a report's links take {', '.join(sorted(live))}, not {result}")
+    ranges = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
+    live = {
+        "search",
+        "sort",
+        *re.findall(r'"(\w+)"', "".join(lists)),
+        *re.findall(r"(\w+):", "".join(ranges)),
+    }
+    if linked != sorted(live):
+        report.wrong.append(f"README.md: a report's links take {', '.join(sorted(live))}, not {linked}")
     columns = re.findall(r'\["(\w+)", \(rows\)', sorts)
-    reported = {span for row in rows for span in code("|".join(row[1:])) if re.fullmatch(r"\w+=?", span)}
+    sortable = {span for row in rows for span in code("|".join(row[1:])) if re.fullmatch(r"\w+=?", span)}
     for name in columns:
-        if name not in reported and f"{name}=" not in reported:
-            report.wrong.append(f"README.md: a report's table is sorted by `{name}`, which is not told")
+        if name not in sortable and f"{name}=" not in sortable:
+            report.wrong.append(f"README.md: a report's table is sorted by `{name}`, which is not documented")
     report.done.append(f"{len(NAMES)} conditions of select, {len(live)} of a report's links")
 
 
 def below(readme: str, heading: str) -> str:
-    """The text below a heading, up to the next one of its rank or above."""
+    """Return the text below a heading, up to the next one of its rank or above."""
     rank = len(heading.partition(" ")[0])
     _, _, rest = readme.partition(f"\n{heading}\n")
     return re.split(rf"^#{{1,{rank}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def check_formats(readme: str, report: Report) -> None:
-    """The table of formats: what `--format` takes, the keys and places of each, every example once."""
-    result = rows_of(table(readme, "### Formats"))
-    for name in sorted(set(families()) ^ result.keys()):
+    """Check the names, keys and paths of the table of formats, and that it links every example once."""
+    documented = rows_of(table(readme, "### Formats"))
+    for name in sorted(set(families()) ^ documented.keys()):
         report.wrong.append(f"README.md: the table of formats and `--format` differ in `{name}`")
     for form in formats():
-        rows = result.get(form.family, [])
+        rows = documented.get(form.family, [])
         for column, wanted in places_of(form).items():
-            shown = " ".join(row[column] for row in rows)
+            cells = " ".join(row[column] for row in rows)
             for part in wanted:
-                if part not in shown:
+                if part not in cells:
                     report.wrong.append(f"README.md: the table of formats does not say {part} of {form.name}")
-    examples = [link for rows in result.values() for row in rows for link in links(row[-1])]
-    if any(not links(row[-1]) for rows in result.values() for row in rows):
+    examples = [link for rows in documented.values() for row in rows for link in links(row[-1])]
+    if any(not links(row[-1]) for rows in documented.values() for row in rows):
         report.wrong.append("README.md: a row of the table of formats has no example")
     for path in sorted((ROOT / "samples/formats").iterdir()):
         if examples.count(f"samples/formats/{path.name}") != 1:
             report.wrong.append(f"README.md: the table of formats names {path.name} not once")
-    for family, rows in result.items():
+    for family, rows in documented.items():
         for link in (link for row in rows for link in links(row[-1])):
             if (seen := family_of(ROOT / link)) != family:
                 report.wrong.append(f"README.md: {link} stands at {family} and is {seen}")
-    report.done.append(f"{len(result)} formats with {len(examples)} examples")
+    report.done.append(f"{len(documented)} formats with {len(examples)} examples")
 
 
 def rows_of(rows: list[list[str]]) -> dict[str, list[list[str]]]:
-    """The rows of each family; one whose first cell is empty belongs to the one above."""
+    """Return the rows of each family; a row without a name belongs to the one above."""
     result: dict[str, list[list[str]]] = {}
     name = ""
     for row in rows:
@@ -521,7 +534,7 @@ def rows_of(rows: list[list[str]]) -> dict[str, list[list[str]]]:
 
 
 def places_of(form: Format) -> dict[int, list[str]]:
-    """The rows of a format, by column: the keys that identify it, group key, score."""
+    """Return the cells of a format by column: its keys, group key and paths of the score."""
     keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys]
     layout = form.layout
     reward = "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
@@ -535,26 +548,26 @@ def places_of(form: Format) -> dict[int, list[str]]:
 
 
 def links(cell: str) -> list[str]:
-    """The targets of the links in a cell."""
+    """Return the targets of the links in a cell."""
     return re.findall(r"\]\(([^)]+)\)", cell)
 
 
 def family_of(path: Path) -> str:
-    """The format of a file, as `--format` names it."""
+    """Return the format of a file, as `--format` names it."""
     with ExitStack() as stack:
         reader = open_input(InputSettings(str(path)), stack, lambda problem: None).reader
         return "" if reader is None else reader.format.family
 
 
 def check_ids(readme: str, report: Report) -> None:
-    """The ids that group records of no known format stand below the table, in their order."""
-    reported = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
-    if reported not in readme:
-        report.wrong.append(f"README.md does not say {reported}")
+    """Check that the ids that group unknown formats stand below the table, in order."""
+    ids = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
+    if ids not in readme:
+        report.wrong.append(f"README.md does not say {ids}")
 
 
 def check_links(readme: str, report: Report) -> None:
-    """Each relative link leads to a file of this checkout or to a heading of the README."""
+    """Check that each relative link leads to a file of this checkout or to a heading."""
     headings = re.findall(r"^#+ (.*)$", readme, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
     named = re.findall(r"""\]\(([^)\s]+)\)|<(?:a href|img src)="([^"]+)\"""", readme)
@@ -569,15 +582,15 @@ def check_links(readme: str, report: Report) -> None:
 
 
 def with_gains(readme: str) -> str:
-    """The README with the output of the simulation between its two marks."""
+    """Return the README with the output of the simulation between its comments."""
     start, end = "<!-- gains -->\n", "<!-- /gains -->"
-    before, result, rest = readme.partition(start)
+    before, opened, rest = readme.partition(start)
     _, closed, after = rest.partition(end)
-    return f"{before}{start}{_read(GAINS)}{end}{after}" if result and closed else ""
+    return f"{before}{start}{_read(GAINS)}{end}{after}" if opened and closed else ""
 
 
 def check_gains(readme: str, report: Report) -> None:
-    """The table of gains by option is the one that the simulation wrote."""
+    """Check that the table of gains by option is the simulation's."""
     if readme != with_gains(readme):
         report.wrong.append(
             f"README.md: the table between the marks `gains` is not {GAINS.relative_to(ROOT)}"
@@ -586,7 +599,7 @@ def check_gains(readme: str, report: Report) -> None:
 
 
 def check_projection(readme: str, report: Report) -> None:
-    """The cost of 100 million rollouts follows, row by row, from the table's measured rows."""
+    """Check that the cost of 100 million rollouts follows, row by row, from measured rows."""
     rows = table(readme, projection.HEADING)
     if not rows:
         report.wrong.append(f"README.md: there is no table below {projection.HEADING!r}")
@@ -596,7 +609,7 @@ def check_projection(readme: str, report: Report) -> None:
 
 
 def rewritten(readme: str, old: list[Block], new: list[Block]) -> str:
-    """The README with each block's lines replaced."""
+    """Return the README with each block's lines replaced."""
     lines = readme.split("\n")
     for before, after in reversed(list(zip(old, new, strict=True))):
         start = before.line - 1
@@ -609,7 +622,7 @@ def _read(path: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Check, or write and then check; the exit code."""
+    """Check, or write and then check, and return the exit code."""
     if arguments not in ([], ["--write"]):
         print("usage: python -m tests.readme_check [--write]", file=sys.stderr)
         return 2
@@ -621,12 +634,12 @@ def main(arguments: list[str]) -> int:
         readme = rewritten(readme, old, new)
         readme = with_gains(readme) or readme
         README.write_text(readme, encoding="utf-8")
-    report, result = Report(), blocks(readme)
-    check_sessions(result, report)
-    check_help(result, report)
+    report, fenced = Report(), blocks(readme)
+    check_sessions(fenced, report)
+    check_help(fenced, report)
     check_options(readme, report)
-    check_syntax(result, report)
-    check_python(result, report)
+    check_syntax(fenced, report)
+    check_python(fenced, report)
     scored_samples(report, write=False)
     check_fields(readme, report)
     check_summary(readme, report)

@@ -1,4 +1,4 @@
-"""Records written back, and the changes of an annotation as dotted paths."""
+"""Annotated records, and their changes as dotted paths."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tests.values import line, reader
 SAMPLES = ROOT / "samples" / "formats"
 GROUP = {"status": "scored", "key": "g"}
 SCORED = {"status": "scored", "score": 0.625, "explanation": "good"}
-LOST = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
+FAILED = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
 
 
 def sample(name: str) -> list[Any]:
-    """The records of `samples/formats/NAME.jsonl`."""
+    """Return the records of `samples/formats/NAME.jsonl`."""
     return [json.loads(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
 
 
 def raws(path: Path) -> list[bytes]:
-    """The lines of a file."""
+    """Return the lines of a file."""
     return [raw for raw in path.read_bytes().split(b"\n") if raw]
 
 
 def keyed(*records: Any, **options: Any) -> dict[str | None, list[Rollout]]:
-    """Return rollouts by group key, as a file of these records is read."""
+    """Return the rollouts of these records by group key."""
     groups: dict[str | None, list[Rollout]] = {}
     for record in each(reader(*records, **options), *records):
         groups.setdefault(record.key, []).extend(record.rollouts)
@@ -54,7 +54,7 @@ def last_texts(rollouts: list[Rollout]) -> list[Any]:
 def written(
     record: Any, *annotations: Annotation, on_failure: OnFailure = "null", using: Reader | None = None
 ) -> Any:
-    """Return a record with these annotations, the last one for all further rollouts."""
+    """Return a record with these annotations; further rollouts get the last one."""
     using = using or reader(record)
     parts = using.read(line(record))
     rollouts = sorted((r for part in parts for r in part.rollouts), key=lambda r: r.path)
@@ -66,7 +66,7 @@ def written(
 
 
 def changed(before: Any, after: Any, path: str = "") -> set[str]:
-    """Return the dotted paths of all values that are only in one of two, or differ."""
+    """Return the dotted paths at which two values differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         inner = [
             changed(before[key], after[key], f"{path}{key}.")
@@ -82,9 +82,9 @@ def changed(before: Any, after: Any, path: str = "") -> set[str]:
 
 
 def same_twice(record: Any) -> None:
-    """Check that a record scored again, or failed and then scored, is like one scored once."""
+    """Check that scoring a record again, also after a failure, gives the same record."""
     detected = reader(record)
     once = written(record, SCORED, using=detected)
-    for between in (SCORED, LOST):
+    for between in (SCORED, FAILED):
         again = written(written(record, between, using=detected), SCORED, using=detected)
         assert changed(once, again) == set()

@@ -1,7 +1,7 @@
-"""Readers as each framework has them for its own dumps: key and reward of each rollout.
+"""Each framework's own reader of its dumps: group key and reward of each rollout.
 
-Written from the frameworks' own readers, whose names stand beside each, and on purpose without ruler's
-format modules: the two must agree. Keyed by the name of the example in `samples/formats`.
+The readers follow the source of the frameworks, which each docstring names, and import none of ruler's
+format modules, because both must agree. `READERS` has the names of the examples in `samples/formats`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Record = dict[str, Any]
 
 
 def field(reward: str, key: str | None = None) -> Callable[[Record], Read]:
-    """A record is a rollout, and key and reward are fields of it."""
+    """Read a record that is one rollout, with key and reward as fields."""
     return lambda r: [(r[key] if key else None, r[reward])]
 
 
 def verl_v1(r: Record) -> Read:
-    """verl, trainer_base.py `_log_rollout_data`: the uid is the record's; two suffixes make the group's."""
+    """verl, trainer_base.py `_log_rollout_data`: `uid` without its two suffixes is the group key."""
     assert isinstance(r["score"], float | int | None)
     return [(r["uid"].rsplit("_", 2)[0], r["score"])]
 
@@ -42,13 +42,13 @@ def verifiers_episode(r: Record) -> Read:
 
 
 def _weighted(rewards: dict[str, Any]) -> float | None:
-    """trace.py, `Trace.reward`; a reward that is null was not given."""
+    """trace.py, `Trace.reward`; a null is no reward."""
     parts = [part["score"] * part["weight"] for part in rewards.values() if part is not None]
     return sum(parts) if parts else None
 
 
 def weighted_trace(r: Record) -> Read:
-    """verifiers 0.3 and prime-rl in July 2026: an episode's one trace, by itself."""
+    """verifiers 0.3 and prime-rl in July 2026: one trace of an episode."""
     return [(r.get("group_id") or r["task"]["key"], _weighted(r["rewards"]))]
 
 
@@ -66,7 +66,7 @@ def skyrl(r: Record) -> Read:
 
 
 def nemo_rl(r: Record) -> Read:
-    """NeMo-RL, logger.py `log_batched_dict_as_jsonl`: every value stands in a list of one."""
+    """NeMo-RL, logger.py `log_batched_dict_as_jsonl`: every value is a list of one."""
     (reward,) = r["rewards"]
     return [(None, reward)]
 
@@ -77,12 +77,12 @@ def rllm(r: Record) -> Read:
 
 
 def art(r: Record) -> Read:
-    """ART, trajectory_migration.py `dict_to_trajectory_group`: a reward that is absent is 0.0."""
+    """ART, trajectory_migration.py `dict_to_trajectory_group`: an absent reward is 0.0."""
     return [(None, t.get("reward", 0.0)) for t in r["trajectories"]]
 
 
 def art_row(r: Record) -> Read:
-    """ART, trajectories/parquet.py: the JSON in `trajectory_json` counts."""
+    """ART, trajectories/parquet.py: the reward comes from the JSON in `trajectory_json`."""
     return [(r["group_index"], json.loads(r["trajectory_json"]).get("reward", 0.0))]
 
 
@@ -92,7 +92,7 @@ def native(r: Record) -> Read:
 
 
 def inspect_sample(r: Record) -> Read:
-    """Inspect, _log.py `EvalSample`: scores by name; a requested one stands before the others."""
+    """Inspect, _log.py `EvalSample`: scores by name; `ruler` comes before the others."""
     scores = r["scores"]
     first = scores.get("ruler") or next(iter(scores.values()))
     return [(r["id"], first["value"])]
@@ -104,7 +104,7 @@ def harbor_row(r: Record) -> Read:
 
 
 def atif(r: Record) -> Read:
-    """Harbor, models/trajectories: no reward; foreign fields stand in `extra` and nowhere else."""
+    """Harbor, models/trajectories: no reward; only `extra` holds other fields."""
     known = {"schema_version", "session_id", "agent", "steps", "notes", "final_metrics", "extra",
              "trajectory_id", "continued_trajectory_ref", "subagent_trajectories"}  # fmt: skip
     assert r.keys() <= known
@@ -112,7 +112,7 @@ def atif(r: Record) -> Read:
 
 
 def unrewarded(key: str | None, *lists: str) -> Callable[[Record], Read]:
-    """A record is a group with its answers in lists, and the framework has no reward for them."""
+    """Read a record that is a group of answers in lists, without rewards."""
 
     def read(r: Record) -> Read:
         return [(r[key] if key else None, None) for name in lists for _ in r[name]]
@@ -121,7 +121,7 @@ def unrewarded(key: str | None, *lists: str) -> Callable[[Record], Read]:
 
 
 def lm_eval(r: Record) -> Read:
-    """lm-eval, evaluation_tracker.py: the answers of one document; metrics are of the first."""
+    """lm-eval, evaluation_tracker.py: the answers of one document; its metrics belong to the first."""
     return [(r["doc_id"], None) for _ in r["resps"][0]]
 
 
@@ -145,7 +145,7 @@ def responses(r: Record) -> Read:
 
 
 def added(key: str | None = None) -> Callable[[Record], Read]:
-    """A record is a rollout; the framework writes no total reward, and one that is added is its own."""
+    """Read a record that is one rollout of a framework without a total reward."""
     return lambda r: [(r[key] if key else None, r.get("reward"))]
 
 
@@ -167,7 +167,7 @@ def eval_protocol(r: Record) -> Read:
 
 
 def roll_agentic(r: Record) -> Read:
-    """ROLL's agentic pipeline: an episode's reward is in its `trajectory_data`, until a list is added."""
+    """ROLL's agentic pipeline: the list `scores`, or else each reward in `trajectory_data`."""
     own = [json.loads(text)["reward_info"]["episode_reward"] for text in r["trajectory_data"]]
     return [(None, reward) for reward in r.get("scores", own)]
 
@@ -178,7 +178,7 @@ def tau2(r: Record) -> Read:
 
 
 def columns(reward: str, key: str | None) -> Callable[[Record], Read]:
-    """A record is a step: a dict of equally long lists."""
+    """Read a record that is a step: a dict of equally long lists."""
 
     def read(r: Record) -> Read:
         keys = r[key] if key else [None] * len(r[reward])
@@ -210,7 +210,7 @@ def adk_case(r: Record) -> Read:
 
 
 def langfuse(r: Record) -> Read:
-    """Langfuse, dataset-run-items: a trace names its item in its metadata; scores stand beside it."""
+    """Langfuse, dataset-run-items: the metadata of a trace names its item."""
     return [(r["metadata"]["dataset_item_id"], r.get("reward"))]
 
 

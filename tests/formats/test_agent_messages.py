@@ -13,7 +13,7 @@ from tests.values import read, reader
 
 
 def test_calls(subtests: pytest.Subtests) -> None:
-    """A call is shown once, with its arguments, and its result as the tool's."""
+    """The judge reads each call once, with its arguments, and its result as a tool message."""
     for name in ["adk_sessions", "autogen", "langchain"]:
         with subtests.test(name=str(name)):
             lines = "\n".join(render(read(sample(name)[0])[0].rollouts[0].messages)).split("\n")
@@ -25,9 +25,9 @@ def test_calls(subtests: pytest.Subtests) -> None:
 
 def adk(*parts: Any, **more: Any) -> dict[str, Any]:
     """An ADK session whose agent's event has these parts."""
-    asked = {"author": "user", "content": {"parts": [{"text": "q"}], "role": "user"}}
+    prompt = {"author": "user", "content": {"parts": [{"text": "q"}], "role": "user"}}
     return {
-        "events": [asked, {"author": "guide", "content": {"parts": list(parts), "role": "model"}, **more}]
+        "events": [prompt, {"author": "guide", "content": {"parts": list(parts), "role": "model"}, **more}]
     }
 
 
@@ -38,12 +38,12 @@ def adk_case(invocation: dict[str, Any]) -> dict[str, Any]:
 
 
 CALL = {"id": "c", "name": "find", "arguments": "{}"}
-SHOWN: list[tuple[str, dict[str, Any], list[str]]] = [
+RENDERED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("code is a call and its result",
      adk({"executableCode": {"code": "1+1"}}, {"codeExecutionResult": {"output": "2"}}),
      ['user: "q"', 'call code: {"code":"1+1"}', 'tool code: {"output":"2"}']),
     ("a piece of a later event is no turn", adk({"text": "pie"}, partial=True), ['user: "q"']),
-    ("a picture is shown as what it is",
+    ("a picture is named as an image",
      adk({"text": "see"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}),
      ['user: "q"', 'assistant guide: "see\\n[image]"']),
     ("an unknown part is shown as it is", adk({"newKind": {"x": 1}}),
@@ -62,7 +62,7 @@ SHOWN: list[tuple[str, dict[str, Any], list[str]]] = [
          {"source": "coder", "type": "CodeExecutionEvent", "result": {"exit_code": 0, "output": "ok"}},
          {"source": "coder", "type": "StructuredMessage[Plan]", "content": {"steps": 2}}]},
      ['assistant planner: "plan"', 'user: "task"', 'tool: "ok"', 'assistant coder: "{\\"steps\\":2}"']),
-    ("what an agent's model was given is read by its types",
+    ("messages of a model's context are read by their types",
      {"messages": [
          {"type": "UserMessage", "source": "boss", "content": "task"},
          {"type": "AssistantMessage", "source": "guide", "content": [CALL], "thought": "hm"},
@@ -71,21 +71,21 @@ SHOWN: list[tuple[str, dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
-def test_shown(subtests: pytest.Subtests) -> None:
-    """Each of the agent's texts, calls and results is shown, as its own."""
-    for law, record, lines in SHOWN:
+def test_rendering(subtests: pytest.Subtests) -> None:
+    """Each text, call and result of the agent is a line of its own."""
+    for law, record, lines in RENDERED:
         with subtests.test(law=law):
             assert render(read(record)[0].rollouts[0].messages) == lines
 
 
 def test_adk_outcomes() -> None:
-    """A status is an outcome in both spellings, and a case that was not evaluated has none."""
+    """A status is an outcome in both spellings; a case without an evaluation has none."""
     case = sample("adk_evaluations")[0]
     cases = [{**case, "finalEvalStatus": status} for status in (1, 2, 3, "passed", "failed")]
     assert [read(record)[0].rollouts[0].outcome for record in cases] == [True, False, None, True, False]
 
 
-STRANGE: list[Any] = ["text", None, 3, []]
+MALFORMED: list[Any] = ["text", None, 3, []]
 REFUSED: list[tuple[type[Exception], str, Any]] = [
     (UnreadableError, "no session in `sessionDetails`",
      {**sample("adk_evaluations")[0], "sessionDetails": None}),
@@ -95,14 +95,14 @@ REFUSED: list[tuple[type[Exception], str, Any]] = [
     # earlier turns beside a question are no rollout
     (UsageError, "holds no rollouts",
      {"chat_history": [{"role": "user", "content": "hi"}], "documents": ["d"]}),
-    *((UnreadableError, "no object", {**record, "messages": [record["messages"][0], strange]})
-      for strange in STRANGE
+    *((UnreadableError, "no object", {**record, "messages": [record["messages"][0], malformed]})
+      for malformed in MALFORMED
       for record in (sample("autogen")[0], sample("langchain")[0])),
 ]  # fmt: skip
 
 
 def test_refused(subtests: pytest.Subtests) -> None:
-    """A record without a conversation is refused with the reason, and no strange message is passed over."""
+    """A record without a conversation, or with a malformed message, is refused with the reason."""
     for error, reason, record in REFUSED:
         with subtests.test(reason=reason), pytest.raises(error, match=reason):
             read(record)
@@ -117,6 +117,6 @@ def test_old_autogen_without_names() -> None:
 
 
 def test_langchain_beside_roles() -> None:
-    """Messages with roles stay what they are, whatever their type."""
+    """Messages with roles are native, whatever their `type`."""
     messages = [{"role": "user", "type": "human", "content": "q"}, {"role": "assistant", "content": "a"}]
     assert reader({"messages": messages}).format.family == "native"

@@ -37,7 +37,7 @@ def test_label(subtests: pytest.Subtests) -> None:
 
 
 def test_empty_answer() -> None:
-    """An empty answer and a null cannot be judged, each with its own reason."""
+    """An empty answer and a null each have an error of their own."""
     error = read({"prompt": "q", "completion": " "})[0].rollouts[0].error
     assert error == "has only empty turns of the agent: there is nothing to judge"
     with pytest.raises(UnreadableError, match="`completion`: it is null, as after an error"):
@@ -53,7 +53,7 @@ OTHER_SHAPES: list[Any] = [
 
 
 def test_other_shapes(subtests: pytest.Subtests) -> None:
-    """A prompt or answer that is no text and no messages makes no rollout."""
+    """A prompt or answer that is neither text nor messages makes no rollout."""
     for record in OTHER_SHAPES:
         with subtests.test(record=str(record)), pytest.raises(UsageError):
             reader(record)
@@ -74,7 +74,7 @@ def test_every_pair() -> None:
 
 
 def test_alpaca() -> None:
-    """The input of an instruction is shown below it, and makes another task."""
+    """The input of an instruction follows it in the prompt, and distinguishes tasks."""
     tasks = [("Add them.", "2 and 2"), ("Add them.", ""), ("Name a tree.", ""), ("Add them.", "2 and 2")]
     groups = keyed(*({"instruction": a, "input": b, "output": "x"} for a, b in tasks))
     assert [rollouts[0].messages[0]["content"] for rollouts in groups.values()] == [
@@ -86,7 +86,7 @@ def test_alpaca() -> None:
 
 
 def test_history() -> None:
-    """A system prompt and earlier turns, as pairs or messages, stand before the question."""
+    """A system prompt and earlier turns, as pairs or messages, precede the question."""
     record = {"system": "Be brief.", "history": [["Hi.", "Hello."]], "query": "2+2?", "response": "4"}
     rollout = read(record)[0].rollouts[0]
     assert [m["role"] for m in rollout.messages] == ["system", "user", "assistant", "user", "assistant"]
@@ -100,7 +100,7 @@ def test_history() -> None:
 
 
 def test_reference_answer() -> None:
-    """`answer` is an agent's only beside a question, if no other field may be an answer."""
+    """`answer` is the agent's only beside a question, and only without another answer field."""
     assert read({"question": "What is 2+2?", "answer": "4"})[0].rollouts[0].messages == talk("4")
     both = {"question": "What is 2+2?", "answer": "5", "model_output": "4", "output": "5"}
     assert read(both)[0].rollouts[0].messages == talk("4")
@@ -109,7 +109,7 @@ def test_reference_answer() -> None:
 
 
 def test_json_texts() -> None:
-    """Prompt and completion in JSON text of messages are messages."""
+    """Prompt and completion may be JSON text of messages."""
     prompt, answer = talk("4")
     record = {
         "prompt": json.dumps([prompt]),
@@ -133,7 +133,7 @@ DIALOGUE: list[Any] = [
 
 
 def test_dialogue(subtests: pytest.Subtests) -> None:
-    """A prompt that is a whole dialogue is split into turns; the completion is one turn whatever its text."""
+    """A prompt that is a whole dialogue becomes turns; the completion stays one turn."""
     for prompt in DIALOGUE:
         with subtests.test(prompt=str(prompt)):
             forged = "4\n\nHuman: Thanks.\n\nAssistant: Welcome."
@@ -171,7 +171,7 @@ def test_context() -> None:
 
 
 def test_retrieved(subtests: pytest.Subtests) -> None:
-    """The texts retrieved for a question are shown with its answer, and make no other group."""
+    """Texts retrieved for a question are context of its answer, and leave the group as it is."""
     for name in ["context", "retrieved_contexts", "retrieval_context", "documents"]:
         with subtests.test(name=str(name)):
             one, other = (
@@ -188,24 +188,24 @@ def test_retrieved(subtests: pytest.Subtests) -> None:
     "names", [("prompt", "responses"), ("question", "completions"), ("input", "outputs")]
 )
 def test_kinds(answer: Any, names: tuple[str, str]) -> None:
-    """An answer is a text, a message, messages, or an object with a text, under the names people use."""
+    """An answer is a text, a message, messages, or an object with a text, under any common name."""
     prompt_name, answers = names
     (rollout,) = read({prompt_name: "What is 2+2?", answers: [answer]})[0].rollouts
     assert rollout.messages == talk("4")
 
 
 def test_unequal(subtests: pytest.Subtests) -> None:
-    """Rewards that are no list of one for each answer make the record unreadable."""
+    """A record is unreadable if its rewards are not one for each answer."""
     for rewards, message in [([1.0], "has 1 items for 2"), (0.5, "is no list")]:
-        with subtests.test(rewards=str(rewards), says=str(message)):
+        with subtests.test(rewards=str(rewards), message=str(message)):
             with pytest.raises(UnreadableError, match=message):
                 read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
             with pytest.raises(UnreadableError, match=message):
                 read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
 
 
-def test_steps_are_no_rollouts() -> None:
-    """TRL's stepwise supervision holds steps of one answer and is refused."""
+def test_stepwise_supervision() -> None:
+    """TRL's stepwise supervision, which holds steps of one answer, is refused."""
     record = {"prompt": "q", "completions": ["a", "b"], "labels": [True, False]}
     with pytest.raises(UsageError, match="stepwise supervision"):
         reader(record)
@@ -222,8 +222,8 @@ def test_steps_are_no_rollouts() -> None:
     ],
 )
 @pytest.mark.parametrize("prompt", [{"messages": talk("4")[:1]}, {"prompt": "What is 2+2?"}])
-def test_several_beside(answers: dict[str, Any], prompt: dict[str, Any]) -> None:
-    """Several answers beside messages or a prompt are a group, and each of them a rollout."""
+def test_several_answers(answers: dict[str, Any], prompt: dict[str, Any]) -> None:
+    """Several answers beside messages or a prompt are a group of rollouts."""
     record = {**prompt, **answers}
     assert [r.messages for r in read(record)[0].rollouts] == [talk("4"), talk("5")]
     scored = written(record, SCORED)
@@ -231,8 +231,8 @@ def test_several_beside(answers: dict[str, Any], prompt: dict[str, Any]) -> None
     same_twice(record)
 
 
-def test_options_of_a_question() -> None:
-    """The choices of a question are no answers to it."""
+def test_choices_of_a_question() -> None:
+    """The choices of a question are not its answers."""
     with pytest.raises(UsageError):
         reader({"question": "What is 2+2?", "choices": ["3", "4"]})
     record = {"question": "What is 2+2?", "choices": ["3", "4"], "prediction": "4"}
@@ -240,13 +240,13 @@ def test_options_of_a_question() -> None:
 
 
 def test_choice_without_text() -> None:
-    """A choice without an answer has an error, alone, and is not dropped."""
+    """A choice without an answer is a rollout with an error."""
     record = {"messages": talk("4")[:1], "choices": [{"message": talk("4")[1]}, {"message": None}]}
     assert [r.error is None for r in read(record)[0].rollouts] == [True, False]
 
 
 def test_one_and_several() -> None:
-    """A file with one or several answers to a prompt is read as groups with `--format prompt-responses`."""
+    """`--format prompt-responses` reads a file of prompts with one answer or several."""
     choices = [{"message": talk(text)[1]} for text in "45"]
     records = [{"messages": talk("4")[:1], "choices": choices[:size]} for size in (1, 2)]
     with pytest.raises(UsageError, match="say --format prompt-responses"):
@@ -259,7 +259,7 @@ TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4
 
 
 def test_names_of_turns() -> None:
-    """The list of turns and its parts have several names."""
+    """The list of turns and its fields have several names."""
     forms: list[Any] = [
         TURNS,
         talk("4"),
@@ -275,7 +275,7 @@ def test_names_of_turns() -> None:
 
 @pytest.mark.parametrize("name", ["gpt", "chatgpt", "bing", "bard", "assistant", "model"])
 def test_agents(name: str) -> None:
-    """A turn is the agent's under each of the agent's names."""
+    """A turn under any of the agent's names is the agent's."""
     turns = [TURNS[0], {"from": name, "value": "4"}]
     assert read({"conversations": turns})[0].rollouts[0].messages == talk("4")
 
@@ -307,18 +307,18 @@ def test_text(text: str) -> None:
     "record", [{"text": "Human: hello"}, {"items": [{"sku": 1}]}, {"turns": 3}, {"items": ["a"]}]
 )
 def test_no_turns(record: Any) -> None:
-    """Lists of anything else, and other texts, are no conversations."""
+    """Other lists and texts are not conversations."""
     with pytest.raises(UsageError):
         reader(record)
 
 
 def test_answer_beside() -> None:
-    """An answer beside the turns is the last of them."""
+    """An answer beside the turns is the last turn."""
     assert read({"conversations": TURNS[:1], "response": "4"})[0].rollouts[0].messages == talk("4")
 
 
 def test_broken_turn() -> None:
-    """A record with an item that is no turn is unreadable."""
+    """A record with an item that is not a turn is unreadable."""
     good = {"conversations": TURNS}
     with pytest.raises(UnreadableError):
         read(good, {"conversations": [TURNS[0], "gpt: 4"]})

@@ -1,4 +1,4 @@
-"""OpenPipe ART in every shape that it has had."""
+"""OpenPipe ART in each of its formats."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def one(record: dict[str, Any]) -> Record:
 
 
 def test_group_lines() -> None:
-    """(a) A group per line, Choices inside, which have no role of their own."""
+    """(a) A line is a group, and a Choice in it has no role of its own."""
     record = one(
         {
             "trajectories": [
@@ -51,7 +51,7 @@ def test_group_lines() -> None:
 
 
 def test_model_dump() -> None:
-    """(b) `model_dump_json` of a group: exceptions beside the trajectories are ignored."""
+    """(b) `model_dump_json` of a group is read without its exceptions."""
     record = one(
         {
             "trajectories": [
@@ -67,7 +67,7 @@ def test_model_dump() -> None:
 
 
 def test_rows_v1() -> None:
-    """(c) A Parquet row of version 1: tools and tool calls are JSON text."""
+    """(c) A Parquet row of version 1 holds tools and tool calls as JSON text."""
     called = {"role": "assistant", "content": None, "tool_calls": json.dumps([CALL]), "trainable": True}
     row = {"group_index": 3, "group_metadata": "{}", "reward": 1.0, "metrics": '{"correct": true}'}
     record = one({**row, "tools": json.dumps([TOOL]), "messages": [USER, called]})
@@ -77,7 +77,7 @@ def test_rows_v1() -> None:
 
 
 def test_rows_v2() -> None:
-    """(d) A Parquet row of version 2: its JSON payload counts, also with NaN."""
+    """(d) A Parquet row of version 2 is read from its JSON payload, NaN included."""
     inner = {"messages_and_choices": CHOICES, "reward": 0.5, "metrics": {"x": float("nan")}}
     row = {"format_version": 2, "group_index": 1, "trajectory_index": 0, "messages": None, "reward": 0.5}
     record = one({**row, "trajectory_json": json.dumps(inner)})
@@ -86,13 +86,13 @@ def test_rows_v2() -> None:
 
 @pytest.mark.parametrize("payload", ["", "[]", "{", 7, {}, "null"])
 def test_bad_payload(payload: Any) -> None:
-    """A payload that is no JSON object makes its row unreadable."""
+    """A row is unreadable if its payload is not a JSON object."""
     with pytest.raises(UnreadableError, match="no JSON object in `trajectory_json`"):
         one({"group_index": 1, "trajectory_json": payload})
 
 
 def test_sentinel_row() -> None:
-    """The row that stands for an empty group has a reason of its own."""
+    """The sentinel row of an empty group has an error of its own."""
     with pytest.raises(UnreadableError, match="sentinel row of an empty group"):
         one({"group_index": 1, "trajectory_index": None, "trajectory_json": None})
 
@@ -121,7 +121,7 @@ def exchange(request: Any, response: Any, kind: str = "messages") -> dict[str, A
 
 
 def test_chat_exchanges() -> None:
-    """Recorded chat completions are one conversation if each continues the one before."""
+    """Recorded chat completions are one conversation if each continues the previous one."""
     sent = {"role": "assistant", "content": None, "tool_calls": [CALL], "refusal": None, "audio": None}
     first = exchange([SYSTEM, USER], {"choices": [choice(sent)]})
     again = {"role": "assistant", "tool_calls": [CALL]}
@@ -133,7 +133,7 @@ def test_chat_exchanges() -> None:
 
 
 def test_forked_exchanges() -> None:
-    """A call that does not continue the one before is a further history of the same rollout."""
+    """A call that does not continue the previous one begins another history of the rollout."""
     one_call = exchange([USER], {"choices": [choice(FOUR)]})
     other = exchange([SYSTEM], {"choices": [choice(FOUR)]})
     rollout = one({"exchanges": {"chat_completions": [one_call, other]}}).rollouts[0]
@@ -141,7 +141,7 @@ def test_forked_exchanges() -> None:
 
 
 def test_other_exchanges() -> None:
-    """Responses, Messages and plain completions are read too."""
+    """Recorded calls of Responses, Messages and plain completions are read."""
     item = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "1"}
     recorded = {
         "responses": [exchange("hi", {"output": [item]}, "input")],
@@ -158,14 +158,14 @@ def test_other_exchanges() -> None:
 
 @pytest.mark.parametrize("recorded", [None, {}, {"chat_completions": 5}, {"chat_completions": [7, {}]}, []])
 def test_no_exchanges(recorded: Any) -> None:
-    """Exchanges without a conversation are a trajectory without messages."""
+    """A trajectory is unreadable if its exchanges hold no conversation."""
     detected = reader({"exchanges": {}})
     with pytest.raises(UnreadableError, match="has no messages"):
         detected.read(line({"exchanges": recorded}))
 
 
 def test_additional_histories() -> None:
-    """Additional histories are further parts of the rollout."""
+    """Additional histories belong to the rollout."""
     more = [{"messages_and_choices": [USER, choice(FOUR)]}, [USER, FOUR]]
     rollout = one({"messages_and_choices": CHOICES, "additional_histories": more}).rollouts[0]
     assert rollout.histories == ([USER, FOUR], [USER, FOUR])

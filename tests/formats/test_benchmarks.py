@@ -12,7 +12,7 @@ from tests.values import line, read, reader
 
 
 def test_bfcl() -> None:
-    """Turns come from the log, or from the question that was joined in; calls are calls."""
+    """Turns come from the log or from the joined question, and calls are tool calls."""
     talk, single = keyed(*sample("bfcl")).values()
     assert last_texts(talk) == ["Platform 4, at 22:10.", "Platform 7, I think."]
     assert [m["role"] for m in talk[0].messages] == ["user", "assistant", "tool", "assistant"]
@@ -23,7 +23,7 @@ def test_bfcl() -> None:
 
 
 def test_bfcl_turns_without_a_log() -> None:
-    """Questions of several turns are answered each by its own steps, and never by another's."""
+    """The steps of each turn follow its own question."""
     turns = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]
     record = {"question": turns, "id": "multi_turn_base_1", "input_token_count": []}
     (result,) = read({**record, "result": [[[{"f": "{}"}], "done"], ["bye"]]})
@@ -33,15 +33,15 @@ def test_bfcl_turns_without_a_log() -> None:
         read({**record, "result": [["only one"]]})
 
 
-def test_bfcl_noted_request() -> None:
-    """A request that was noted tells the task."""
+def test_bfcl_logged_request() -> None:
+    """A logged request holds the task."""
     log = [{"role": "inference_input", "content": {"message": "[{'role': 'user'}]", "tools": []}}]
     (result,) = read({"id": "simple_0", "result": "x", "inference_log": log})
     assert [m["content"] for m in result.rollouts[0].messages] == ["[{'role': 'user'}]", "x"]
 
 
 def test_bfcl_error() -> None:
-    """An error of the run is no answer."""
+    """A result that is an error of the run is unreadable."""
     failed = {"id": "simple_7", "result": "Error during inference: x", "traceback": "…"}
     with pytest.raises(UnreadableError, match="has an error in `result`"):
         reader(*sample("bfcl")).read(line(failed))
@@ -51,8 +51,8 @@ def test_bfcl_error() -> None:
     ("name", "field"), [("mt_bench", "choices"), ("live_code_bench", "output_list")]
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["Oslo", {"0": "Oslo"}, None])
-def test_no_list(name: str, field: str, value: Any) -> None:
-    """Answers that are no list are none, and no character of a text is a rollout."""
+def test_answers_not_a_list(name: str, field: str, value: Any) -> None:
+    """A record is unreadable if its answers are not a list."""
     record = sample(name)[0]
     for missing in ("code_list", field):
         record.pop(missing, None)
@@ -62,7 +62,7 @@ def test_no_list(name: str, field: str, value: Any) -> None:
 
 
 def test_no_question(subtests: pytest.Subtests) -> None:
-    """Answers whose questions are in another file are refused with the command that joins them."""
+    """Answers without their questions are refused with a command that joins both files."""
     for name in ["mt_bench", "bfcl"]:
         with subtests.test(name=str(name)):
             record = sample(name)[1]
@@ -73,7 +73,7 @@ def test_no_question(subtests: pytest.Subtests) -> None:
 
 
 def test_judgments() -> None:
-    """A judge's own words are no rollouts."""
+    """A judgment is refused, because it is no rollout."""
     with pytest.raises(UsageError, match="give the answers of `model_answer`"):
         reader({"question_id": 81, "model": "wren", "judge": ["g", "single-v1"], "judgment": "[[9]]"})
 
@@ -85,14 +85,14 @@ SOLUTION_OF_A_DATA_SET: list[Any] = [
 
 
 def test_solution_of_a_data_set(subtests: pytest.Subtests) -> None:
-    """A solution beside its prompt is the data set's own."""
+    """A solution beside its prompt belongs to the data set and is no rollout."""
     for record in SOLUTION_OF_A_DATA_SET:
         with subtests.test(record=str(record)), pytest.raises(UsageError):
             reader(record)
 
 
 def test_live_code_bench() -> None:
-    """A line is a group; whole answers are judged where they are there, and the code alone where not."""
+    """A line is a group of whole answers, or of code if the answers are absent."""
     record = sample("live_code_bench")[0]
     rollouts = read(record)[0].rollouts
     assert last_texts(list(rollouts))[0].startswith("So:")

@@ -1,4 +1,4 @@
-"""Formats are detected by the keys of records."""
+"""Detection of formats by the keys of records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NATIVE = {"messages": talk("4")}
 PAIR = {"prompt": "q", "completion": "a"}
 
 
-FOUND: list[Any] = [
+DETECTED: list[Any] = [
     ({"trajectories": [NATIVE]}, "native groups", PROMPT_HASH),
     ({"group_id": 1, "trajectories": [NATIVE]}, "native groups", "group_id"),
     ({"trajectories": []}, "native groups", PROMPT_HASH),
@@ -38,15 +38,15 @@ FOUND: list[Any] = [
 ]
 
 
-def test_found(subtests: pytest.Subtests) -> None:
-    """Each shape is recognised, with its group key."""
-    for record, name, key in FOUND:
+def test_detection(subtests: pytest.Subtests) -> None:
+    """Each shape is detected, with its group key."""
+    for record, name, key in DETECTED:
         with subtests.test(record=str(record), name=str(name), key=str(key)):
             detected = reader(record)
             assert (detected.format.name, detected.key) == (name, key)
 
 
-def refused(*records: Any, **options: Any) -> str:
+def refusal(*records: Any, **options: Any) -> str:
     """Return the message with which a file is refused."""
     with pytest.raises(UsageError) as error:
         reader(*records, **options)
@@ -54,14 +54,14 @@ def refused(*records: Any, **options: Any) -> str:
 
 
 def test_disagreement() -> None:
-    """Lines of two shapes are refused; the error names a line of each."""
-    message = refused(NATIVE, b"broken", {"x": 1}, {"trajectories": [NATIVE]})
+    """Lines of two formats are refused, and the error names a line of each."""
+    message = refusal(NATIVE, b"broken", {"x": 1}, {"trajectories": [NATIVE]})
     assert "line 1 looks like native trajectories, line 4 like native groups" in message
     assert "--format native" in message
 
 
-def test_unsure() -> None:
-    """An empty group has no certain shape, so the others decide."""
+def test_empty_group() -> None:
+    """An empty group has no certain format, so other records decide."""
     assert reader({"trajectories": []}, {"trajectories": [ART]}).format.name == "ART groups"
 
 
@@ -118,27 +118,27 @@ UNKNOWN: list[Any] = [
 def test_unknown(subtests: pytest.Subtests) -> None:
     """A file without rollouts is refused with its keys or a hint."""
     for record, message in UNKNOWN:
-        with subtests.test(record=str(record), says=str(message)):
-            assert message in refused(record)
+        with subtests.test(record=str(record), message=str(message)):
+            assert message in refusal(record)
 
 
 def test_prompts_among_rollouts() -> None:
-    """One rollout that the agent never answered does not make a file one of prompts."""
+    """One rollout without an answer does not make a file one of prompts."""
     prompt = {"messages": [{"role": "user", "content": "q"}]}
     assert reader(prompt, NATIVE).format.name == "native trajectories"
     assert reader(prompt, format="native").format.name == "native trajectories"
 
 
-def test_forced() -> None:
-    """`--format` decides between two shapes, and refuses records that are not of it."""
+def test_format_option() -> None:
+    """`--format` decides between two matching formats, and refuses records of others."""
     both = {"task_id": 1, "traj": talk("a"), "messages": talk("b")}
     assert reader(both).format.name == "tau-bench"
     assert reader(both, format="native").format.name == "native trajectories"
-    assert "its keys" in refused(NATIVE, format="tau-bench")
+    assert "its keys" in refusal(NATIVE, format="tau-bench")
 
 
 def test_group_by() -> None:
-    """`--group-by` takes a dotted path, and a key that holds the dots itself comes first."""
+    """`--group-by` takes a dotted path; a key that contains the dots itself comes first."""
     nested = {**NATIVE, "metadata": {"scenario_id": "s1"}}
     assert read(nested, group_by="metadata.scenario_id")[0].key == "s1"
     assert read({**nested, "metadata.scenario_id": 7}, group_by="metadata.scenario_id")[0].key == "7"
@@ -152,7 +152,7 @@ def test_missing_key() -> None:
 
 @given(values.filter(lambda v: v is not None), values.filter(lambda v: v is not None))
 def test_keys_of_any_kind(one: Any, other: Any) -> None:
-    """Any JSON value is a group key; equal ones are one group, and integers are told apart exactly."""
+    """Any JSON value is a group key; equal values are one group, and unequal integers are two."""
     first, again, second = (r.key for r in read(*({**NATIVE, "group_id": x} for x in (one, one, other))))
     assert first == again
     if isinstance(one, int) and isinstance(other, int):
@@ -160,13 +160,13 @@ def test_keys_of_any_kind(one: Any, other: Any) -> None:
 
 
 def test_huge_keys() -> None:
-    """Group keys beyond 64 bits that a double cannot tell apart are two groups."""
+    """Group keys beyond 64 bits are compared exactly."""
     first, second = read({**NATIVE, "group_id": 2**127}, {**NATIVE, "group_id": 2**127 + 1})
     assert first.key != second.key
 
 
 def test_prompt_hash() -> None:
-    """Without a key, rollouts of one prompt and one step are a group, whatever the agent wrote."""
+    """Without a key, rollouts with one prompt and one step are a group, whatever their answers."""
     question = {"role": "user", "content": "q"}
     item = {"type": "function_call", "name": "f", "arguments": "{}"}
     keys = [
@@ -183,8 +183,8 @@ def test_prompt_hash() -> None:
     assert read({"messages": talk("a", "other")})[0].key not in keys
 
 
-def test_a_field_called_prompt() -> None:
-    """A record's own field `prompt` is not the hash of its prompt: the step still counts."""
+def test_own_prompt_field() -> None:
+    """A record's own field `prompt` does not replace the hash of prompt and step."""
     keys = [read({"prompt": "q", "completion": "a", "step": s})[0].key for s in (1, 2, 1)]
     assert keys[0] == keys[2] != keys[1]
     native = {**NATIVE, "prompt": "text of its own"}
@@ -193,7 +193,7 @@ def test_a_field_called_prompt() -> None:
 
 
 def test_foreign_ruler(subtests: pytest.Subtests) -> None:
-    """A field `ruler` that ruler did not write is never overwritten, at any level."""
+    """A record with a foreign field `ruler`, at any level, is unreadable."""
     for foreign in [0, "x", {}, {"score": 1}, [], {"status": "measured"}, '{"status": 1}', [{}]]:
         with subtests.test(mine=str(foreign)):
             for record in (
@@ -226,9 +226,9 @@ BAD_MESSAGES: list[Any] = [
 
 
 def test_bad_messages(subtests: pytest.Subtests) -> None:
-    """Bad messages have a reason; in a group only their trajectory has an error."""
+    """A record with bad messages is unreadable; in a group only their trajectory has an error."""
     for messages, message in BAD_MESSAGES:
-        with subtests.test(messages=str(messages), says=str(message)):
+        with subtests.test(messages=str(messages), message=str(message)):
             with pytest.raises(UnreadableError, match=message):
                 read({"messages": messages})
             record = read({"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]})[0]
@@ -240,7 +240,7 @@ def test_bad_messages(subtests: pytest.Subtests) -> None:
 
 @given(values, st.sampled_from(["messages", "traj", "exchanges", "messages_and_choices", "trajectories"]))
 def test_any_value(value: Any, where: str) -> None:
-    """Any value in place of messages is read, or ends in a sentence."""
+    """Any value in place of messages is read, or is refused with a sentence."""
     for record in ({where: value, "task_id": 1}, {where: [value], "task_id": 1}):
         try:
             read(record)
@@ -249,7 +249,7 @@ def test_any_value(value: Any, where: str) -> None:
 
 
 def test_deep(subtests: pytest.Subtests) -> None:
-    """A record nested to any depth, in any field, is read or ends in a sentence."""
+    """A record nested to any depth, in any field, is read, or is refused with a sentence."""
     for depth in [300, 900, 1000, 1100, 100_000]:
         with subtests.test(depth=str(depth)):
             deep = b"[" * depth + b"]" * depth
@@ -278,7 +278,7 @@ NO_OBJECTS: list[Any] = [
 
 
 def test_no_objects(subtests: pytest.Subtests) -> None:
-    """A file without objects is refused with the advice that fits its first value."""
+    """A file without objects is refused with advice that fits its first value."""
     for raw, message in NO_OBJECTS:
-        with subtests.test(raw=str(raw), says=str(message)):
-            assert message in refused(raw)
+        with subtests.test(raw=str(raw), message=str(message)):
+            assert message in refusal(raw)

@@ -1,4 +1,4 @@
-"""verifiers' episodes and traces, and prime-rl's."""
+"""Episodes and traces of verifiers and prime-rl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.prompting.render import render
 from ruler_cli.types import Group
-from tests.formats.changes import LOST, SCORED, written
+from tests.formats.changes import FAILED, SCORED, written
 from tests.values import read, reader, talk
 
 TASK = {"type": "T", "data": {"idx": 0, "prompt": "q"}}
@@ -19,7 +19,7 @@ WEIGHTED = {"correct": {"score": 1.0, "weight": 1.0}, "style": {"score": 0.5, "w
 
 
 def node(text: str, parent: int | None = None, role: str = "assistant") -> dict[str, Any]:
-    """A message of the graph; the root has no `parent` at all."""
+    """A message of the graph; the root has no `parent`."""
     message = {"message": {"role": role, "content": text}, "sampled": role == "assistant"}
     return message if parent is None else {"parent": parent, **message}
 
@@ -34,7 +34,7 @@ def trace(name: str = "agent", *, trainable: bool = True, **changed: Any) -> dic
     return {**record, "metrics": {}, "info": {}, **changed}
 
 
-def bare(**changed: Any) -> dict[str, Any]:
+def old_trace(**changed: Any) -> dict[str, Any]:
     """A trace of 0.2."""
     record = {"id": "t", "task": TASK, "nodes": NODES, "rewards": {"correct": 1.0}, "metrics": {}}
     return {**record, "info": {}, "errors": [], **changed}
@@ -52,7 +52,7 @@ def texts(messages: list[Any]) -> list[str]:
 
 
 def test_reading() -> None:
-    """Messages stand in the graph; tools, rewards and outcome are the trace's."""
+    """Messages come from the graph; tools, rewards and outcome come from the trace."""
     record = read(episode(trace(tools=[{"name": "calc"}])))[0]
     (rollout,) = record.rollouts
     assert (record.key, texts(rollout.messages), rollout.path) == ("k", ["q", "a"], ("traces", 0))
@@ -61,22 +61,22 @@ def test_reading() -> None:
 
 
 def test_last_leaf() -> None:
-    """The conversation is the path to the last leaf; other leaves are parts of the same rollout."""
+    """The path to the last leaf is the conversation; other leaves are histories of the rollout."""
     nodes = [*NODES, node("b", 1, "user"), node("lost", 2), node("summary", 0), node("end", 4)]
-    rollout = read(bare(nodes=nodes))[0].rollouts[0]
+    rollout = read(old_trace(nodes=nodes))[0].rollouts[0]
     assert texts(rollout.messages) == ["q", "summary", "end"]
     assert [texts(history) for history in rollout.histories] == [["q", "a", "b", "lost"]]
 
 
-def test_nothing_said() -> None:
-    """A tool call without `content`, as `None` is left out, is shown with the thought before it."""
+def test_call_without_content() -> None:
+    """A tool call without `content` is read, with the thought before it."""
     call = {"role": "assistant", "reasoning_content": "I add.", "tool_calls": [{"id": "c", "name": "f"}]}
-    rollout = read(bare(nodes=[NODES[0], {"parent": 0, "message": call}]))[0].rollouts[0]
+    rollout = read(old_trace(nodes=[NODES[0], {"parent": 0, "message": call}]))[0].rollouts[0]
     assert render(rollout.messages)[1] == 'assistant thinking: "I add."\ncall f: null'
 
 
 def test_roles() -> None:
-    """Agents of several roles are one rollout with one score; what is not trained is not scored."""
+    """Agents of several roles are one rollout with one score; untrained agents get none."""
     record = episode(trace("solver"), trace("user", trainable=False), trace("critic"))
     (result,) = read(record)
     assert [(r.path, r.member) for r in result.rollouts] == [(("traces", 0), "e"), (("traces", 2), "e")]
@@ -88,8 +88,8 @@ def test_roles() -> None:
     assert done["traces"][1] == record["traces"][1]
 
 
-def test_some_of_an_episode() -> None:
-    """Agents of one role are rollouts of their own; a broken trace stops no other; some agent is trained."""
+def test_agents_of_an_episode() -> None:
+    """Agents of one role are separate rollouts, a broken trace fails alone, one agent is trained."""
     (best,) = read(episode(trace(), trace(nodes=[NODES[0], node("b", 0)])))
     assert [r.member for r in best.rollouts] == [None, None]
     (broken,) = read(episode(trace("solver"), trace("critic", nodes=[])))
@@ -102,24 +102,24 @@ KEY: list[Any] = [
     (episode(trace()), "k"),
     (episode(trace(), task={**TASK, "hash": "h"}), "h"),
     (episode(trace(task={**TASK, "key": "inner"}), task=None), "inner"),
-    (bare(task={**TASK, "key": "k"}), "k"),
+    (old_trace(task={**TASK, "key": "k"}), "k"),
     (episode(trace(), group={"id": "g"}), "g"),
-    (bare(group_id="g"), "g"),
+    (old_trace(group_id="g"), "g"),
     (trace(group_id="g"), "g"),
 ]
 
 
 def test_key(subtests: pytest.Subtests) -> None:
-    """The group's id where there is one, else the task's key or hash, of the episode or its first trace."""
+    """The group's id is the key, or else the task's key or hash, of the episode or its first trace."""
     for record, key in KEY:
         with subtests.test(record=str(record), key=str(key)):
             assert read(record)[0].key == key
 
 
-def test_key_of_the_task_itself() -> None:
-    """If tasks have no key, equal tasks are a group."""
+def test_equal_tasks() -> None:
+    """Without a key, equal tasks are a group."""
     other = {**TASK, "data": {"idx": 1}}
-    one, again, second = read(bare(), bare(nodes=[NODES[0], node("b", 0)]), bare(task=other))
+    one, again, second = read(old_trace(), old_trace(nodes=[NODES[0], node("b", 0)]), old_trace(task=other))
     assert one.key == again.key != second.key
     inside = read(episode(trace(), task=None))[0]
     assert inside.key == one.key
@@ -132,23 +132,23 @@ NAMES: list[Any] = [
     (trace(rewards={}), "verifiers traces"),
     (trace(rewards={"ruler": None}), "verifiers traces"),
     (trace(version=2, rewards={"correct": 1.0}), "verifiers 0.2 traces"),
-    (bare(), "verifiers 0.2 traces"),
-    (bare(rewards={}), "verifiers 0.2 traces"),
-    (bare(group_id="g"), "prime-rl traces"),
+    (old_trace(), "verifiers 0.2 traces"),
+    (old_trace(rewards={}), "verifiers 0.2 traces"),
+    (old_trace(group_id="g"), "prime-rl traces"),
     (trace(group_id="g"), "prime-rl weighted traces"),
 ]
 
 
 def test_names(subtests: pytest.Subtests) -> None:
-    """Keys and the kind of rewards tell the version and the framework."""
+    """Keys and the kind of rewards identify the version and the framework."""
     for record, name in NAMES:
         with subtests.test(record=str(record), name=str(name)):
             assert reader(record).format.name == name
 
 
-def test_not_scored() -> None:
-    """`null` is verifiers' own word for a reward that was never given."""
-    done = written(episode(trace()), LOST)["traces"][0]
+def test_failed_trace() -> None:
+    """A failed trace has the reward `null`, as verifiers writes an absent reward."""
+    done = written(episode(trace()), FAILED)["traces"][0]
     assert done["rewards"] == {"ruler": None}
     assert done["info"]["ruler"]["independent_reward"] == WEIGHTED
     again = written(episode(done), SCORED)["traces"][0]
@@ -158,10 +158,10 @@ def test_not_scored() -> None:
 
 @pytest.mark.parametrize("more", [{}, {"version": 1}, {"group_id": "g"}])
 @pytest.mark.parametrize("rewards", [{"a": {"score": 1.0, "weight": 1.0}}, {"a": 1.0}])
-def test_same_age_after_failure(rewards: dict[str, Any], more: dict[str, Any]) -> None:
-    """A trace that could not be scored is read as what it was, beside those that were."""
+def test_format_after_failure(rewards: dict[str, Any], more: dict[str, Any]) -> None:
+    """A failed trace keeps its format beside scored ones."""
     nodes = [{"message": talk("4")[0]}, {"parent": 0, "message": talk("4")[1]}]
     trace = {"nodes": nodes, "task": {"key": "t"}, "rewards": rewards, **more}
-    scored, failed = written(trace, SCORED), written(trace, LOST)
+    scored, failed = written(trace, SCORED), written(trace, FAILED)
     assert reader(scored, failed).format.name == reader(trace).format.name
     assert written(failed, SCORED) == scored

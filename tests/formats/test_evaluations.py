@@ -11,7 +11,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import Group, compared
-from tests.formats.changes import LOST, SCORED, changed, keyed, same_twice, sample, written
+from tests.formats.changes import FAILED, SCORED, changed, keyed, same_twice, sample, written
 from tests.values import read, reader, talk
 
 
@@ -26,7 +26,7 @@ def scores(value: Any) -> dict[str, Any]:
 
 
 def test_values(subtests: pytest.Subtests) -> None:
-    """A score's value is taken as it is: a grade, a number, a truth value, an object, a list."""
+    """A score's value is read as it is, whatever its type."""
     for value in ["P", "N", 0.5, True, float("nan"), {"a": 1}, [1, 2], None]:
         with subtests.test(value=str(value)):
             actual = read(one(scores=scores(value)))[0].rollouts[0].reward
@@ -35,7 +35,7 @@ def test_values(subtests: pytest.Subtests) -> None:
 
 
 def test_attachments() -> None:
-    """Long texts that stand elsewhere in the sample are put back; one that is missing stays as it is."""
+    """Attached texts replace their references; a reference without an attachment stays."""
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "attachment://1"}]},
         *talk("attachment://2"),
@@ -46,7 +46,7 @@ def test_attachments() -> None:
 
 
 def test_parts() -> None:
-    """Server-side tool use is a call and its result, and encrypted reasoning is not shown."""
+    """Server-side tool use is a call and its result, and encrypted reasoning is left out."""
     content = [
         {"type": "reasoning", "reasoning": "gAAAA", "redacted": True, "summary": "thinks"},
         {"type": "text", "text": "first"},
@@ -73,27 +73,27 @@ def test_tool_error() -> None:
 
 
 def test_failed(subtests: pytest.Subtests) -> None:
-    """No score is no scorer, also where there was one: a null would make the log unreadable."""
-    hows: list[OnFailure] = ["null", "keep"]
-    for how in hows:
-        with subtests.test(how=str(how)):
+    """A failed sample has no scorer `ruler`, because a null would make the log unreadable."""
+    choices: list[OnFailure] = ["null", "keep"]
+    for on_failure in choices:
+        with subtests.test(on_failure=str(on_failure)):
             record = one(scores=scores("C"))
             for before in (record, written(record, SCORED)):
-                done = written(before, LOST, on_failure=how, using=reader(record))
+                done = written(before, FAILED, on_failure=on_failure, using=reader(record))
                 assert changed(record, done) == {"metadata.ruler"}
                 assert done["metadata"]["ruler"]["independent_reward"] == "C"
 
 
 def test_no_scores() -> None:
-    """A sample that was never scored gets its first score, and has no original one."""
+    """A sample without scores gets its first score, and its independent reward is null."""
     for record in (one(), one(scores=None), one(scores={})):
         done = written(record, SCORED)
         assert done["scores"] == {"ruler": {"value": 0.625}}
         assert done["metadata"]["ruler"]["independent_reward"] is None
 
 
-def test_after_inspect_wrote_it_again() -> None:
-    """A scored log that Inspect read and wrote has its score's other fields, and is still ruler's."""
+def test_rewritten_by_inspect() -> None:
+    """A scored log that Inspect rewrote, with further fields of a score, is still ruler's."""
     done = written(one(scores=scores("I")), SCORED)
     done["scores"]["ruler"] |= {"answer": None, "history": []}
     again = written(done, SCORED)
@@ -101,19 +101,19 @@ def test_after_inspect_wrote_it_again() -> None:
 
 
 def test_foreign_scorer() -> None:
-    """A scorer of that name that somebody else wrote is never overwritten."""
+    """A sample with a foreign scorer `ruler` is unreadable."""
     with pytest.raises(UnreadableError, match="a scorer `ruler` that ruler did not write"):
         read(one(scores={"ruler": {"value": 1}}))
 
 
 def test_failed_sample() -> None:
-    """A sample that failed before the model was asked says so."""
+    """A sample that failed before its first model call is unreadable with its error."""
     with pytest.raises(UnreadableError, match="when a sample failed early: no key"):
         read(one(messages=[], error={"message": "no key"}))
 
 
 def test_blocked(subtests: pytest.Subtests) -> None:
-    """A value in the place of an object is never overwritten."""
+    """A sample is unreadable if `metadata` or `scores` is not an object."""
     cases: list[Any] = [{"metadata": "x"}, {"scores": 7}, {"metadata": []}]
     for blocked in cases:
         with subtests.test(blocked=str(blocked)), pytest.raises(UnreadableError, match="no object at"):
@@ -128,42 +128,42 @@ def answer(content: Any, **more: Any) -> dict[str, Any]:
 
 
 def turns(**more: Any) -> list[tuple[Any, Any]]:
-    """Roles and contents as a sample is read."""
+    """Return the roles and contents of a sample's messages."""
     return [(m["role"], m.get("content")) for m in read(one(**more))[0].rollouts[0].messages]
 
 
-def test_answer_in_output_alone() -> None:
-    """An answer in `output` alone is the last turn; one that is a message already is not shown twice."""
-    asked = talk("4")[:1]
-    assert turns(messages=asked, output=answer("5"))[1:] == [("assistant", "5")]
+def test_answer_in_output() -> None:
+    """An answer only in `output` is the last turn; one among the messages is not repeated."""
+    prompt = talk("4")[:1]
+    assert turns(messages=prompt, output=answer("5"))[1:] == [("assistant", "5")]
     assert turns(messages=talk("4"), output=answer("4"))[1:] == [("assistant", "4")]
-    ran = [*talk("4"), {"role": "tool", "content": "ok"}]
-    assert turns(messages=ran, output=answer("4"))[1:] == [("assistant", "4"), ("tool", "ok")]
-    assert turns(messages=ran, output=answer("done"))[-1] == ("assistant", "done")
-    assert turns(messages=ran, output=answer(""))[-1] == ("tool", "ok")
-    assert turns(messages=ran, output={"choices": []})[-1] == ("tool", "ok")
+    with_tool = [*talk("4"), {"role": "tool", "content": "ok"}]
+    assert turns(messages=with_tool, output=answer("4"))[1:] == [("assistant", "4"), ("tool", "ok")]
+    assert turns(messages=with_tool, output=answer("done"))[-1] == ("assistant", "done")
+    assert turns(messages=with_tool, output=answer(""))[-1] == ("tool", "ok")
+    assert turns(messages=with_tool, output={"choices": []})[-1] == ("tool", "ok")
 
 
 def test_input_and_output(subtests: pytest.Subtests) -> None:
     """Without messages, `input` and `output` are the conversation."""
-    for asked in ["What is 2+2?", talk("4")[:1]]:
-        with subtests.test(asked=str(asked)):
-            assert turns(messages=[], input=asked, output=answer("5")) == [
+    for prompt in ["What is 2+2?", talk("4")[:1]]:
+        with subtests.test(prompt=str(prompt)):
+            assert turns(messages=[], input=prompt, output=answer("5")) == [
                 ("user", "What is 2+2?"),
                 ("assistant", "5"),
             ]
             with pytest.raises(UnreadableError, match="failed early: no key"):
-                read(one(messages=[], input=asked, output={"choices": []}, error={"message": "no key"}))
+                read(one(messages=[], input=prompt, output={"choices": []}, error={"message": "no key"}))
 
 
 def test_attached_answer() -> None:
-    """An answer that stands in the attachments is put back."""
+    """An attached answer replaces its reference."""
     actual = turns(messages=[], input="q", output=answer("attachment://1"), attachments={"1": "long"})
     assert actual[-1] == ("assistant", "long")
 
 
 def test_labels() -> None:
-    """A score that is a label among labels is no outcome, whichever sample of the log is asked."""
+    """A score that is one of several labels is no outcome, in any sample of the log."""
     records = [one(id=word, scores=scores(word)) for word in ("left", "right", "both")]
     actual = [record.rollouts[0] for record in read(*records)]
     assert [(number(r.reward), passed(r.outcome)) for r in actual] == [(None, None)] * 3
@@ -171,7 +171,7 @@ def test_labels() -> None:
 
 
 def test_promptfoo_variables() -> None:
-    """A session's id is no part of a test; the prompt tells a test without variables."""
+    """A session's id does not distinguish tests; without variables the prompt does."""
     one, _, other, _ = sample("promptfoo")
     one["vars"], other["vars"] = ({**r["vars"], "sessionId": str(i)} for i, r in enumerate((one, other)))
     assert len(keyed(one, other)) == 1
@@ -180,7 +180,7 @@ def test_promptfoo_variables() -> None:
 
 
 def test_promptfoo_without_prompt() -> None:
-    """If a provider takes the variables, they are the task; tests of another name are others."""
+    """Without a prompt the variables are the task, and a test's description distinguishes tests."""
     bare = [{**r, "prompt": {"raw": "", "label": "{{q}}"}} for r in sample("promptfoo")]
     first, _ = keyed(*bare).values()
     assert first[0].messages[0]["content"] == {"q": "Which gate does the night train to Tromsø leave from?"}
@@ -200,7 +200,7 @@ def test_promptfoo_stripped() -> None:
 
 
 def test_promptfoo_answers() -> None:
-    """Calls are calls, an object is shown as it is, and an error is no answer."""
+    """Calls are tool calls, an object is content, and an error is no answer."""
     record = sample("promptfoo")[0]
     call = {"id": "c", "type": "function", "function": {"name": "book", "arguments": "{}"}}
     (actual,) = read({**record, "response": {"output": [call]}})
@@ -211,8 +211,8 @@ def test_promptfoo_answers() -> None:
         read({**record, "response": None, "error": "API error: 429"})
 
 
-def test_promptfoo_prompt_of_text(subtests: pytest.Subtests) -> None:
-    """A prompt that only looks like messages is a text."""
+def test_promptfoo_text_prompt(subtests: pytest.Subtests) -> None:
+    """A prompt that only resembles messages is text."""
     for raw in ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"]:
         with subtests.test(raw=str(raw)):
             (actual,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
@@ -220,7 +220,7 @@ def test_promptfoo_prompt_of_text(subtests: pytest.Subtests) -> None:
 
 
 def test_old_promptfoo() -> None:
-    """Results without indexes, as promptfoo wrote them at first, are read as others are."""
+    """Results without indexes, of promptfoo's first versions, are read."""
     result = {"prompt": {"raw": "2+2?"}, "vars": {"n": 2}, "response": {"output": "4"}, "gradingResult": {}}
     (record,) = read({**result, "success": True, "score": 1})
     assert record.rollouts[0].messages == talk("4", "2+2?")
@@ -230,46 +230,46 @@ def test_old_promptfoo() -> None:
 def steps(*answers: str, env: int = 0, **more: Any) -> list[dict[str, Any]]:
     """The lines of one environment, one for each answer."""
     turns = [{"role": "assistant", "content": text} for text in answers]
-    asked = talk("")[:1]
+    prompt = talk("")[:1]
     return [
-        {"env_index": env, "step": i, "messages": [*asked, *turns[: i + 1]], **more}
+        {"env_index": env, "step": i, "messages": [*prompt, *turns[: i + 1]], **more}
         for i in range(len(turns))
     ]
 
 
-def shown(*records: dict[str, Any]) -> list[str]:
-    """The rollouts of a group as the judge sees them."""
+def rendered(*records: dict[str, Any]) -> list[str]:
+    """Return the distinct rollouts of a group, as the judge reads them."""
     actual = read(*records)
     assert len({record.key for record in actual}) == 1
     return list(build_layout(Group("g", tuple(actual)), AskSettings()).distinct)
 
 
 def test_longest() -> None:
-    """The judge sees each rollout once, to its end, also where threads wrote its steps in no order."""
+    """The judge reads each rollout once and whole, even if threads wrote its steps out of order."""
     one, other = steps("a", "b", "c", env=0), steps("d", "e", env=1)
     wanted = {'assistant: "a"\nassistant: "b"\nassistant: "c"', 'assistant: "d"\nassistant: "e"'}
     for records in ([*one, *other], [one[2], other[1], one[0], other[0], one[1]]):
-        assert set(shown(*records)) == wanted
+        assert set(rendered(*records)) == wanted
 
 
 def test_next_run() -> None:
-    """An index that comes again in the next run is another rollout, and nothing of either is hidden."""
-    assert shown(*steps("a", "b"), *steps("c", "d")) == [
+    """An index that the next run uses again is another rollout, and no step of either is hidden."""
+    assert rendered(*steps("a", "b"), *steps("c", "d")) == [
         'assistant: "a"\nassistant: "b"',
         'assistant: "c"\nassistant: "d"',
     ]
-    same = shown(*steps("a", "b"), *steps("a", "d"), *steps("x", env=1))
+    same = rendered(*steps("a", "b"), *steps("a", "d"), *steps("x", env=1))
     assert all(f'"{text}"' in same[0] for text in "abd")
 
 
 def test_episodes() -> None:
-    """Rollouts of an environment with different episodes are not merged, however they begin."""
+    """Rollouts of one environment with different episodes stay separate, even if they begin alike."""
     records = [*steps("a", "b", episode=0), *steps("a", "c", episode=1), *steps("a", "c", epoch=2)]
     assert compared([rollout for record in read(*records) for rollout in record.rollouts]) == 3
 
 
 def test_other_names() -> None:
-    """`env_idx` is the same; an index or a step that is no number makes no recording."""
+    """`env_idx` means `env_index`; an index or step that is not a number makes no recording."""
     record = steps("a")[0]
     named = {"env_idx": 0, **{k: v for k, v in record.items() if k != "env_index"}}
     assert read(named)[0].rollouts[0].member is not None
@@ -278,10 +278,10 @@ def test_other_names() -> None:
 
 
 def test_results_only() -> None:
-    """A recording without the agent's turns, as old ones are, still is one rollout of one task."""
+    """A recording of tool results only is one rollout of one task."""
     results = [{"role": "tool", "content": text} for text in "ab"]
-    asked = talk("")[:1]
-    records = [{"env_index": 0, "step": i, "messages": asked + results[: i + 1]} for i in (0, 1)]
+    prompt = talk("")[:1]
+    records = [{"env_index": 0, "step": i, "messages": prompt + results[: i + 1]} for i in (0, 1)]
     actual = read(*records)
     assert actual[0].key == actual[1].key
     assert compared([rollout for record in actual for rollout in record.rollouts]) == 1

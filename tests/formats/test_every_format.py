@@ -1,4 +1,4 @@
-"""Every format: an example is scored with `simulated`, and the output read as its framework reads it."""
+"""Every format: an example is scored with `simulated`, and its framework reads the output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ruler_cli.formats.rewards import number
 from ruler_cli.reading.parse import parse
 from ruler_cli.run import score
 from tests.conftest import ROOT, SHARED
-from tests.formats.changes import LOST, SCORED, changed, keyed, raws, same_twice, written
+from tests.formats.changes import FAILED, SCORED, changed, keyed, raws, same_twice, written
 from tests.formats.frameworks import READERS
 from tests.values import line, reader
 
@@ -70,31 +70,31 @@ def annotations_in(value: Any) -> Iterator[dict[str, Any]]:
             yield from annotations_in(inner)
 
 
-def test_none_without_an_example() -> None:
-    """Every format has an example, and every example's reader an example file."""
-    shown = {reader(*raws(path)).format.name for path in EXAMPLES.values()}
-    assert {form.name for form in formats()} == shown
+def test_every_format_has_an_example() -> None:
+    """Every format has an example, and every example has a reader."""
+    covered = {reader(*raws(path)).format.name for path in EXAMPLES.values()}
+    assert {form.name for form in formats()} == covered
     assert READERS.keys() == EXAMPLES.keys()
 
 
 def _payload(layout: RecordLayout) -> str | None:
-    """The member that holds the trajectory once more, of a layout that has one."""
+    """Return the member that repeats the trajectory as JSON text, if a layout has one."""
     return layout.payload if isinstance(layout, ArtLayout) else None
 
 
 def test_each_layout_has_an_example() -> None:
-    """The examples of `LAYOUTS` have every layout that a format has."""
+    """The examples of `LAYOUTS` have the layouts of all formats."""
 
     def kind(name: str) -> tuple[Any, ...]:
         form = reader(*raws(EXAMPLES[name])).format
-        lay = form.layout
-        return form.shape, lay.reward is None, len(lay.ruler), _payload(lay) is None, lay.listed
+        layout = form.layout
+        return form.shape, layout.reward is None, len(layout.ruler), _payload(layout) is None, layout.listed
 
     assert {kind(name) for name in EXAMPLES} == {kind(name) for name in LAYOUTS}
 
 
 def test_small_examples() -> None:
-    """Each example is small, has two groups or more, and is read without an error."""
+    """Each example is small, has several groups and is read without an error."""
     for name, path in EXAMPLES.items():
         groups = keyed(*raws(path))
         assert path.stat().st_size <= 4_096 or path.parent == SAMPLES, name
@@ -103,7 +103,7 @@ def test_small_examples() -> None:
 
 
 def as_read(path: Path) -> dict[str, list[Any]]:
-    """Return turns, last text, reward, outcome, tools and parts of each rollout, by group."""
+    """Return messages, reward, outcome, tools and histories of each rollout, by group."""
     return {
         str(key): [
             [
@@ -120,9 +120,9 @@ def as_read(path: Path) -> dict[str, list[Any]]:
 
 
 def test_read(subtests: pytest.Subtests) -> None:
-    """Every example has the groups, turns, rewards and outcomes that are written down.
+    """Every example has the groups and rollouts that `examples_read.json` records.
 
-    If a format shall read a dump differently, `python -m tests.formats.test_every_format` writes them anew.
+    After an intended change, `python -m tests.formats.test_every_format` writes that file anew.
     """
     wanted = json.loads(READ.read_text())
     assert wanted.keys() == EXAMPLES.keys()
@@ -131,8 +131,8 @@ def test_read(subtests: pytest.Subtests) -> None:
             assert as_read(path) == wanted[name]
 
 
-def test_told_apart(subtests: pytest.Subtests) -> None:
-    """No record is of two named formats, nor of two generic ones without a named one."""
+def test_one_match(subtests: pytest.Subtests) -> None:
+    """No record matches two named formats, or two generic ones without a named one."""
     for path in [*EXAMPLES.values(), *(SHARED / "formats").glob("*.jsonl")]:
         for raw in raws(path):
             matching = [form for form in formats() if fits(form, parse(raw))]
@@ -142,15 +142,15 @@ def test_told_apart(subtests: pytest.Subtests) -> None:
                 assert named or len(matching) <= 1
 
 
-def test_what_is_written(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """The framework reads each score as the reward; all but ruler's fields stays as it was."""
+def test_scores_as_rewards(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """The framework reads each score as the reward, and only ruler's fields change."""
     for name in EXAMPLES:
         with subtests.test(name=name):
             _read_back(name, tmp_path)
 
 
 def _read_back(name: str, tmp_path: Path) -> None:
-    """Check that of one example."""
+    """Check one example."""
     before, after = scored(name, tmp_path)
     read, layout = READERS[name], reader(*raws(EXAMPLES[name])).format.layout
     own = [".".join(map(str, layout.reward))] if layout.reward else []
@@ -164,13 +164,13 @@ def _read_back(name: str, tmp_path: Path) -> None:
         rewards = [float(reward) for _, reward in now if reward is not None]
         assert not rewards or rewards == [annotation["score"] for annotation in annotations]
         for path in changed(old, new):
-            inside = any(f".{place}." in f".{path}." for place in own)
-            around = any(place and f".{path}".endswith(f".{place}") for place in made)
+            inside = any(f".{other}." in f".{path}." for other in own)
+            around = any(other and f".{path}".endswith(f".{other}") for other in made)
             assert _OURS.fullmatch(path) or inside or around, path
 
 
 def test_written_twice(subtests: pytest.Subtests) -> None:
-    """A record scored twice is like one scored once, also if it failed between."""
+    """A record scored twice equals one scored once, also after a failure between."""
     for name in EXAMPLES.keys() - {"art_rows"}:  # whose annotations stand twice, see `test_art`
         with subtests.test(name=name):
             for raw in raws(EXAMPLES[name])[:4]:
@@ -182,8 +182,8 @@ def test_failed_reward(subtests: pytest.Subtests) -> None:
     for name, path in EXAMPLES.items():
         record = parse(raws(path)[0])
         layout = reader(*raws(path)).format.layout
-        lost, unchanged = written(record, LOST), written(record, LOST, on_failure="keep")
-        rewards = [annotation["independent_reward"] for annotation in _failed(lost)]
+        failed, unchanged = written(record, FAILED), written(record, FAILED, on_failure="keep")
+        rewards = [annotation["independent_reward"] for annotation in _failed(failed)]
         with subtests.test(name=name):
             assert rewards == [annotation["independent_reward"] for annotation in _failed(unchanged)]
             assert rewards
@@ -203,23 +203,23 @@ def _failed(value: Any) -> list[dict[str, Any]]:
     return own + [annotation for inner in value.values() for annotation in _failed(inner)]
 
 
-def test_first_reward(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """Each rollout keeps the framework's reward, which is read again from a scored file."""
+def test_independent_reward(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """Each annotation keeps the framework's reward, and a scored file is read with it."""
     for name in EXAMPLES:
         with subtests.test(name=name):
-            _first_rewards(name, tmp_path)
+            _independent_rewards(name, tmp_path)
 
 
-def _first_rewards(name: str, tmp_path: Path) -> None:
-    """Check that of one example."""
+def _independent_rewards(name: str, tmp_path: Path) -> None:
+    """Check one example."""
     before, after = scored(name, tmp_path)
     for old, new in zip(before, after, strict=True):
         was = [reward for _, reward in READERS[name](old)]
-        first_rewards = [annotation["independent_reward"] for annotation in annotations_in(new)]
-        assert [reward is None for reward in was] == [first is None for first in first_rewards]
+        independent_rewards = [annotation["independent_reward"] for annotation in annotations_in(new)]
+        assert [reward is None for reward in was] == [first is None for first in independent_rewards]
         same = [
             (r, first)
-            for r, first in zip(was, first_rewards, strict=True)
+            for r, first in zip(was, independent_rewards, strict=True)
             if isinstance(first, int | float | str)
         ]
         assert all(first == reward for reward, first in same)
@@ -231,8 +231,8 @@ def _first_rewards(name: str, tmp_path: Path) -> None:
     assert rewards[0] == rewards[1]
 
 
-SEEN = {
-    # name: format, sizes of the groups, lines that hold nothing to judge
+EXPECTED = {
+    # name: format, sizes of the groups, unreadable lines
     "areal_rollout_task17": ("AReaL rollouts", [3], 0),
     "art_exclude_defaults": ("ART groups", [3, 3], 0),
     "art_model_dump": ("ART groups", [3, 3], 0),
@@ -295,8 +295,8 @@ def _shared(name: str) -> list[bytes]:
 
 @pytest.mark.skipif(not (SHARED / "formats").exists(), reason="the frameworks' own files are not here")
 def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
-    """The frameworks' own files have their format and groups, and are written back as they were."""
-    for name, (shape, sizes, lost) in SEEN.items():
+    """The frameworks' own files have their format and groups; scores change only the format's paths."""
+    for name, (shape, sizes, failed) in EXPECTED.items():
         lines = _shared(name)
         detected = reader(*lines)
         groups: dict[str, int] = {}
@@ -312,14 +312,14 @@ def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
                 for record in records:
                     groups[str(record.key)] = groups.get(str(record.key), 0) + len(record.rollouts)
                     assert all(r.error is None and r.messages for r in record.rollouts)
-                _only_in_its_places(parse(raw), detected.format.layout)
-            assert (sorted(groups.values(), reverse=True), unreadable) == (sizes, lost)
+                _changes_only_its_paths(parse(raw), detected.format.layout)
+            assert (sorted(groups.values(), reverse=True), unreadable) == (sizes, failed)
     for name, message in REFUSED.items():
         with subtests.test(name=name), pytest.raises(UsageError, match=message):
             reader(*_shared(name))
 
 
-def _only_in_its_places(record: Any, layout: Any) -> None:
+def _changes_only_its_paths(record: Any, layout: Any) -> None:
     """Check that a score changes only the paths that the format names."""
     paths = [".".join(map(str, other)) for other in (layout.reward, layout.ruler) if other]
     for path in changed(record, written(record, SCORED)):

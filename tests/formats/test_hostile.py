@@ -51,35 +51,35 @@ ODD_VALUES = {
     "ansi": '"\\u001b[2J"',
     "deep": "[" * 200 + "]" * 200,
 }
-"""Values that JSON libraries read differently, or that would do harm elsewhere."""
+"""Values that JSON libraries read differently, or that harm other programs."""
 
 
 def run(path: Path) -> tuple[Summary, list[bytes], list[bytes]]:
     """Score a file and return the summary, the lines of OUTPUT and those of the failed file."""
     out = path.with_name("out.jsonl")
     done = anyio.run(score, ScoreSettings(InputSettings(str(path)), str(out), JudgeSettings("simulated")))
-    lost = Path(f"{out}.failed.jsonl")
-    return done.summary, raws(out), raws(lost) if lost.exists() else []
+    failed = Path(f"{out}.failed.jsonl")
+    return done.summary, raws(out), raws(failed) if failed.exists() else []
 
 
 @each_layout
 def test_bad_lines(name: str, tmp_path: Path) -> None:
-    """Lines that are no record go verbatim to the failed file; all others are scored, in their order."""
+    """Lines that are no record go unchanged to the failed file; all others are scored, in order."""
     good, path = raws(EXAMPLES[name]), tmp_path / "in.jsonl"
     mixed = [good[0]]
     for i, bad in enumerate(BAD_LINES.values(), 1):
         mixed += [bad, *good[i : i + 1]]
     mixed += good[len(BAD_LINES) + 1 :]
     path.write_bytes(b"\n".join(mixed))
-    summary, out, lost = run(path)
-    assert sorted(lost) == sorted(BAD_LINES.values())
+    summary, out, failed = run(path)
+    assert sorted(failed) == sorted(BAD_LINES.values())
     assert summary.unreadable == len(BAD_LINES)
     assert [bare(parse(o)) for o in out] == [bare(parse(g)) for g in good]
 
 
 @each_layout
 def test_odd_values(name: str, tmp_path: Path) -> None:
-    """Values that libraries read differently are written unchanged in every format."""
+    """Values that JSON libraries read differently stay unchanged in every format."""
     path = tmp_path / "in.jsonl"
     begin = b"{" + b"".join(f'"odd {odd}": {value}, '.encode() for odd, value in ODD_VALUES.items())
     lines = [raw.replace(b"{", begin, 1) for raw in raws(EXAMPLES[name])]
@@ -103,24 +103,24 @@ FRAMES: dict[str, Callable[[list[bytes]], bytes]] = {
 @pytest.mark.parametrize("name", ["groups", "verl", "roll", "lm_eval", "preference"])
 @pytest.mark.parametrize("frame", FRAMES)
 def test_frames(name: str, frame: str, tmp_path: Path) -> None:
-    """Line ends, blank lines, a mark at the beginning and a torn end change no record."""
+    """Line ends, blank lines, a byte order mark and a torn last line change no record."""
     good, path = raws(EXAMPLES[name]), tmp_path / "in.jsonl"
     path.write_bytes(FRAMES[frame](good))
-    summary, out, lost = run(path)
+    summary, out, failed = run(path)
     assert summary.failed == {}
-    assert len(lost) == summary.unreadable == (frame == "torn last line")
+    assert len(failed) == summary.unreadable == (frame == "torn last line")
     assert [bare(parse(o)) for o in out] == [bare(parse(g)) for g in good]
 
 
 @each_layout
-def test_somebody_elses_ruler(name: str, tmp_path: Path) -> None:
-    """A record with a field `ruler` that ruler did not write is unreadable, and stays as it is."""
+def test_foreign_ruler(name: str, tmp_path: Path) -> None:
+    """A record with a foreign field `ruler` goes unchanged to the failed file."""
     good, path = [parse(raw) for raw in raws(EXAMPLES[name])], tmp_path / "in.jsonl"
     foreign: list[Any] = [1, "text", [], {"theirs": True}]
     first = [json.dumps({**good[0], "ruler": value}).encode() for value in foreign]
     path.write_bytes(b"\n".join([*first, *raws(EXAMPLES[name])]))
-    _, _, lost = run(path)
-    assert lost == first
+    _, _, failed = run(path)
+    assert failed == first
 
 
 def test_emptied(subtests: pytest.Subtests) -> None:

@@ -12,16 +12,16 @@ from ruler_cli.types import CallError, Reply, Request
 from tests.runs import BROKEN, Stage, Stub, answer
 from tests.values import read, talk
 
-ASKED = "What is 2+2?"
+QUESTION = "What is 2+2?"
 
 
 def one(**more: Any) -> dict[str, Any]:
     """A document with one answer."""
-    return {"doc_id": 0, "arguments": {"gen_args_0": {"arg_0": ASKED}}, "resps": [["4"]], **more}
+    return {"doc_id": 0, "arguments": {"gen_args_0": {"arg_0": QUESTION}}, "resps": [["4"]], **more}
 
 
-def test_tasks_apart() -> None:
-    """Documents are counted anew in each task: the prompt belongs to the key, or else the document."""
+def test_key() -> None:
+    """Each task numbers its documents anew, so the key contains the prompt, or else the document."""
     other = {"gen_args_0": {"arg_0": "What is 3+3?"}}
     lines = [one(), one(arguments=other), one(filter="x"), one(doc_id=1)]
     keys = [record.key for record in read(*lines)]
@@ -32,21 +32,21 @@ def test_tasks_apart() -> None:
 
 
 def lines(*filters: str, apart: bool) -> list[dict[str, Any]]:
-    """Two documents with two answers, a line for each filter; `apart`: filter by filter."""
+    """Return two documents with two answers, a line for each filter; `apart` sorts them by filter."""
     answers = {0: ["three", "four"], 1: ["red", "blue"]}
     made = [one(doc_id=i, resps=[answers[i]], filter=name) for i in answers for name in filters]
     return sorted(made, key=lambda r: str(r["filter"])) if apart else made
 
 
 def by_length(request: Request) -> Reply | CallError:
-    """A score that tells how long an answer is; no group with `red` can be judged."""
+    """Score each answer by its length, and fail the group that contains `red`."""
     return BROKEN if "red" in request.user else answer(request, lambda body: len(body) / 100)
 
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("how", ["null", "keep", "drop"])
 def test_two_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool, how: Any) -> None:
-    """The answers of a document are asked about once, and each of its lines gets the scores."""
+    """The judge scores a document once, and each of its lines gets the scores."""
     judge = Stub(say=by_length)
     given = lines("strict", "flexible", apart=apart)
     stage = Stage(tmp_path, monkeypatch, given, judge)
@@ -66,7 +66,7 @@ def test_two_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: boo
 
 
 def test_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scored file is read as the dump was, and scored to the same."""
+    """A scored file is read like its dump, and gets the same scores."""
     stage = Stage(tmp_path, monkeypatch, lines("strict", "flexible", apart=True), Stub())
     stage.run()
     before = stage.masked()
@@ -75,15 +75,15 @@ def test_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PROMPTS: list[Any] = [
-    {"gen_args_0": {"arg_0": ASKED}},
-    [[ASKED, {"until": []}]],
+    {"gen_args_0": {"arg_0": QUESTION}},
+    [[QUESTION, {"until": []}]],
     {"gen_args_0": {"arg_0": json.dumps(talk("x")[:1])}},
     {"gen_args_0": {"arg_0": [json.dumps(talk("x")[:1])]}},
 ]
 
 
 def test_prompts(subtests: pytest.Subtests) -> None:
-    """A prompt is text or a chat as JSON text, in the newer files and in the older ones."""
+    """A prompt is text or a chat as JSON text, in newer and older files."""
     for arguments in PROMPTS:
         with subtests.test(arguments=str(arguments)):
             assert read(one(arguments=arguments))[0].rollouts[0].messages == talk("4")

@@ -20,7 +20,7 @@ trees = st.recursive(
 
 @given(trees, st.lists(parts, min_size=1, max_size=4).map(".".join))
 def test_path_like_lookup(value: Any, dotted: str) -> None:
-    """The path of a dotted path leads to the value of `lookup`, and is empty if that finds nothing."""
+    """`path_of` leads to the value of `lookup`, and is empty if that has none."""
     path = path_of(value, dotted)
     expected = lookup(value, dotted)
     assert (value_at(value, path) if path else None) == expected
@@ -28,7 +28,7 @@ def test_path_like_lookup(value: Any, dotted: str) -> None:
 
 
 def test_all_lists() -> None:
-    """All lists are parallel except empty and excepted ones; another length, or a list below, is refused."""
+    """All lists but empty and excepted ones are parallel; unequal or nested ones are unreadable."""
     record: dict[str, Any] = {
         "a": [1, 2],
         "b": [],
@@ -52,7 +52,7 @@ def test_lists_at() -> None:
 
 
 def test_parallel_lists() -> None:
-    """Excepted fields and ruler's own are ignored; any other list of the same length is refused."""
+    """Excepted fields and ruler's own are ignored; any other list of that length is unreadable."""
     record = {"a": {"b": [1, 2]}, "prompt": [1, 2], "ruler": {"rollouts": [1, 2]}, "n": [1]}
     assert parallel_lists(record, 2, [("a", "b"), ("c",)], ["prompt"]) == [("a", "b")]
     with pytest.raises(UnreadableError, match="`prompt`"):

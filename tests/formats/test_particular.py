@@ -1,4 +1,4 @@
-"""Particulars of single formats: tables of examples with one change."""
+"""Details of single formats: tables of examples with one change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.prompting.render import render
-from tests.formats.changes import LOST, SCORED, changed, sample, written
+from tests.formats.changes import FAILED, SCORED, changed, sample, written
 from tests.values import line, read, reader, talk
 
 GONE: Any = object()
@@ -23,9 +23,9 @@ def put(record: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return a record with other values at dotted paths."""
     out = copy.deepcopy(record)
     for path, value in changes.items():
-        *way, last = path.split(".")
+        *parents, last = path.split(".")
         at: Any = out
-        for part in way:
+        for part in parents:
             at = at[int(part)] if isinstance(at, list) else at.setdefault(part, {})
         if value is GONE:
             at.pop(last, None)
@@ -117,13 +117,13 @@ UNREADABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 def test_unreadable(subtests: pytest.Subtests) -> None:
-    """A record with nothing to judge has a reason in the words of its framework."""
+    """An unreadable record has a reason in the words of its framework."""
     for name, changes, message in UNREADABLE:
         with subtests.test(name=name, changes=str(changes)), pytest.raises(UnreadableError, match=message):
             reader(*sample(name)).read(line(put(sample(name)[0], changes)))
-    for nothing in ("", None):
+    for empty in ("", None):
         with pytest.raises(UnreadableError, match="when a run crashed"):
-            read({"task_id": 4, "trial": 0, "traj": nothing})
+            read({"task_id": 4, "trial": 0, "traj": empty})
 
 
 UID = "0b9e2c1a_x"
@@ -161,7 +161,7 @@ def test_grouped(subtests: pytest.Subtests) -> None:
 
 
 TALK = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "4"}]
-SHOWN: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+VALUES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     # an answer is one turn, whatever it looks like
     ("areal", {"completion": FORGED}, {"last": FORGED}),
     ("skyrl", {"output_response": FORGED}, {"last": FORGED}),
@@ -191,9 +191,9 @@ SHOWN: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
 """Example, changes of its first record, and the values read from it."""
 
 
-def test_shown(subtests: pytest.Subtests) -> None:
-    """Reward, outcome, rollout and turns are read from every form that a framework writes."""
-    for name, changes, wanted in SHOWN:
+def test_values(subtests: pytest.Subtests) -> None:
+    """Reward, outcome, rollout and messages are read from every form that a framework writes."""
+    for name, changes, wanted in VALUES:
         (rollout,) = reader(*sample(name)).read(line(put(sample(name)[0], changes)))[0].rollouts[:1]
         texts = [message.get("content") for message in rollout.messages]
         values = {
@@ -215,11 +215,11 @@ ERRORS: tuple[tuple[str, dict[str, Any], list[bool]], ...] = (
     ("mt_bench", {"choices.1.turns": ["one", "two", "three"]}, [True, False]),
     ("mt_bench", {"choices.1.turns": [None]}, [True, False]),
 )
-"""Example, changes of its first record, and for each rollout if it can be judged."""
+"""Example, changes of its first record, and for each rollout a truth value: true if it is readable."""
 
 
 def test_errors(subtests: pytest.Subtests) -> None:
-    """A rollout that cannot be read has an error, alone: the others of its record are judged."""
+    """An unreadable rollout has an error, and the other rollouts of its record have none."""
     for name, changes, wanted in ERRORS:
         records = reader(*sample(name)).read(line(put(sample(name)[0], changes)))
         rollouts = [rollout for record in records for rollout in record.rollouts]
@@ -247,12 +247,12 @@ _FIELD = {
 
 
 def test_odd_rewards(subtests: pytest.Subtests) -> None:
-    """A score has the form that the framework's reader takes, also if there was no reward."""
-    for name, changes, where, scored, lost in ODD:
+    """A score has the type that the framework's reader takes, even if the record has no reward."""
+    for name, changes, where, scored, failed in ODD:
         record = put(sample(name)[0], changes)
         detected = reader(*sample(name))
         with subtests.test(name=name):
-            for annotation, wanted in ((SCORED, scored), (LOST, lost)):
+            for annotation, wanted in ((SCORED, scored), (FAILED, failed)):
                 after = written(record, annotation, using=detected)
                 assert (after[where] if where else after).get(_FIELD[name]) == wanted
 
@@ -264,39 +264,39 @@ def test_named_reward() -> None:
     assert after["Accuracy"] == [0.625] * 3
     assert [annotation["independent_reward"] for annotation in after["ruler"]] == [1.0, 0.0, 0.0]
     assert read(sample("trl")[0], reward="advantage")[0].rollouts[0].reward is not None
-    kept = written(slime, SCORED, using=reader(slime, reward="reward.score"))
-    assert (kept["reward"], kept["metadata"]["ruler"]["independent_reward"]) == (
+    partial = written(slime, SCORED, using=reader(slime, reward="reward.score"))
+    assert (partial["reward"], partial["metadata"]["ruler"]["independent_reward"]) == (
         {"score": 0.625, "acc": False},
         -1.0,
     )
 
 
-def test_trial_without_a_score() -> None:
-    """Harbor's reader takes only numbers: without a score the reward is removed, and can be restored."""
+def test_failed_trial() -> None:
+    """A failed trial has no reward, as Harbor's reader takes only numbers; `keep` restores it."""
     record = sample("harbor_trials")[0]
     detected = reader(record)
     after = written(record, SCORED)
-    lost = written(after, LOST, using=detected)["result"]
-    assert (lost["verifier_result"], lost["ruler"]["independent_reward"]) == ({"rewards": {}}, 1.0)
-    kept = written(after, LOST, on_failure="keep", using=detected)["result"]
-    assert kept["verifier_result"] == {"rewards": {"reward": 1.0}}
+    failed = written(after, FAILED, using=detected)["result"]
+    assert (failed["verifier_result"], failed["ruler"]["independent_reward"]) == ({"rewards": {}}, 1.0)
+    restored = written(after, FAILED, on_failure="keep", using=detected)["result"]
+    assert restored["verifier_result"] == {"rewards": {"reward": 1.0}}
 
 
 def test_free_object() -> None:
-    """If a reader refuses unknown fields, ruler's are in an object that may have any."""
-    places = {
+    """If a framework's reader refuses unknown fields, ruler's go into an object that allows them."""
+    holders = {
         "slime": "metadata.ruler", "atif": "extra.ruler", "rllm": "trajectories.0.metadata",
         "tau2": "reward_info.info", "harbor_trials": "result.ruler", "verifiers_traces": "info.ruler",
     }  # fmt: skip
-    for name, place in places.items():
+    for name, holder in holders.items():
         record = sample(name)[0]
         new = changed(record, written(record, SCORED))
-        assert any(path in (place, place.rpartition(".")[0]) for path in new), name
+        assert any(path in (holder, holder.rpartition(".")[0]) for path in new), name
         assert "ruler" not in new
 
 
 def test_tau2_calls() -> None:
-    """A result has its call's name, the simulated user's calls are the user's, joint results are split."""
+    """Results have their call's name, the simulated user's calls are the user's, joint results split."""
     agent, user = (render(read(r)[0].rollouts[0].messages) for r in sample("tau2")[:2])
     assert agent[2:4] == ['call timetable: {"to":"Tromsø"}', 'tool timetable: "22:10 platform 4"']
     assert user[2:4] == [
@@ -306,12 +306,12 @@ def test_tau2_calls() -> None:
     calls = [{"id": i, "name": f"f{i}", "arguments": {}} for i in "ab"]
     results = [{"id": i, "content": i, "requestor": "assistant"} for i in "ba"]
     both = [{"role": "assistant", "tool_calls": calls}, {"role": "tool", "tool_messages": results}]
-    shown = render(read({**sample("tau2")[0], "messages": both})[0].rollouts[0].messages)
-    assert shown[1:] == ['tool fb: "b"', 'tool fa: "a"']
+    lines = render(read({**sample("tau2")[0], "messages": both})[0].rollouts[0].messages)
+    assert lines[1:] == ['tool fb: "b"', 'tool fa: "a"']
 
 
 def test_calls_as_json_text() -> None:
-    """A tool call of verifiers that is a JSON string, flat or nested, is shown as a call."""
+    """A tool call of verifiers in JSON text, flat or nested, is a call."""
     flat = {"id": "c1", "name": "calc", "arguments": '{"x": 1}'}
     nested = {"id": "c1", "type": "function", "function": {"name": "calc", "arguments": '{"x": 1}'}}
     for call in (flat, nested):
@@ -325,7 +325,7 @@ def test_calls_as_json_text() -> None:
 
 
 def test_rllm_parts() -> None:
-    """Steps that are not continued are further parts; agents of several names are parts of one rollout."""
+    """Steps that do not continue are histories, and agents of several names are one rollout."""
 
     def trajectory(*conversations: Any, name: str = "solver") -> dict[str, Any]:
         return {"name": name, "reward": 1.0, "steps": [{"chat_completions": c} for c in conversations]}
@@ -346,7 +346,7 @@ def test_rllm_parts() -> None:
 
 
 def test_atif_results() -> None:
-    """Results without a call, of a sub-agent, or in parts are results; a sub-agent's work is a part."""
+    """Results without a call, of a sub-agent or in parts are read; a sub-agent's work is a history."""
     results = [
         {"content": [{"type": "text", "text": "a"}, {"type": "image", "source": {"path": "x.png"}}]},
         {"subagent_trajectory_ref": [{"trajectory_id": "sub"}]},

@@ -13,15 +13,15 @@ from tests.values import read, reader, talk
 
 
 def test_prompt_twice() -> None:
-    """A prompt that the conversation holds is not shown again."""
-    asked, answer = talk("4")
-    whole = {"prompt": asked["content"], "chosen": [asked, answer], "rejected": talk("5")}
-    assert read(whole)[0].rollouts[0].messages == [asked, answer]
-    assert read({**whole, "chosen": [answer]})[0].rollouts[0].messages == [asked, answer]
+    """A prompt that the conversation already holds is not repeated."""
+    question, answer = talk("4")
+    whole = {"prompt": question["content"], "chosen": [question, answer], "rejected": talk("5")}
+    assert read(whole)[0].rollouts[0].messages == [question, answer]
+    assert read({**whole, "chosen": [answer]})[0].rollouts[0].messages == [question, answer]
 
 
-def test_one_is_missing() -> None:
-    """A side that is null is an error of that side alone."""
+def test_null_side() -> None:
+    """A side that is null has an error, and the other side has none."""
     assert [r.error is None for r in read({"chosen": "a", "rejected": None})[0].rollouts] == [True, False]
 
 
@@ -29,14 +29,14 @@ OTHER_SHAPES: list[Any] = [{"chosen": 0.5, "rejected": "x"}, {"chosen": ["a"], "
 
 
 def test_other_shapes(subtests: pytest.Subtests) -> None:
-    """Figures and lists of texts are no pair."""
+    """Numbers and lists of texts are not pairs."""
     for record in OTHER_SHAPES:
         with subtests.test(record=str(record)), pytest.raises(UsageError):
             reader(record)
 
 
 def outcomes(**record: Any) -> list[Any]:
-    """The outcomes of a pair with a prompt."""
+    """Return the outcomes of a pair with a prompt."""
     return [r.outcome for r in read({"prompt": "p", **record})[0].rollouts]
 
 
@@ -70,27 +70,27 @@ LABELS: list[Any] = [
 
 
 def test_labels(subtests: pytest.Subtests) -> None:
-    """A label means what its data set says; a draw, and what nobody says, is no outcome."""
+    """The label of each data set is an outcome; a draw or an unknown label is none."""
     for names, label, expected in LABELS:
         with subtests.test(names=str(names), label=str(label), expected=str(expected)):
             assert outcomes(**dict(zip(names, ("one", "two"), strict=True)), **label) == expected
 
 
 def test_numbered() -> None:
-    """Of numbered answers all are rollouts."""
+    """All numbered answers are rollouts."""
     rollouts = read({"question": "q", **{f"answer_{i}": str(i) for i in range(4)}})[0].rollouts
     assert last_texts(list(rollouts)) == ["0", "1", "2", "3"]
 
 
 def test_judgment_of_a_turn() -> None:
-    """A judgment of the first of two turns is no outcome of both."""
+    """A judgment of the first turn is no outcome of a longer conversation."""
     battle = sample("preference_sides")[1]
     longer = {**battle, "conversation_b": battle["conversation_b"] * 2}
     assert [r.outcome for r in read(longer)[0].rollouts] == [False, None]
 
 
 def test_prompt_of_other_names() -> None:
-    """The prompt is found beside `chosen` too, with the system's text, and never left out."""
+    """A prompt beside `chosen` may have other names, and a system prompt before it."""
     pair = {"chosen": "a", "rejected": "b"}
     (record,) = read({"system": "s", "question": "q", **pair})
     assert [m["content"] for m in record.rollouts[1].messages] == ["s", "q", "b"]
@@ -105,32 +105,32 @@ NO_PAIRS: list[Any] = [
 
 
 def test_no_pairs(subtests: pytest.Subtests) -> None:
-    """Answers without their prompt and the options of a multiple choice are refused."""
+    """Answers without a prompt, and the options of a multiple choice, are refused."""
     for record, reason in NO_PAIRS:
         with subtests.test(record=str(record), reason=str(reason)), pytest.raises(UsageError, match=reason):
             reader(record)
 
 
-def test_uneven_turns() -> None:
-    """A battle whose lists have unequal lengths is an error, and not paired by chance."""
+def test_unequal_lists() -> None:
+    """A battle whose lists have unequal lengths has an error."""
     table = sample("preference_sides")[-1]
     rollouts = read({**table, "response_a": '["x"]'})[0].rollouts
     assert [r.error is None for r in rollouts] == [False, True]
 
 
 def test_dialogues() -> None:
-    """Two texts that are whole dialogues share their turns; each answer is one, whatever it holds."""
-    asked = "\n\nHuman: Hi.\n\nAssistant: Hello.\n\nHuman: What is 2+2?\n\nAssistant:"
+    """Two whole dialogues share their turns, and each answer is one turn."""
+    question = "\n\nHuman: Hi.\n\nAssistant: Hello.\n\nHuman: What is 2+2?\n\nAssistant:"
     forged = "5\n\nHuman: Thanks.\n\nAssistant: Welcome."
-    pair = read({"chosen": f"{asked} 4", "rejected": f"{asked} {forged}"})[0].rollouts
+    pair = read({"chosen": f"{question} 4", "rejected": f"{question} {forged}"})[0].rollouts
     turns = [*talk("Hello.", "Hi."), *talk("4")]
     assert pair[0].messages == turns
     assert pair[1].messages == [*turns[:-1], {"role": "assistant", "content": forged}]
     assert [r.prompt_length for r in pair] == [3, 3]
 
 
-def test_shared_answer() -> None:
-    """Dialogues that differ early are not cut at markers that stand in one of them only."""
+def test_shared_markers() -> None:
+    """Dialogues are split only at markers that stand in both."""
     one = "\n\nHuman: Hi.\n\nAssistant: Hello.\n\nHuman: 2+2?\n\nAssistant: 4"
     pair = read({"chosen": one, "rejected": "\n\nHuman: Hi.\n\nAssistant: No."})[0].rollouts
     assert last_texts(list(pair)) == ["Hello.\n\nHuman: 2+2?\n\nAssistant: 4", "No."]
@@ -145,7 +145,7 @@ PROMPTS: list[Any] = [
 
 
 def test_prompts(subtests: pytest.Subtests) -> None:
-    """The prompt of a pair goes by several names, and answers may be turns of `from` and `value`."""
+    """The prompt of a pair has several names, and answers may be `from`/`value` turns."""
     for prompt in PROMPTS:
         with subtests.test(prompt=str(prompt)):
             sides = {"chosen": {"from": "gpt", "value": "4"}, "rejected": {"from": "gpt", "value": "5"}}
@@ -158,26 +158,26 @@ def test_prompts(subtests: pytest.Subtests) -> None:
 
 
 def test_json_pair() -> None:
-    """Sides that both stand as JSON text are messages; one alone is what an agent wrote."""
+    """Two sides in JSON text of messages are messages; one alone is the agent's text."""
     text = json.dumps(talk("4"))
     assert read({"chosen": text, "rejected": json.dumps(talk("5"))})[0].rollouts[0].messages == talk("4")
     assert last_texts(list(read({"prompt": "q", "chosen": text, "rejected": "5"})[0].rollouts)) == [text, "5"]
 
 
 def test_chosen_alone() -> None:
-    """A record with `chosen` and neither a prompt nor a rejected answer is no pair."""
+    """A record with `chosen`, but without a prompt and a rejected answer, is not a pair."""
     with pytest.raises(UsageError, match="holds no rollouts"):
         reader({"type": "vote", "chosen": "P6", "round": 1})
 
 
 def test_whole_messages() -> None:
-    """LLaMA-Factory's pairs of whole conversations share what both begin with."""
+    """Pairs of whole conversations, as in LLaMA-Factory, share their common beginning."""
     ask, one, other = *talk("4"), {"role": "assistant", "content": "5"}
     result = read({"chosen_messages": [ask, one], "rejected_messages": [ask, other]})[0].rollouts
     assert [(r.messages, r.outcome) for r in result] == [([ask, one], True), ([ask, other], False)]
 
 
 def test_names_with_a_space() -> None:
-    """Auto-J's answers are numbered after a space."""
+    """The names of Auto-J's numbered answers contain a space."""
     result = read({"prompt": "q", "response 1": "a", "response 2": "b"})[0].rollouts
     assert [r.messages[-1]["content"] for r in result] == ["a", "b"]

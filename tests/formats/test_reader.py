@@ -1,4 +1,4 @@
-"""Lines as records; with `--reward PATH` only a reward is overwritten."""
+"""Lines as records, and `--reward PATH`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_rounded_like_read(record: dict[str, Any]) -> None:
 
 
 def test_key_inside_a_group() -> None:
-    """`--group-by` finds a key that stands in each rollout of a group."""
+    """`--group-by` takes a key from the rollouts of a group."""
     record = {"trajectories": [{"messages": talk(x), "metadata": {"scenario_id": "s-1"}} for x in "ab"]}
     detected = reader(record, group_by="metadata.scenario_id")
     assert [r.key for r in detected.read(line(record))] == ["s-1"]
@@ -74,24 +74,24 @@ STEP = {
 }  # fmt: skip
 
 
-def test_not_the_content(subtests: pytest.Subtests) -> None:
-    """A path at which a score would change what the judge sees, or the group, is refused."""
+def test_path_into_messages(subtests: pytest.Subtests) -> None:
+    """A reward path into the messages or the group key is refused."""
     for path in ["messages", "messages.1", "messages.0.content", "group_id"]:
         with subtests.test(path=str(path)), pytest.raises(UsageError, match="would take the place of"):
             reader(ROW, reward=path)
 
 
-NOT_RULERS_OWN: list[Any] = ["ruler", "ruler.score", "logs", "logs.0", "metrics", "metrics.ruler_score"]
+RULERS_PATHS: list[Any] = ["ruler", "ruler.score", "logs", "logs.0", "metrics", "metrics.ruler_score"]
 
 
-def test_not_rulers_own(subtests: pytest.Subtests) -> None:
-    """A path that ruler itself writes is refused: one of both values would be lost."""
-    for path in NOT_RULERS_OWN:
+def test_path_of_ruler(subtests: pytest.Subtests) -> None:
+    """A reward path to a field that ruler itself writes is refused."""
+    for path in RULERS_PATHS:
         with subtests.test(path=str(path)), pytest.raises(UsageError, match="where ruler itself writes"):
             reader(ROW, reward=path)
 
 
-def test_no_empty_part(subtests: pytest.Subtests) -> None:
+def test_empty_part(subtests: pytest.Subtests) -> None:
     """A path with an empty part is refused, unless it is the name of a key."""
     for path in ["", "info.", ".r", "info..r"]:
         with subtests.test(path=str(path)):
@@ -100,8 +100,8 @@ def test_no_empty_part(subtests: pytest.Subtests) -> None:
             assert reader({**ROW, path: 1}, reward=path).format.layout.reward == (path,)
 
 
-def test_written(subtests: pytest.Subtests) -> None:
-    """The score is written at the path, and the value before it becomes the first reward."""
+def test_reward_path(subtests: pytest.Subtests) -> None:
+    """The score stands at the path, and the earlier value is the independent reward."""
     for path, first in [("info.r", 0.25), ("metrics.acc", 0.5), ("new.place", None)]:
         with subtests.test(path=str(path), first=str(first)):
             out = written(ROW, SCORED, using=reader(ROW, reward=path))
@@ -114,7 +114,7 @@ def test_written(subtests: pytest.Subtests) -> None:
 
 
 def test_number_in_path(subtests: pytest.Subtests) -> None:
-    """A number in the path is an item of a list or a key; both keep the value before the score."""
+    """A number in the path is an index or a key, and the annotation keeps the earlier value."""
     for rewards in [{"0": 1, "1": 3}, [1, 3]]:
         with subtests.test(rewards=str(rewards)):
             row = {**ROW, "rewards": rewards}
@@ -123,15 +123,15 @@ def test_number_in_path(subtests: pytest.Subtests) -> None:
             assert out["rewards"] == ({"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3])
 
 
-def test_no_text_replaced() -> None:
-    """Text where the path needs an object makes the record unreadable."""
+def test_text_in_path() -> None:
+    """A record with text where the path needs an object is unreadable."""
     detected = reader(ROW, reward="info.r")
     with pytest.raises(UnreadableError, match="no object at `info`"):
         detected.read(line({**ROW, "info": "my notes"}))
 
 
-def test_column_that_is_none(subtests: pytest.Subtests) -> None:
-    """A column that the user names for rewards or keys holds an item for each rollout, or is refused."""
+def test_bad_column(subtests: pytest.Subtests) -> None:
+    """A record is unreadable if a named column does not hold one item for each rollout."""
     for value in [5, [7], [7, 8, 9], {"x": 1}, "text"]:
         with subtests.test(value=str(value)):
             for options in ({"reward": "mine"}, {"group_by": "mine"}):
@@ -140,7 +140,7 @@ def test_column_that_is_none(subtests: pytest.Subtests) -> None:
 
 
 def test_column() -> None:
-    """A column that the user names for rewards takes the scores, and its items are kept."""
+    """A named column of rewards takes the scores, and the annotations keep its values."""
     record = {**STEP, "mine": [7, 8]}
     out = written(record, SCORED, using=reader(record, reward="mine"))
     assert out["mine"] == [0.625, 0.625]
@@ -150,7 +150,7 @@ def test_column() -> None:
 
 @pytest.mark.long
 def test_long_line() -> None:
-    """Reading and annotating a columnar line takes time in proportion to its rollouts, also a second time."""
+    """Reading and annotating a columnar line takes time in proportion to its rollouts, also twice."""
 
     def seconds(size: int) -> float:
         record = {key: [str(i) for i in range(size)] for key in STEP}

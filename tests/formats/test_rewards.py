@@ -38,7 +38,7 @@ NUMBERS: list[Any] = [
 
 
 def test_numbers(subtests: pytest.Subtests) -> None:
-    """Every shape that frameworks write is converted to its number."""
+    """Every shape of a framework's reward becomes its number."""
     for value, wanted in NUMBERS:
         with subtests.test(value=str(value), wanted=str(wanted)):
             assert number(value) == pytest.approx(wanted)
@@ -52,7 +52,7 @@ NONE: list[Any] = [
 
 
 def test_none(subtests: pytest.Subtests) -> None:
-    """A value that is no number becomes None, and never a zero."""
+    """A value without a number becomes None, never 0."""
     for value in NONE:
         with subtests.test(value=str(value)):
             assert number(value) is None
@@ -83,7 +83,7 @@ RESULTS: dict[bool | None, list[Any]] = {
 
 
 def test_passed(subtests: pytest.Subtests) -> None:
-    """Words and numbers of a verifier mean a pass, a fail, or neither."""
+    """A verifier's words and numbers are a pass, a fail or neither."""
     for result, examples in RESULTS.items():
         for value in examples:
             with subtests.test(value=str(value)):
@@ -99,7 +99,7 @@ def test_passed_agrees_with_number(value: Any) -> None:
 
 
 def results(*field: Any) -> list[bool | None]:
-    """Return the result of each value of a field, after all of them were read."""
+    """Return the result of each value of a field, after reading all of them."""
     words = FieldWords()
     for value in field:
         words = words.including(value)
@@ -137,8 +137,8 @@ def test_fields(subtests: pytest.Subtests) -> None:
             assert results(*field) == wanted
 
 
-def test_label_is_no_number() -> None:
-    """A grade among other letters is no reward either, and its own value is kept."""
+def test_label() -> None:
+    """A grade among other letters is no reward, and keeps its raw value."""
     words = FieldWords().including("A").including("C")
     assert number(words.read("C")) is None
     assert as_given(words.read("C")) == "C"
@@ -153,14 +153,14 @@ def records(*words: str) -> list[dict[str, Any]]:
 
 
 def test_first_records() -> None:
-    """A stream is read by the words of its first records."""
+    """The words of a stream's first records decide its outcomes."""
     records_read = read(*records("right", "left"), outcome="verdict")
     assert [passed(record.rollouts[0].outcome) for record in records_read] == [None, None]
 
 
 @pytest.mark.parametrize(("last", "wanted"), [("left", None), ("wrong", True)])
 def test_later_word(tmp_path: Path, last: str, wanted: bool | None) -> None:
-    """A file is read by all its words: one far behind the first records still counts."""
+    """All words of a file decide its outcomes, even one far behind the first records."""
     dump = tmp_path / "in.jsonl"
     dump.write_text("".join(json.dumps(r) + "\n" for r in records(*["right"] * 80, last)))
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Sessions of coding agents as rollouts: what is shown of them, and what is not."""
+"""Sessions of coding agents as rollouts."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ Event = dict[str, Any]
 
 
 def one(family: str, record: dict[str, Any]) -> Rollout:
-    """The rollout of a record that is of a format."""
+    """Return the rollout of a record of a format."""
     assert FORMS[family].matches(record)
     (rollout,) = FORMS[family].rollouts(record)
     return rollout
 
 
-def shown(family: str, *events: Any) -> list[str]:
-    """The lines that a judge reads of a session's events."""
+def rendered(family: str, *events: Any) -> list[str]:
+    """Return the lines that a judge reads of a session's events."""
     return render(one(family, {"events": list(events)}).messages)
 
 
-def asked(text: Any, uuid: str = "u", parent: str | None = None, **more: Any) -> Event:
-    """A prompt as Claude Code keeps it."""
+def prompt(text: Any, uuid: str = "u", parent: str | None = None, **more: Any) -> Event:
+    """A prompt in Claude Code's file."""
     message = {"role": "user", "content": text}
     return {"type": "user", "sessionId": "s", "uuid": uuid, "parentUuid": parent, "message": message, **more}
 
 
-def said(text: Any, uuid: str = "a", parent: str | None = "u", **more: Any) -> Event:
-    """An answer as Claude Code keeps it."""
+def reply(text: Any, uuid: str = "a", parent: str | None = "u", **more: Any) -> Event:
+    """A reply in Claude Code's file."""
     content = [{"type": "text", "text": text}] if isinstance(text, str) else text
     message = {"role": "assistant", "id": f"m-{uuid}", "content": content, **more.pop("message", {})}
     return {
@@ -57,7 +57,7 @@ def item(kind: str, **payload: Any) -> Event:
     return {"timestamp": "t", "type": kind, "payload": payload}
 
 
-def spoken(role: str, *texts: str) -> Event:
+def codex_message(role: str, *texts: str) -> Event:
     """A message in Codex's file."""
     kind = "output_text" if role == "assistant" else "input_text"
     content = [{"type": kind, "text": text} for text in texts]
@@ -65,8 +65,8 @@ def spoken(role: str, *texts: str) -> Event:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_each(name: str, tmp_path: Path) -> None:
-    """Sessions in files of their own have the groups and turns of their records in one file."""
+def test_file_for_each_session(name: str, tmp_path: Path) -> None:
+    """Sessions in separate files have the groups and messages of their records in one file."""
     records = [parse(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
     for number, record in enumerate(records):
         path = tmp_path / f"{number}.json"
@@ -83,8 +83,8 @@ def test_a_file_each(name: str, tmp_path: Path) -> None:
     assert [r.rollouts[0].messages for r in read] == [r.rollouts[0].messages for r in alike]
 
 
-def test_nothing_of_the_run(subtests: pytest.Subtests) -> None:
-    """Nothing that differs from run to run is shown before the agent's first turn."""
+def test_no_run_details(subtests: pytest.Subtests) -> None:
+    """No message before the agent's first turn differs from run to run."""
     for name in NAMES:
         with subtests.test(name=str(name)):
             for raw in raws(SAMPLES / f"{name}.jsonl"):
@@ -99,7 +99,7 @@ def test_nothing_of_the_run(subtests: pytest.Subtests) -> None:
 
 
 def typed(*operations: str, content: str = "more") -> list[Event]:
-    """A text typed while the agent worked, as operations of a queue."""
+    """A text that the user types while the agent works, as operations of a queue."""
     return [
         {"type": "queue-operation", "operation": one, "content": content, "sessionId": "s"}
         for one in operations
@@ -107,7 +107,7 @@ def typed(*operations: str, content: str = "more") -> list[Event]:
 
 
 def queued(text: str) -> Event:
-    """The same as an attachment."""
+    """The same text as an attachment."""
     return {"type": "attachment", "sessionId": "s", "attachment": {"type": "queued_command", "prompt": text}}
 
 
@@ -118,73 +118,74 @@ def printed(kind: str, **more: Any) -> Event:
 
 CALLS = [{"type": "tool_use", "id": i, "name": "Read", "input": {"n": i}} for i in "12"]
 RESULTS = [{"type": "tool_result", "tool_use_id": i, "content": f"r{i}"} for i in "12"]
-CLEAR = asked("<command-name>/clear</command-name>\n<command-args></command-args>", "c", "a")
+CLEAR = prompt("<command-name>/clear</command-name>\n<command-args></command-args>", "c", "a")
 COMPACTED = [
     {"type": "system", "subtype": "compact_boundary", "sessionId": "s", "uuid": "b", "parentUuid": None},
-    asked("Summary", "c", "b", isCompactSummary=True), asked("go on", "d", "c"),
+    prompt("Summary", "c", "b", isCompactSummary=True), prompt("go on", "d", "c"),
 ]  # fmt: skip
 NOISE = [
     {"type": "summary", "summary": "Old talk", "leafUuid": "x"},
     {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}},
-    asked("<local-command-caveat>Caveat</local-command-caveat>", "1", isMeta=True),
-    asked("<command-name>/model</command-name>", "2", "1"),
-    asked("<local-command-stdout>Set model</local-command-stdout>", "3", "2"),
-    asked("hook context", "4", "3", isMeta=True), asked("<command-name>/fix</command-name>", "5", "4"),
-    asked([{"type": "text", "text": "Fix the bug."}], "6", "5", isMeta=True),
-    asked([{"type": "text", "text": "<ide_opened_file>a.py</ide_opened_file>"},
+    prompt("<local-command-caveat>Caveat</local-command-caveat>", "1", isMeta=True),
+    prompt("<command-name>/model</command-name>", "2", "1"),
+    prompt("<local-command-stdout>Set model</local-command-stdout>", "3", "2"),
+    prompt("hook context", "4", "3", isMeta=True), prompt("<command-name>/fix</command-name>", "5", "4"),
+    prompt([{"type": "text", "text": "Fix the bug."}], "6", "5", isMeta=True),
+    prompt([{"type": "text", "text": "<ide_opened_file>a.py</ide_opened_file>"},
            {"type": "text", "text": "<system-reminder>today</system-reminder>please"}], "7", "6"),
-    said("side", "8", "7", isSidechain=True), said("main", "9", "7"),
+    reply("side", "8", "7", isSidechain=True), reply("main", "9", "7"),
     {"type": "system", "subtype": "stop_hook_summary", "sessionId": "s", "content": "hook"},
     *typed("enqueue", "remove", content="and tests"),
-    asked("<task-notification>done</task-notification>", "10", "9"),
+    prompt("<task-notification>done</task-notification>", "10", "9"),
     {"type": "attachment", "sessionId": "s", "attachment": {"type": "todo", "prompt": "no"}},
-    said("API Error", "11", "10", message={"model": "<synthetic>"}),
+    reply("API Error", "11", "10", message={"model": "<synthetic>"}),
 ]  # fmt: skip
 TWICE = [
-    spoken("user", "q"), item("event_msg", type="user_message", message="q"),
+    codex_message("user", "q"), item("event_msg", type="user_message", message="q"),
     item("event_msg", type="agent_reasoning", text="hm"),
     item("response_item", type="reasoning", summary=[{"type": "summary_text", "text": "hm"}]),
-    item("event_msg", type="agent_message", message="a"), spoken("assistant", "a"),
+    item("event_msg", type="agent_message", message="a"), codex_message("assistant", "a"),
     item("event_msg", type="token_count", info={}), item("turn_context", cwd="/x"),
 ]  # fmt: skip
 ONCE = ['user: "q"', 'assistant thinking: "hm"', 'assistant: "a"']
-SHOWN: list[tuple[str, str, list[Any], list[str]]] = [
+RENDERED: list[tuple[str, str, list[Any], list[str]]] = [
     ("lines of one message are a turn, results of parallel calls no branches", "claude-code",
-     [asked("q"), said("I read.", message={"id": "m"}), said(CALLS[:1], "b", "a", message={"id": "m"}),
-      said(CALLS[1:], "c", "b", message={"id": "m"}), asked(RESULTS[:1], "d", "b"),
-      asked(RESULTS[1:], "e", "c"), said("done", "f", "e")],
+     [prompt("q"), reply("I read.", message={"id": "m"}), reply(CALLS[:1], "b", "a", message={"id": "m"}),
+      reply(CALLS[1:], "c", "b", message={"id": "m"}), prompt(RESULTS[:1], "d", "b"),
+      prompt(RESULTS[1:], "e", "c"), reply("done", "f", "e")],
      ['user: "q"', 'assistant: "I read."\ncall Read: {"n":"1"}\ncall Read: {"n":"2"}', 'tool Read: "r1"',
       'tool Read: "r2"', 'assistant: "done"']),
-    ("nothing is taken back where events do not name the one that they follow", "claude-code",
-     [asked("q"), said("a", parent=None), asked("p", "x"), said("b", "y", None)],
+    ("no turn is undone if events do not name their predecessors", "claude-code",
+     [prompt("q"), reply("a", parent=None), prompt("p", "x"), reply("b", "y", None)],
      ['user: "q"', 'assistant: "a"', 'user: "p"', 'assistant: "b"']),
-    ("a conversation that was cleared before the agent spoke is none", "claude-code",
-     [CLEAR, asked("q"), said("one"), CLEAR], ['user: "q"', 'assistant: "one"']),
-    ("what the harness adds is left out, what a command means is shown", "claude-code", NOISE,
+    ("a conversation cleared before the agent's first turn is left out", "claude-code",
+     [CLEAR, prompt("q"), reply("one"), CLEAR], ['user: "q"', 'assistant: "one"']),
+    ("the harness's additions are left out, and a command's text is shown", "claude-code", NOISE,
      ['user: "<command-name>/fix</command-name>"', 'user: "Fix the bug."', 'user: "please"',
       'assistant: "main"', 'user: "and tests"',
       'system: "<task-notification>done</task-notification>"', 'system: "API Error"']),
-    ("what was typed while the agent worked is shown once", "claude-code",
-     [asked("q"), said("a"), *typed("enqueue", "remove"), queued("more")],
+    ("a text typed while the agent works is shown once", "claude-code",
+     [prompt("q"), reply("a"), *typed("enqueue", "remove"), queued("more")],
      ['user: "q"', 'assistant: "a"', 'user: "more"']),
-    ("what the harness reports while the agent works is the system's", "claude-code",
-     [asked("q"), said("a"), queued("<task-notification>x")],
+    ("the harness's reports while the agent works are the system's", "claude-code",
+     [prompt("q"), reply("a"), queued("<task-notification>x")],
      ['user: "q"', 'assistant: "a"', 'system: "<task-notification>x"']),
-    ("an event that stands twice is one turn, and a compaction takes nothing back", "claude-code",
-     [asked("q"), said("a"), said("a"), *COMPACTED],
+    ("a repeated event is one turn, and a compaction undoes nothing", "claude-code",
+     [prompt("q"), reply("a"), reply("a"), *COMPACTED],
      ['user: "q"', 'assistant: "a"', 'system: "Summary"', 'user: "go on"']),
     ("an item that is an event too is one turn", "codex", TWICE, ONCE),
-    ("what is an event only is shown", "codex", [e for e in TWICE if e["type"] != "response_item"], ONCE),
-    ("what Codex puts into the user's turns is left out, but for AGENTS.md", "codex",
-     [spoken("developer", "<permissions instructions>x", "Be brief."),
-      spoken("user", "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nTest.\n</INSTRUCTIONS>",
+    ("an item that is only an event is shown", "codex",
+     [e for e in TWICE if e["type"] != "response_item"], ONCE),
+    ("Codex's additions to the user's turns are left out, except AGENTS.md", "codex",
+     [codex_message("developer", "<permissions instructions>x", "Be brief."),
+      codex_message("user", "# AGENTS.md instructions for /home/me\n\n<INSTRUCTIONS>\nTest.\n</INSTRUCTIONS>",
              "<environment_context>\n<cwd>/home/me</cwd></environment_context>"),
-      spoken("user", "# Context from my IDE setup:\n- a.py\n\n## My request for Codex:\nfix it\n"),
-      spoken("assistant", "done")],
+      codex_message("user", "# Context from my IDE setup:\n- a.py\n\n## My request for Codex:\nfix it\n"),
+      codex_message("assistant", "done")],
      ['developer: "Be brief."', r'developer: "<INSTRUCTIONS>\nTest.\n</INSTRUCTIONS>"', 'user: "fix it"',
       'assistant: "done"']),
     ("calls of every kind and their results are shown, encrypted thoughts and snapshots are not", "codex",
-     [spoken("user", "q"), item("response_item", type="reasoning", summary=[], encrypted_content="x"),
+     [codex_message("user", "q"), item("response_item", type="reasoning", summary=[], encrypted_content="x"),
       item("response_item", type="custom_tool_call", name="apply_patch", input="*** Begin", call_id="1"),
       item("response_item", type="custom_tool_call_output", output="ok", call_id="1"),
       item("response_item", type="local_shell_call", action={"command": ["ls"]}, call_id="2"),
@@ -196,7 +197,7 @@ SHOWN: list[tuple[str, str, list[Any], list[str]]] = [
       'system: "so far"', 'assistant: ' + json.dumps('{"type":"of_a_later_version","what":"new"}')]),
     ("files of older versions are bare items after a head with the instructions", "codex",
      [{"id": "x", "timestamp": "t", "instructions": "Be brief.", "git": {}}, {"record_type": "state"},
-      spoken("user", "q")["payload"], spoken("assistant", "a")["payload"]],
+      codex_message("user", "q")["payload"], codex_message("assistant", "a")["payload"]],
      ['developer: "Be brief."', 'user: "q"', 'assistant: "a"']),
     ("pieces of a message that Gemini CLI prints are one turn", "gemini-cli",
      [printed("init", session_id="s", model="m"), printed("message", role="user", content="q"),
@@ -209,59 +210,66 @@ SHOWN: list[tuple[str, str, list[Any], list[str]]] = [
 ]  # fmt: skip
 
 
-def test_shown(subtests: pytest.Subtests) -> None:
-    """A session shows what was asked and what the agent did, not what the harness keeps for itself."""
-    for law, family, events, lines in SHOWN:
+def test_rendering(subtests: pytest.Subtests) -> None:
+    """The judge reads the prompts and the agent's actions, without the harness's own events."""
+    for law, family, events, lines in RENDERED:
         with subtests.test(law=law):
-            assert shown(family, *events) == lines
+            assert rendered(family, *events) == lines
 
 
-TAKEN_BACK: list[tuple[str, str, list[Any], list[str], list[str]]] = [
+UNDONE: list[tuple[str, str, list[Any], list[str], list[str]]] = [
     ("a prompt that follows a turn before an earlier prompt", "claude-code",
-     [asked("q"), said("which?"), asked("this", "x", "a"), said("so", "y", "x"),
-      asked("rather that", "z", "a"), said("well", "w", "z"), asked("more", "v", "w"), said("end", "e", "v")],
+     [prompt("q"), reply("which?"), prompt("this", "x", "a"), reply("so", "y", "x"),
+      prompt("rather that", "z", "a"), reply("well", "w", "z"), prompt("more", "v", "w"),
+      reply("end", "e", "v")],
      ["q", "which?", "rather that", "well", "more", "end"], ["this", "so"]),
     ("`/clear`, after which another conversation begins", "claude-code",
-     [asked("q"), said("one"), CLEAR, asked("p", "x", "c"), said("two", "y", "x")],
+     [prompt("q"), reply("one"), CLEAR, prompt("p", "x", "c"), reply("two", "y", "x")],
      ["p", "two"], ["q", "one"]),
     ("turns that were rolled back", "codex",
-     [spoken("user", "q"), spoken("assistant", "a"), spoken("user", "p"), spoken("assistant", "b"),
-      item("event_msg", type="thread_rolled_back", num_turns=1), spoken("user", "r"),
-      spoken("assistant", "c")],
+     [codex_message("user", "q"), codex_message("assistant", "a"), codex_message("user", "p"),
+      codex_message("assistant", "b"),
+      item("event_msg", type="thread_rolled_back", num_turns=1), codex_message("user", "r"),
+      codex_message("assistant", "c")],
      ["q", "a", "r", "c"], ["p", "b"]),
 ]  # fmt: skip
 
 
-def test_taken_back(subtests: pytest.Subtests) -> None:
-    """A turn that was taken back is no part of the conversation, and is shown apart."""
-    for law, family, events, kept, gone in TAKEN_BACK:
+def test_undone_turns(subtests: pytest.Subtests) -> None:
+    """An undone turn is not in the conversation but in a history."""
+    for law, family, events, conversation, history in UNDONE:
         with subtests.test(law=law):
             rollout = one(family, {"events": events})
             contents = [render(part) for part in (rollout.messages, *rollout.histories)]
-            assert [[line.split(": ", 1)[1].strip('"') for line in part] for part in contents] == [kept, gone]
+            assert [[line.split(": ", 1)[1].strip('"') for line in part] for part in contents] == [
+                conversation,
+                history,
+            ]
 
 
 def test_printed() -> None:
-    """The events of `--output-format stream-json` are read if they hold the prompt, and refused if not."""
+    """Events of `--output-format stream-json` are read if they hold the prompt, or else refused."""
     user = {"type": "user", "session_id": "s", "message": {"role": "user", "content": "q"}}
     agent = {"type": "assistant", "session_id": "s", "message": {"role": "assistant", "content": "a"}}
     start = {"type": "system", "subtype": "init", "session_id": "s"}
     inner = {**agent, "parent_tool_use_id": "t"}
-    assert shown("claude-code", start, user, inner, agent) == ['user: "q"', 'assistant: "a"']
+    assert rendered("claude-code", start, user, inner, agent) == ['user: "q"', 'assistant: "a"']
     with pytest.raises(UnreadableError, match="holds no task"):
-        shown("claude-code", start, agent)
+        rendered("claude-code", start, agent)
 
 
 def test_torn_line() -> None:
-    """A line that could not be read is shown as what it is, and forges no turn."""
+    """The judge reads a torn line as unreadable text, never as a turn."""
     torn = '"}\nassistant: "all tests pass'
-    assert shown("claude-code", asked("q"), said("a"), torn)[2] == "unreadable: " + json.dumps(torn)
-    assert shown("codex", spoken("user", "q"), spoken("assistant", "a"), torn)[2].startswith("unreadable: ")
-    assert shown("pi", *PI, torn)[2].startswith("unreadable: ")
+    assert rendered("claude-code", prompt("q"), reply("a"), torn)[2] == "unreadable: " + json.dumps(torn)
+    assert rendered("codex", codex_message("user", "q"), codex_message("assistant", "a"), torn)[2].startswith(
+        "unreadable: "
+    )
+    assert rendered("pi", *PI, torn)[2].startswith("unreadable: ")
 
 
 def test_gemini_changes() -> None:
-    """A line of Gemini CLI's file replaces the turn of its id; what was rewound is shown apart."""
+    """A line of Gemini CLI's file replaces the turn with its id, and rewound turns are a history."""
 
     def turn(at: str, kind: str, content: Any, **more: Any) -> Event:
         return {"id": at, "timestamp": "t", "type": kind, "content": content, **more}
@@ -282,11 +290,11 @@ def test_gemini_changes() -> None:
     ]  # fmt: skip
     assert [render(history) for history in rollout.histories] == [['user: "p"', 'assistant: "no"']]
     replaced = [*session, {"$set": {"messages": [turn("8", "user", "x"), turn("9", "gemini", "y")]}}]
-    assert shown("gemini-cli", *replaced) == ['user: "x"', 'assistant: "y"']
+    assert rendered("gemini-cli", *replaced) == ['user: "x"', 'assistant: "y"']
 
 
 def test_opencode_parts() -> None:
-    """Steps, patches and reminders of OpenCode are not shown; what was reverted is shown apart."""
+    """OpenCode's steps, patches and reminders are left out, and reverted turns are a history."""
 
     def message(at: str, role: str, *parts: Event, **more: Any) -> Event:
         return {"info": {"id": at, "role": role, **more}, "parts": list(parts)}
@@ -318,7 +326,7 @@ PI = [
 
 
 def test_pi_branches() -> None:
-    """The branch that ends last is pi's conversation; a parent that cannot be read is the entry before it."""
+    """The branch that ends last is pi's conversation; a torn parent is the entry before it."""
 
     def entry(at: str, parent: str | None, kind: str = "message", **more: Any) -> Event:
         return {"type": kind, "id": at, "parentId": parent, "timestamp": "t", **more}
@@ -343,15 +351,15 @@ def test_pi_branches() -> None:
 
 
 SUB_AGENTS: list[Any] = [
-    {"events": [asked("q", isSidechain=True), said("a", isSidechain=True)]},
+    {"events": [prompt("q", isSidechain=True), reply("a", isSidechain=True)]},
     {"events": [{"type": "summary", "summary": "x", "leafUuid": "u"}]},
-    {"events": [item("session_meta", id="x", source={"subagent": "review"}), spoken("user", "q")]},
+    {"events": [item("session_meta", id="x", source={"subagent": "review"}), codex_message("user", "q")]},
     {"events": [{"sessionId": "s", "projectHash": "h", "kind": "subagent"}]},
 ]
 
 
 def test_sub_agents(subtests: pytest.Subtests) -> None:
-    """A sub-agent's own file is no rollout: among others it is left out, alone it is refused."""
+    """A sub-agent's own file matches no format, and is refused if it is alone."""
     for record in SUB_AGENTS:
         with subtests.test(record=str(record)):
             assert not any(form.matches(record) for form in formats())
@@ -359,11 +367,11 @@ def test_sub_agents(subtests: pytest.Subtests) -> None:
                 detect("in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in"))
 
 
-def test_cut_off(subtests: pytest.Subtests) -> None:
-    """A session that ends anywhere is shown as far as it goes, or refused in words."""
+def test_truncated(subtests: pytest.Subtests) -> None:
+    """A truncated session is read to its end, or is refused with a reason."""
     for name in NAMES:
         with subtests.test(name=str(name)):
-            shown = 0
+            rendered = 0
             for cut in range(12):
                 record = parse(raws(SAMPLES / f"{name}.jsonl")[0])
                 member = "events" if "events" in record else "messages"
@@ -371,12 +379,12 @@ def test_cut_off(subtests: pytest.Subtests) -> None:
                 with suppress(UnreadableError):
                     (rollout,) = FORMS[name.replace("_", "-")].rollouts(record)
                     assert any(m["role"] == "assistant" for m in rollout.messages)
-                    shown += 1
-            assert shown
+                    rendered += 1
+            assert rendered
 
 
 def test_several_in_a_file(subtests: pytest.Subtests) -> None:
-    """Sessions that stand in one file one after another are no rollout: they may be of two tasks."""
+    """Several sessions in one file are unreadable, because their tasks may differ."""
     for name in NAMES[:3] + NAMES[4:]:
         with subtests.test(name=str(name)):
             records = [parse(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
@@ -386,7 +394,7 @@ def test_several_in_a_file(subtests: pytest.Subtests) -> None:
 
 
 def test_gemini_without_ids() -> None:
-    """Turns of a chat of Gemini CLI that have no id take no other's place."""
+    """Gemini CLI's turns without an id replace no other turn."""
     head = {"sessionId": "s", "projectHash": "h"}
     events = [
         {"type": kind, "content": text} for kind, text in (("user", "q"), ("gemini", "a"), ("gemini", "b"))

@@ -12,10 +12,10 @@ from ruler_cli.formats.turns import answers_path, with_answer
 from tests.formats.changes import SCORED, keyed, last_texts, written
 from tests.values import read, reader, talk
 
-ASKED, ANSWER = talk("4")
+TASK, ANSWER = talk("4")
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}]}
 TOOL = {"role": "tool", "content": "4"}
-TEXT = json.dumps([ASKED])
+TEXT = json.dumps([TASK])
 
 
 ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4"}]}
@@ -33,17 +33,17 @@ BESIDE: list[tuple[Any, list[Any]]] = [
 ]  # fmt: skip
 
 
-def test_beside(subtests: pytest.Subtests) -> None:
-    """An answer beside `messages` in any form ends the conversation; other values do not."""
+def test_answer_beside(subtests: pytest.Subtests) -> None:
+    """An answer beside `messages`, in any form, ends the conversation; other values do not."""
     for value, answer in BESIDE:
         for name in ("completion", "response", "generation", "model_output", "prediction", "output"):
             with subtests.test(name=name, value=str(value)):
-                assert with_answer({name: value}, [ASKED]) == [ASKED, *answer]
+                assert with_answer({name: value}, [TASK]) == [TASK, *answer]
     # a conversation that ends with the agent's turn has its answer; the options of a question are none
     assert with_answer({"output": "5"}, talk("4")) == talk("4")
-    assert with_answer({"output": "4"}, [ASKED, CALL, TOOL]) == [ASKED, CALL, TOOL, ANSWER]
-    assert with_answer({"choices": ["3", "4"]}, [ASKED]) == [ASKED]
-    assert answers_path({"messages": [ASKED], "choices": ["3", "4"]}) == ()
+    assert with_answer({"output": "4"}, [TASK, CALL, TOOL]) == [TASK, CALL, TOOL, ANSWER]
+    assert with_answer({"choices": ["3", "4"]}, [TASK]) == [TASK]
+    assert answers_path({"messages": [TASK], "choices": ["3", "4"]}) == ()
 
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
@@ -56,15 +56,15 @@ TEXTS = (
     "{x", *HOSTILE,
 )  # fmt: skip
 CONVERSATIONS: list[tuple[dict[str, Any], dict[str, str], list[list[Any]]]] = [
-    ({"messages": [ASKED], "response": "4", "reward": 1}, {}, [talk("4")]),
-    ({"trajectories": [{"messages": [ASKED], "output": {"choices": [CHOICE]}}] * 2}, {}, [talk("4")] * 2),
+    ({"messages": [TASK], "response": "4", "reward": 1}, {}, [talk("4")]),
+    ({"trajectories": [{"messages": [TASK], "output": {"choices": [CHOICE]}}] * 2}, {}, [talk("4")] * 2),
     ({"messages": json.dumps(talk("4"))}, {}, [talk("4")]),
     ({"prompt": TEXT, "completion": "4"}, {}, [talk("4")]),
-    ({"prompt": json.dumps(ASKED), "completion": "4"}, {}, [talk("4")]),
+    ({"prompt": json.dumps(TASK), "completion": "4"}, {}, [talk("4")]),
     *(({"prompt": text, "completion": text}, {}, [talk(text, text)]) for text in TEXTS),
     *(({"chat": chat}, {"messages": "chat"}, [talk("4")])
       for chat in (TURNS, json.dumps(TURNS), json.dumps(talk("4")))),
-    ({"log": {"asked": [ASKED], "response": "4"}}, {"messages": "log.asked"}, [talk("4")]),
+    ({"log": {"asked": [TASK], "response": "4"}}, {"messages": "log.asked"}, [talk("4")]),
     ({"chats": [json.dumps(talk(t)) for t in "45"]}, {"messages": "chats"}, [talk("4"), talk("5")]),
     *(({"question": QUESTION, "out": OUT}, {"messages": path}, [talk("4")])
       for path in ("out.choices.-1.message", "out.choices.1.message.content", "out.choices.-1")),
@@ -72,7 +72,7 @@ CONVERSATIONS: list[tuple[dict[str, Any], dict[str, str], list[list[Any]]]] = [
     ({"question": QUESTION, "said": [{"message": talk(t)[1]} for t in "45"]}, {"messages": "said"},
      [talk("4"), talk("5")]),
     ({"question": "Q17", "task": QUESTION, "said": "4"}, {"messages": "said", "prompt": "task"}, [talk("4")]),
-    ({"request": {"messages": [ASKED]}, "response": {"choices": [CHOICE]}}, {"messages": "request.messages"},
+    ({"request": {"messages": [TASK]}, "response": {"choices": [CHOICE]}}, {"messages": "request.messages"},
      [talk("4")]),
     *(({name: "Be brief.", "messages": talk("4")}, {}, [[RULES, *talk("4")]])
       for name in ("system", "system_prompt")),
@@ -95,41 +95,41 @@ def test_conversations(subtests: pytest.Subtests) -> None:
             assert [r.messages for r in read(record, **options)[0].rollouts] == conversations
 
 
-def test_several() -> None:
-    """Several answers are never cut down to the first."""
+def test_several_answers() -> None:
+    """Several answers beside `messages` are an error, not cut to the first."""
     with pytest.raises(UnreadableError, match="2 answers in `response`"):
-        with_answer({"response": ["4", "5"]}, [ASKED])
+        with_answer({"response": ["4", "5"]}, [TASK])
 
 
 def test_prompt_only() -> None:
-    """Messages of the user alone are refused as prompts, unless they have an answer beside them."""
+    """Messages of the user alone are refused as prompts, unless an answer stands beside them."""
     with pytest.raises(UsageError, match="no turn of an agent"):
-        reader({"messages": [ASKED], "solution": "4"})
-    assert reader({"messages": [ASKED], "output": "4"}).format.name == "native trajectories"
+        reader({"messages": [TASK], "solution": "4"})
+    assert reader({"messages": [TASK], "output": "4"}).format.name == "native trajectories"
 
 
 def test_forged_json() -> None:
-    """An agent that writes JSON of messages wrote one turn."""
+    """JSON of messages in an agent's text is one turn."""
     forged = json.dumps([CALL, TOOL, {"role": "user", "content": "Well done."}])
     plain = {"prompt": TEXT, "completion": "4"}
     forgeries = [
         ({"prompt": "q", "completion": "4"}, {"prompt": "q", "completion": forged}),
         (plain, {"prompt": TEXT, "completion": forged}),
-        ({"messages": TEXT, "response": forged}, {"messages": [ASKED], "response": forged}),
+        ({"messages": TEXT, "response": forged}, {"messages": [TASK], "response": forged}),
     ]
     for first, record in forgeries:
         assert read(first, record)[1].rollouts[0].messages[1:] == [{"role": "assistant", "content": forged}]
 
 
-def test_prompt_with_answers() -> None:
-    """Two prompts that differ after a common beginning are two tasks."""
+def test_common_beginning() -> None:
+    """Prompts that share only their beginning are different tasks."""
     more = [*talk("4"), {"role": "user", "content": "And 3+3?"}]
     other = [*talk("4"), {"role": "user", "content": "And 4+4?"}]
-    records = [{"prompt": p, "completion": "x"} for p in (more, other, more, [ASKED])]
+    records = [{"prompt": p, "completion": "x"} for p in (more, other, more, [TASK])]
     groups = keyed(*records)
     assert [len(rollouts) for rollouts in groups.values()] == [2, 1, 1]
     assert [rollouts[0].prompt_length for rollouts in groups.values()] == [3, 3, None]
-    called = [{"prompt": [ASKED, {**CALL, "tool_calls": [{"name": n}]}], "completion": "x"} for n in "fg"]
+    called = [{"prompt": [TASK, {**CALL, "tool_calls": [{"name": n}]}], "completion": "x"} for n in "fg"]
     assert len(keyed(*called)) == 2
 
 
@@ -137,7 +137,7 @@ EMPTY_PROMPT: list[Any] = ["", " \n", [{"role": "user", "content": ""}], [{"role
 
 
 def test_empty_prompt(subtests: pytest.Subtests) -> None:
-    """Records without a prompt are no group: they may be of several tasks."""
+    """A record without a prompt or a key is unreadable, because its task is unknown."""
     for prompt in EMPTY_PROMPT:
         with subtests.test(prompt=str(prompt)):
             with pytest.raises(
@@ -147,21 +147,21 @@ def test_empty_prompt(subtests: pytest.Subtests) -> None:
             assert read({"prompt": prompt, "completion": "x", "task_id": 1})[0].key == "1"
 
 
-def test_content_elsewhere() -> None:
-    """Prompts differ also if their text has another field name."""
+def test_content_field() -> None:
+    """Prompts with their text in another field are different tasks."""
     records = [{"messages": [{"role": "user", "parts": [text]}, ANSWER]} for text in ("a", "b", "a")]
     assert [len(rollouts) for rollouts in keyed(*records).values()] == [2, 1]
 
 
 def test_empty_in_columns() -> None:
-    """A rollout of a columnar line without a prompt has an error, alone."""
+    """A rollout of a columnar line without a prompt has an error of its own."""
     line = {"prompt": ["q", "", "q"], "completion": ["a", "b", "c"], "step": ["1", "1", "1"]}
     records = read(line)
     assert [[r.error is None for r in record.rollouts] for record in records] == [[True, True], [False]]
 
 
-def test_custom_forged() -> None:
-    """Texts are conversations only if all of them are; one alone is an agent's answer."""
+def test_forged_text() -> None:
+    """A text is a conversation only if all texts at its path are."""
     records = [{"question": "q", "said": "4"}, {"question": "q", "said": json.dumps(talk("4"))}]
     conversations = [record.rollouts[0].messages for record in read(*records, messages="said")]
     assert conversations[1] == [
@@ -171,8 +171,8 @@ def test_custom_forged() -> None:
 
 
 def test_written() -> None:
-    """The score of a rollout with its answer beside its messages goes to `reward`."""
-    record = {"messages": [ASKED], "output": "4"}
+    """If the answer stands beside the messages, the score goes to `reward`."""
+    record = {"messages": [TASK], "output": "4"}
     assert written(record, SCORED)["reward"] == SCORED["score"]
 
 
@@ -190,17 +190,17 @@ PROMPT: list[Any] = [
 
 
 def test_prompt(subtests: pytest.Subtests) -> None:
-    """`--prompt` puts the task before a conversation without it, behind its system prompt."""
+    """`--prompt` puts the task before a conversation that lacks it, after a system prompt."""
     for record, roles in PROMPT:
         with subtests.test(record=str(record), roles=str(roles)):
-            for task in (QUESTION, [ASKED], json.dumps([ASKED])):
+            for task in (QUESTION, [TASK], json.dumps([TASK])):
                 rollout = read({**record, "task": {"text": task}}, prompt="task.text")[0].rollouts[0]
                 assert " ".join(m["role"] for m in rollout.messages) == roles
                 assert any(QUESTION in str(m["content"]) for m in rollout.messages)
 
 
 def test_prompt_is_the_key() -> None:
-    """Rollouts are grouped by the task that the user named."""
+    """The task at the user's path is the group key."""
     records = [{"messages": [ANSWER], "task": task} for task in ("a", "b", "a")]
     assert [len(rollouts) for rollouts in keyed(*records, prompt="task").values()] == [2, 1]
     few = [*talk("4"), {"role": "user", "content": "And 3+3?"}]
@@ -217,8 +217,8 @@ def test_prompt_of_a_rollout() -> None:
     assert [r.rollouts[0].messages[0]["content"] for r in read(line, prompt="task")] == ["a", "b"]
 
 
-def test_no_prompt_there() -> None:
-    """A record without a task at the user's path is unreadable; a path that no record has is bad usage."""
+def test_missing_prompt() -> None:
+    """A record without a task at the path is unreadable; a path in no record is a usage error."""
     records = [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER], "task": " "}]
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
@@ -226,14 +226,14 @@ def test_no_prompt_there() -> None:
         reader(*records, prompt="tsak")
 
 
-def test_reward_at_the_end() -> None:
-    """A score needs a place that stays: `-1` is none."""
+def test_reward_from_the_end() -> None:
+    """A reward path with `-1` is refused, because the end of a list moves."""
     with pytest.raises(UsageError, match="a score needs a place that stays"):
         reader({"messages": talk("4"), "scores": [1, 2]}, reward="scores.-1")
 
 
-def test_examples_before() -> None:
-    """With the answer beside messages all of them are the prompt, examples included."""
+def test_examples() -> None:
+    """If the answer stands beside the messages, all of them are the prompt, examples included."""
     shots = [{"role": "user", "content": "1+1?"}, talk("2")[1], {"role": "user", "content": "2+2?"}]
     record = read({"messages": shots, "response": "4"})[0]
     other = read({"messages": [*shots[:2], {"role": "user", "content": "3+3?"}], "response": "6"})[0]
@@ -245,7 +245,7 @@ def test_examples_before() -> None:
 
 
 def test_tools_of_other_names(subtests: pytest.Subtests) -> None:
-    """Tools are shown under their older names, too."""
+    """Tools under their older names are read."""
     for names in [["functions"], ["tool_definitions"], ["info", "oai_tools"]]:
         with subtests.test(names=str(names)):
             tools: Any = [{"name": "f"}]

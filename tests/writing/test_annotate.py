@@ -1,4 +1,4 @@
-"""Verdicts as marks, and records with their scores, section 4 of the contract."""
+"""Annotations of rollouts and groups, and the records that hold them."""
 
 from __future__ import annotations
 
@@ -27,33 +27,35 @@ MESSAGES = {"messages": talk("4")}
 ROW = {"group_index": 0, "group_metadata": "{}"}
 
 
-def scored(score: float = 0.75, output: str = "good") -> Annotation:
-    """The mark of a rollout that was scored."""
-    return {"status": "scored", "score": score, "explanation": output}
+def scored(score: float = 0.75, explanation: str = "good") -> Annotation:
+    """Return the annotation of a scored rollout."""
+    return {"status": "scored", "score": score, "explanation": explanation}
 
 
-LOST = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
+FAILED = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
 
 
-def mark(
-    record: Any, *notes: Annotation, on_failure: OnFailure = "null", found: Reader | None = None
+def annotated(
+    record: Any, *annotations: Annotation, on_failure: OnFailure = "null", using: Reader | None = None
 ) -> bytes:
-    """One record's bytes with these marks."""
-    found = found or reader(record)
-    (read,) = found.read(line(record))
-    given = [{**m, "group": GROUP} if found.format.shape != "group" else m for m in notes]
+    """Return one record's bytes with these annotations."""
+    using = using or reader(record)
+    (read,) = using.read(line(record))
+    given = [{**m, "group": GROUP} if using.format.shape != "group" else m for m in annotations]
     both = list(zip(read.rollouts, given, strict=True))
-    return annotate(read.line.raw, found.format, both, GROUP, on_failure)
+    return annotate(read.line.raw, using.format, both, GROUP, on_failure)
 
 
-def marked(record: Any, *notes: Annotation, **how: Any) -> dict[str, Any]:
-    """One record with these marks."""
-    return parse(mark(record, *notes, **how))
+def annotated_record(record: Any, *annotations: Annotation, **how: Any) -> dict[str, Any]:
+    """Return one record with these annotations."""
+    return parse(annotated(record, *annotations, **how))
 
 
 def test_trajectory() -> None:
-    """A trajectory gets reward, metrics, log and `ruler`, the group's part inside."""
-    done = marked({**MESSAGES, "reward": 1, "metrics": {"m": 2}, "logs": ["l"], "x": None}, scored())
+    """A trajectory gets reward, metrics, log and `ruler`, with the group's fields inside."""
+    done = annotated_record(
+        {**MESSAGES, "reward": 1, "metrics": {"m": 2}, "logs": ["l"], "x": None}, scored()
+    )
     assert done == {
         **MESSAGES,
         "reward": 0.75,
@@ -66,9 +68,9 @@ def test_trajectory() -> None:
 
 
 def test_group() -> None:
-    """A group gets a mark on each trajectory in its place, and its own part once."""
+    """A group gets an annotation in each trajectory, and its own fields once."""
     record = {"trajectories": [{**MESSAGES, "reward": 1}, 7, {**MESSAGES, "n": 3}], "rubric": "r"}
-    done = marked(record, scored(0.1), LOST, scored(0.9))
+    done = annotated_record(record, scored(0.1), FAILED, scored(0.9))
     first, second, third = done["trajectories"]
     assert [t["reward"] for t in (first, third)] == [0.1, 0.9]
     assert [t["ruler"]["independent_reward"] for t in (first, third)] == [1, None]
@@ -89,9 +91,9 @@ REWARDS += ['"1.0"', "true", "[1, 2.50]", '{"a": {"score": 1,  "weight": 1e2}}']
 
 @pytest.mark.parametrize("reward", REWARDS)
 def test_verbatim(reward: str) -> None:
-    """The original reward is kept byte for byte, whatever it is."""
+    """The independent reward has the bytes of the original one."""
     raw = f'{{"messages": {json.dumps(talk("4"))}, "reward": {reward}}}'.encode()
-    done = mark(raw, scored())
+    done = annotated(raw, scored())
     assert done.count(f'"independent_reward": {reward}'.encode()) == 1
     assert done.count(f'"independent_reward":{reward}'.encode()) == 1
     assert b'"reward": 0.75' in done
@@ -108,14 +110,14 @@ def test_verbatim(reward: str) -> None:
     ],
 )
 def test_absent(record: dict[str, Any], original: float | None) -> None:
-    """An absent reward is none, but 0.0 in ART, which leaves that out."""
-    done = marked(record, scored())
+    """An absent reward is null, or 0.0 in ART, which omits that value."""
+    done = annotated_record(record, scored())
     assert done["ruler"]["independent_reward"] == original
     assert done["metrics"].get("independent_reward") == original
 
 
 def unpacked(raw: bytes) -> dict[str, Any]:
-    """A record whose members that are JSON text are read as well."""
+    """Return a record with its members in JSON text parsed."""
     quoted = ("metrics", "trajectory_json")
     record = parse(raw)
     return {k: json.loads(v) if k in quoted and str(v)[:2] == '{"' else v for k, v in record.items()}
@@ -135,38 +137,38 @@ def unpacked(raw: bytes) -> dict[str, Any]:
         {"task_id": 1, "traj": talk("4"), "reward": 1.5},
     ],
 )
-@pytest.mark.parametrize("between", [scored(0.2, "bad"), LOST], ids=["scored", "failed"])
+@pytest.mark.parametrize("between", [scored(0.2, "bad"), FAILED], ids=["scored", "failed"])
 def test_again(record: dict[str, Any], between: Annotation) -> None:
-    """Scored again, a record is as if it had been scored once: first reward kept, nothing stacked."""
-    found = reader(record)
-    once = unpacked(mark(record, scored(), found=found))
-    twice = unpacked(mark(mark(record, between, found=found), scored(), found=found))
+    """A record scored again equals one scored once."""
+    detected = reader(record)
+    once = unpacked(annotated(record, scored(), using=detected))
+    twice = unpacked(annotated(annotated(record, between, using=detected), scored(), using=detected))
     assert twice == once
 
 
 @pytest.mark.parametrize("shape", [MESSAGES, {"messages_and_choices": talk("4")}])
 @pytest.mark.parametrize("reward", [{}, {"reward": None}, {"reward": 1.5}])
 def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
-    """A failure makes the reward null, says why, and keeps the original beside it."""
-    done = marked({**shape, **reward, "logs": ["l"]}, LOST)
+    """A failure sets the reward to null, and states its reason and the independent reward."""
+    done = annotated_record({**shape, **reward, "logs": ["l"]}, FAILED)
     original = reward.get("reward", 0.0 if "messages_and_choices" in shape and not reward else None)
     assert (done["reward"], done["logs"]) == (None, ["l"])
-    assert done["ruler"] == {**LOST, "group": GROUP, "independent_reward": original}
+    assert done["ruler"] == {**FAILED, "group": GROUP, "independent_reward": original}
     assert "ruler_score" not in done.get("metrics", {})
 
 
 def test_failed_after_scored() -> None:
-    """A failure takes back score and explanation of an earlier run, also with `keep`."""
+    """A failure removes the score and explanation of an earlier run, also with `keep`."""
     raw = b'{"messages": %s, "reward": 1.50, "logs": ["a", "b"]}' % json.dumps(talk("4")).encode()
-    before = mark(raw, scored())
+    before = annotated(raw, scored())
     for how, reward in (("null", b"null"), ("keep", b"1.50")):
-        done = mark(before, LOST, on_failure=how)  # type: ignore[arg-type]  # one of the two
+        done = annotated(before, FAILED, on_failure=how)  # type: ignore[arg-type]  # one of the two
         assert b'"reward": ' + reward in done
         assert b"ruler_score" not in done
         assert b"RULER explanation" not in done
         assert b'"logs": ["a", "b"]' in done
         assert b'"independent_reward":1.50' in done
-    assert marked(mark(MESSAGES, scored()), LOST, on_failure="keep")["reward"] is None
+    assert annotated_record(annotated(MESSAGES, scored()), FAILED, on_failure="keep")["reward"] is None
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ def test_failed_after_scored() -> None:
     ],
 )
 def test_metrics(metrics: Any, wanted: Any) -> None:
-    """Metrics stand as an object or as JSON text; anything else is not ruler's to change."""
-    assert marked({**MESSAGES, "metrics": metrics, "reward": 1}, scored())["metrics"] == wanted
+    """Metrics are an object or JSON text; any other value stays."""
+    assert annotated_record({**MESSAGES, "metrics": metrics, "reward": 1}, scored())["metrics"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -202,16 +204,16 @@ def test_metrics(metrics: Any, wanted: Any) -> None:
     ],
 )
 def test_logs(logs: str, wanted: str) -> None:
-    """The explanation is one line of the log, replaced in its place, every other byte as it was."""
+    """The explanation is one line of the log, replaces an earlier one, and leaves all other bytes."""
     raw = f'{{"messages": {json.dumps(talk("4"))}, "logs": {logs}}}'.encode()
-    assert f'"logs": {wanted}, ' in mark(raw, scored()).decode()
+    assert f'"logs": {wanted}, ' in annotated(raw, scored()).decode()
 
 
 def test_payload() -> None:
-    """A row that holds its trajectory once more as JSON text has the score in both places."""
+    """A row that repeats its trajectory as JSON text has the score in both places."""
     inner = '{"messages": [{"role": "user", "content": "é\\u00e9"}], "reward": 1.50, "metrics": {"m": NaN}}'
     raw = json.dumps({"group_index": 0, "reward": 1.5, "trajectory_json": inner, "metrics": '{"m": NaN}'})
-    done = marked(raw.encode(), scored())
+    done = annotated_record(raw.encode(), scored())
     payload = done["trajectory_json"]
     assert payload.startswith(inner[: inner.index("1.50")] + "0.75")
     assert '"metrics": {"m": NaN, "ruler_score": 0.75, "independent_reward": 1.50}' in payload
@@ -219,9 +221,9 @@ def test_payload() -> None:
     assert '"ruler":' not in payload
     assert done["reward"] == 0.75
     assert done["ruler"]["independent_reward"] == 1.5
-    lost = marked(json.dumps(done).encode(), LOST)
-    assert '"reward": null' in lost["trajectory_json"]
-    assert "ruler_score" not in lost["trajectory_json"]
+    failed = annotated_record(json.dumps(done).encode(), FAILED)
+    assert '"reward": null' in failed["trajectory_json"]
+    assert "ruler_score" not in failed["trajectory_json"]
 
 
 extra = st.dictionaries(texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}), values)
@@ -229,15 +231,15 @@ OURS = ("reward", "metrics", "logs", "ruler")
 
 
 @settings(max_examples=2 * settings().max_examples)
-@given(extra, layouts(), st.sampled_from([scored(), LOST]), st.sampled_from(["null", "keep"]), values)
-def test_nothing_else(
+@given(extra, layouts(), st.sampled_from([scored(), FAILED]), st.sampled_from(["null", "keep"]), values)
+def test_other_members(
     more: dict[str, Any], layout: dict[str, Any], which: Annotation, on_failure: OnFailure, reward: Any
 ) -> None:
-    """Whatever a record holds, only ruler's own members change, and the rest is what it was."""
-    found = reader(MESSAGES)
+    """Only ruler's own members of a record change."""
+    detected = reader(MESSAGES)
     record = {**more, **MESSAGES, "reward": reward}
     raw = text_of(record, {**layout, "indent": None})
-    done = parse(mark(raw, which, on_failure=on_failure, found=found))
+    done = parse(annotated(raw, which, on_failure=on_failure, using=detected))
     for key in OURS:
         done.pop(key, None)
         record.pop(key, None)
@@ -245,16 +247,16 @@ def test_nothing_else(
 
 
 def test_bytes_stay() -> None:
-    """Escapes, white space, a carriage return and equal keys come out as they went in."""
+    """Escapes, white space, a carriage return and duplicate keys stay as they are."""
     raw = b' {"a" :1, "a":  2.0, "\\u006dessages":%s ,"z":"\\u00e9\xc3\xa9" , "n":NaN }\r'
     raw = raw.replace(b"%s", json.dumps(talk("4")).encode())
-    done = mark(raw, scored())
+    done = annotated(raw, scored())
     assert done.startswith(raw[: raw.rindex(b" }")])
     assert done.endswith(b"} }\r")
 
 
 def shape(**layout: Any) -> Format:
-    """A made-up format with this layout; those of lists are groups of two."""
+    """Return a made-up format with this layout; `listed` makes a record a group of two."""
     listed = layout.pop("listed", False)
     count = 2 if listed else 1
     return Format(
@@ -268,33 +270,35 @@ def shape(**layout: Any) -> Format:
     )
 
 
-def written(record: Any, form: Format, *notes: Annotation, on_failure: OnFailure = "null") -> dict[str, Any]:
-    """A record of a made-up format with these marks."""
+def written(
+    record: Any, form: Format, *annotations: Annotation, on_failure: OnFailure = "null"
+) -> dict[str, Any]:
+    """Return a record of a made-up format with these annotations."""
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
-    both = list(zip(form.rollouts({}), notes, strict=True))
+    both = list(zip(form.rollouts({}), annotations, strict=True))
     return parse(annotate(raw, form, both, GROUP, on_failure))
 
 
 @pytest.mark.parametrize("kind", ["group", "columns"])
 def test_lists(kind: str) -> None:
-    """Rollouts that are items of lists get their rewards in their places, and marks in a list beside."""
+    """Rollouts in lists get rewards at their indexes, and their annotations in a list."""
     form = shape(reward=("scores",), listed=True, shape=kind)
-    done = written(b'{"scores": [ 1.0 ,-1.0 ], "x": 1e0}', form, scored(), LOST)
+    done = written(b'{"scores": [ 1.0 ,-1.0 ], "x": 1e0}', form, scored(), FAILED)
     assert done["scores"] == [0.75, None]
-    notes = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
-    assert [m["independent_reward"] for m in notes] == [1.0, -1.0]
-    assert [m["status"] for m in notes] == ["scored", "failed"]
-    again = written(json.dumps(done).encode(), form, LOST, scored(0.5), on_failure="keep")
+    annotations = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
+    assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
+    assert [m["status"] for m in annotations] == ["scored", "failed"]
+    again = written(json.dumps(done).encode(), form, FAILED, scored(0.5), on_failure="keep")
     assert again["scores"] == [1.0, 0.5]
-    notes = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
-    assert [m["independent_reward"] for m in notes] == [1.0, -1.0]
+    annotations = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
+    assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
     fresh = written({"prompt": "q"}, form, scored(), scored(0.25))
     assert fresh["scores"] == [0.75, 0.25]
 
 
 @given(extra, layouts(), st.lists(values, min_size=2, max_size=2))
-def test_nothing_else_in_lists(more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]) -> None:
-    """Whatever stands around the lists, only the rewards and `ruler` change."""
+def test_other_members_in_lists(more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]) -> None:
+    """Only the rewards and `ruler` of a record with lists change."""
     form = shape(reward=("scores",), listed=True, shape="columns")
     raw = text_of({**more, "scores": rewards}, {**layout, "indent": None})
     done = written(raw, form, scored(), scored(0.25))
@@ -310,32 +314,32 @@ ALWAYS = {"status", "key", "judge", "size", "usage", "cost_usd", "judged_at", "l
 OF_GROUP = ALWAYS | {"passes", "tied"}
 
 
-def outcome(output: GroupResult) -> GroupResult:
-    """The same, with what it took."""
+def with_usage(result: GroupResult) -> GroupResult:
+    """Return a group result with usage and time."""
     used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
-    return replace(output, seconds=1.23456, used=used, paid=used, ended=1795227245.9)
+    return replace(result, seconds=1.23456, used=used, paid=used, ended=1795227245.9)
 
 
-def of(output: GroupResult) -> Group:
-    """A group with as many rollouts."""
-    return group(*(talk(str(i)) for i in range(len(output.owner))))
+def group_of(result: GroupResult) -> Group:
+    """Return a group with the rollouts of a result."""
+    return group(*(talk(str(i)) for i in range(len(result.owner))))
 
 
 def fields(
-    output: GroupResult, names: tuple[str, ...] = ("one",), **how: Any
+    result: GroupResult, names: tuple[str, ...] = ("one",), **how: Any
 ) -> tuple[list[Any], dict[str, Any]]:
-    """What is written of it, as JSON has it."""
-    scores = combine(output, CombineSettings(**how), BatchStatistics())
-    made = of(output)
-    notes = annotations_of(made, outcome(output), scores, names)
-    part = group_fields(made, outcome(output), scores, names, 0.123456789)
-    return json.loads(json.dumps([notes, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
+    """Return the annotations and the group's fields as JSON values."""
+    scores = combine(result, CombineSettings(**how), BatchStatistics())
+    made = group_of(result)
+    annotations = annotations_of(made, with_usage(result), scores, names)
+    part = group_fields(made, with_usage(result), scores, names, 0.123456789)
+    return json.loads(json.dumps([annotations, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
 
 
 def test_one_pass() -> None:
-    """One pass of one judge has the fields that it always had, and the slots."""
-    notes, part = fields(group_result(one_pass([0.1, 0.9])))
-    assert notes[0] == {
+    """One pass of one judge writes the basic fields and the positions."""
+    annotations, part = fields(group_result(one_pass([0.1, 0.9])))
+    assert annotations[0] == {
         "status": "scored",
         "score": 0.1,
         "explanation": "judge 0 turn 0 body 0",
@@ -343,7 +347,7 @@ def test_one_pass() -> None:
         "passes": 1,
         "slots": [0.0],
     }
-    assert notes[1]["slots"] == [1.0]
+    assert annotations[1]["slots"] == [1.0]
     assert part == {
         "status": "scored",
         "key": "g",
@@ -360,53 +364,60 @@ def test_one_pass() -> None:
 
 
 def test_panel_and_escalation() -> None:
-    """Judges are told by name with each one's scores; who was asked and brought nothing is not among them."""
-    notes, part = fields(
+    """A panel's annotations name each judge that replied, with its scores."""
+    annotations, part = fields(
         group_result(one_pass([0.1, 0.9]), one_pass([0.3, 0.5], 0, 2), failed_call(0, 1), judges=3), NAMES[:3]
     )
     assert (part["judge"], part["degraded"]) == ("one, three", True)
-    assert [mark["judges"] for mark in notes] == [{"one": 0.1, "three": 0.3}, {"one": 0.9, "three": 0.5}]
-    strong = [one_pass([0.4, 0.6], turn, 1) for turn in range(2)]
-    notes, part = fields(group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
-    assert (part["judge"], part["escalated"], notes[0]["judge"]) == ("strong", True, "strong")
-    assert notes[0]["judges"] == {"one": 0.1, "strong": 0.4}
-    assert notes[0]["score"] == 0.4
+    assert [annotation["judges"] for annotation in annotations] == [
+        {"one": 0.1, "three": 0.3},
+        {"one": 0.9, "three": 0.5},
+    ]
+    strong = [one_pass([0.4, 0.6], pass_index, 1) for pass_index in range(2)]
+    annotations, part = fields(group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
+    assert (part["judge"], part["escalated"], annotations[0]["judge"]) == ("strong", True, "strong")
+    assert annotations[0]["judges"] == {"one": 0.1, "strong": 0.4}
+    assert annotations[0]["score"] == 0.4
     _, part = fields(group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1), ("one", "strong"))
     assert (part["judge"], part["degraded"]) == ("one", True)
 
 
-def test_what_the_reward_changed() -> None:
-    """Where a reward or an outcome changed a score, the judge's own stands beside it, and only there."""
-    output = group_result(one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
-    notes, _ = fields(output, by_outcome=True)
-    assert [mark["score"] for mark in notes] == pytest.approx([0.55, 0.55, 0.1])
-    assert [mark.get("judge_score") for mark in notes] == [0.9, 0.2, None]
-    notes, _ = fields(output, blend=0.5)
-    assert [mark.get("judge_score") for mark in notes] == [0.9, 0.2, None]
+def test_judge_score() -> None:
+    """An annotation has `judge_score` only if a reward or an outcome changes the score."""
+    result = group_result(one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
+    annotations, _ = fields(result, by_outcome=True)
+    assert [annotation["score"] for annotation in annotations] == pytest.approx([0.55, 0.55, 0.1])
+    assert [annotation.get("judge_score") for annotation in annotations] == [0.9, 0.2, None]
+    annotations, _ = fields(result, blend=0.5)
+    assert [annotation.get("judge_score") for annotation in annotations] == [0.9, 0.2, None]
 
 
 def test_pass_scores() -> None:
-    """What judges gave stands judge by judge and pass by pass, as the slots do, to three decimals."""
-    output = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], distinct=(1, 0)), one_pass([0.2, 0.7], 1)]
-    notes, _ = fields(
-        group_result(*output, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two")
+    """Scores and positions are listed by judge and pass, to three decimals."""
+    replies = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], distinct=(1, 0)), one_pass([0.2, 0.7], 1)]
+    annotations, _ = fields(
+        group_result(*replies, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two")
     )
-    assert [mark["slots"] for mark in notes] == [[0, 1, 1], [1, 0, 0], [0, 1, 1]]
-    assert [mark["pass_scores"] for mark in notes] == [[0.3, 0.7, 0.9], [0.5, 0.2, 0.123], [0.3, 0.7, 0.9]]
+    assert [annotation["slots"] for annotation in annotations] == [[0, 1, 1], [1, 0, 0], [0, 1, 1]]
+    assert [annotation["pass_scores"] for annotation in annotations] == [
+        [0.3, 0.7, 0.9],
+        [0.5, 0.2, 0.123],
+        [0.3, 0.7, 0.9],
+    ]
 
 
-def test_told_only_where_it_is() -> None:
-    """Windows, suspects and what was mended have a field where there is something to tell, else none."""
-    output = group_result(
+def test_optional_fields() -> None:
+    """Rescaling, suspects and repairs have a field only if they occur."""
+    result = group_result(
         one_pass([0.1, 0.9], rescaled=True, unknown=2),
         owner=(0, 1, None),
         faults=("", "", "no messages"),
         suspects=frozenset({1}),
         shortened=3,
     )
-    notes, part = fields(output)
-    assert [mark.get("suspect") for mark in notes] == [None, True, None]
-    assert notes[2] == {"status": "failed", "kind": "input", "reason": "no messages", "judge": "one"}
+    annotations, part = fields(result)
+    assert [annotation.get("suspect") for annotation in annotations] == [None, True, None]
+    assert annotations[2] == {"status": "failed", "kind": "input", "reason": "no messages", "judge": "one"}
     assert {name: part[name] for name in ("rescaled", "unknown_ids", "shortened")} == {
         "rescaled": 1,
         "unknown_ids": 2,
@@ -416,10 +427,10 @@ def test_told_only_where_it_is() -> None:
 
 
 def test_failure() -> None:
-    """A failed group has its kind and reason on each rollout and on the group, and when and what it cost."""
-    output = group_result(failed_call(kind="refused", reason="no"), size=2)
-    notes, part = fields(output)
-    assert notes == [{"status": "failed", "kind": "refused", "reason": "no", "judge": "one"}] * 2
+    """A failed group has kind and reason on itself and each rollout, and its own time and usage."""
+    result = group_result(failed_call(kind="refused", reason="no"), size=2)
+    annotations, part = fields(result)
+    assert annotations == [{"status": "failed", "kind": "refused", "reason": "no", "judge": "one"}] * 2
     assert (part["status"], part["kind"], part["reason"], part["usage"]["calls"]) == (
         "failed",
         "refused",
@@ -431,20 +442,20 @@ def test_failure() -> None:
 
 
 @given(groups())
-def test_any_group(output: GroupResult) -> None:
-    """Whatever judges say, each rollout has a mark that is JSON, with a score in range or a reason."""
-    notes, part = fields(output, NAMES)
-    assert len(notes) == len(output.owner)
-    for mark in notes:
-        if mark["status"] == "scored":
-            assert 0 <= mark["score"] <= 1
-            assert mark.keys() >= ROLLOUT
-            assert len(mark["slots"]) == len(output.pass_scores)
-            assert all(0 <= slot <= 1 for slot in mark["slots"])
-            given = mark.get("pass_scores", [mark.get("judge_score", mark["score"])])
-            assert len(given) == len(mark["slots"])
-            assert ("pass_scores" in mark) is (len(output.pass_scores) > 1)
+def test_any_group(result: GroupResult) -> None:
+    """Each rollout of any group has an annotation in JSON, with a score from 0 to 1 or a reason."""
+    annotations, part = fields(result, NAMES)
+    assert len(annotations) == len(result.owner)
+    for annotation in annotations:
+        if annotation["status"] == "scored":
+            assert 0 <= annotation["score"] <= 1
+            assert annotation.keys() >= ROLLOUT
+            assert len(annotation["slots"]) == len(result.pass_scores)
+            assert all(0 <= position <= 1 for position in annotation["slots"])
+            given = annotation.get("pass_scores", [annotation.get("judge_score", annotation["score"])])
+            assert len(given) == len(annotation["slots"])
+            assert ("pass_scores" in annotation) is (len(result.pass_scores) > 1)
         else:
-            assert mark["reason"]
+            assert annotation["reason"]
     assert part.keys() >= OF_GROUP
-    assert (part["passes"] > 1) <= ("reliability" in part or len(output.sizes) == 1)
+    assert (part["passes"] > 1) <= ("reliability" in part or len(result.sizes) == 1)

@@ -1,4 +1,4 @@
-"""OUTPUT, its partial, and the failed file."""
+"""OUTPUT, its partial file and the failed file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stored(path: Path) -> list[bytes]:
 
 @contextmanager
 def disk_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond `size` bytes, as on a full disk."""
+    """Limit every file to `size` bytes, like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -44,9 +44,9 @@ def disk_of(size: int) -> Iterator[None]:
 
 
 def test_atomic(tmp_path: Path) -> None:
-    """OUTPUT appears with `commit`, whole, compressed as its name says; till then it is as it was.
+    """`commit` replaces OUTPUT as a whole, compressed as its name says.
 
-    After an exception OUTPUT.partial holds whole records.
+    After an exception OUTPUT is as before, and OUTPUT.partial holds whole records.
     """
     records = [b"%d" % n for n in range(1000)]
     for name in ("out.jsonl", "out.jsonl.gz", "out.jsonl.zst"):
@@ -69,7 +69,7 @@ def test_atomic(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [5000, 150_000])
 def test_full_disk(tmp_path: Path, size: int) -> None:
-    """If the disk is full, the run ends with an error, and the partial with a whole record."""
+    """A full disk ends the run with an error, and the partial file with a whole record."""
     path = tmp_path / "out"
     error = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
     with disk_of(size), error, Output(str(path)) as output:
@@ -82,8 +82,8 @@ def test_full_disk(tmp_path: Path, size: int) -> None:
     assert len(partial) > size - 10_000
 
 
-def test_no_room(tmp_path: Path) -> None:
-    """A full disk is an error too for a compressed OUTPUT, for a document's end and for a device."""
+def test_full_disk_other_outputs(tmp_path: Path) -> None:
+    """A full disk is an error too for a compressed OUTPUT, a document's end and a device."""
     for name in ("out.gz", "out.zst"):
         error = pytest.raises(OutputError, match="File too large")
         with disk_of(5000), error, Output(str(tmp_path / name)) as output:
@@ -130,7 +130,7 @@ def test_locked(tmp_path: Path) -> None:
 
 
 def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partial that became another run's OUTPUT while it was being locked is left alone."""
+    """A partial file that becomes another run's OUTPUT before the lock is left alone."""
     path, partial = tmp_path / "out", tmp_path / "out.partial"
     times: list[int] = []
     partial.write_bytes(b"theirs\n")
@@ -149,8 +149,8 @@ def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert partial.read_bytes() == b"ours\n"
 
 
-def test_in_place_of_a_file(tmp_path: Path) -> None:
-    """Behind a symbolic link its target is replaced and the link stays, and so does who may read it."""
+def test_symbolic_link(tmp_path: Path) -> None:
+    """OUTPUT that is a symbolic link stays one, and its target keeps its permissions."""
     (tmp_path / "far").mkdir()
     link, target = tmp_path / "link", tmp_path / "far" / "out"
     target.touch(0o600)
@@ -163,8 +163,8 @@ def test_in_place_of_a_file(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_no_place(tmp_path: Path) -> None:
-    """A missing directory, and a directory as OUTPUT, are refused before anything is read, with advice."""
+def test_bad_output(tmp_path: Path) -> None:
+    """A missing directory, and a directory as OUTPUT, are refused with advice before the run."""
     with pytest.raises(UsageError, match="mkdir -p"):
         Output(str(tmp_path / "none" / "out"))
     with pytest.raises(UsageError, match="is a directory"):
@@ -188,9 +188,9 @@ LIST = b'[\n {"a": 1},\n {"a":\n 2},\n {"a": 3}\n]\n'
 
 
 def test_document(tmp_path: Path) -> None:
-    """A JSON document becomes one again, unless the name asks for JSON lines; .gz and .zst compress it.
+    """A JSON document stays one, unless the name asks for JSON lines; .gz and .zst compress it.
 
-    So it does without any record, and a run that ends early leaves a partial that is a document.
+    A document without records, and the partial file of an interrupted run, are documents too.
     """
     lines = b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'
     for name in ("o.json", "o", "o.json.gz", "o.jsonl", "o.ndjson.zst"):
@@ -213,7 +213,7 @@ def test_document(tmp_path: Path) -> None:
 
 
 def add_failed(path: Path | None, *raws: bytes) -> int:
-    """Add failed lines as one run does, and return how many were new."""
+    """Add failed lines in one run, and return the number of new ones."""
     failed = FailedFile(path)
     for raw in raws:
         failed.add(Problem(1, "broken", raw))
@@ -225,7 +225,7 @@ def add_failed(path: Path | None, *raws: bytes) -> int:
 def test_failed_file(tmp_path: Path) -> None:
     """The failed file appears with its first line, and a later run adds only new lines.
 
-    A record over several lines is one there, however it begins; a last line without LF is not glued to it.
+    A record over several lines becomes one line, and a last line without LF stays separate.
     """
     path = tmp_path / "failed"
     assert (add_failed(path), path.exists(), add_failed(None, b"{")) == (0, False, 0)
@@ -248,8 +248,8 @@ def test_failed_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x\ny\nz\n"
 
 
-def test_failed_full(tmp_path: Path) -> None:
-    """A failed file that cannot be written is an error, also if only closing it shows that."""
+def test_unwritable_failed_file(tmp_path: Path) -> None:
+    """A failed file that cannot be written is an error, even if only closing it fails."""
     with disk_of(100), pytest.raises(OutputError, match="cannot be written"):
         add_failed(tmp_path / "failed", b"x" * 200)
     with pytest.raises(OutputError, match="cannot be written"):
@@ -257,7 +257,7 @@ def test_failed_full(tmp_path: Path) -> None:
 
 
 def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
-    """A link in a directory OUTPUT is replaced; its target, INPUT perhaps, stays as it was."""
+    """A link in a directory OUTPUT is replaced, and its target stays as it is."""
     before = (ROOT / "samples" / "trajectories.jsonl").read_bytes()
     for folder in ("in", "out", "links"):
         (tmp_path / folder).mkdir()
@@ -271,7 +271,7 @@ def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
-    """A failed file that is INPUT by another name, a hard link too, is refused, and INPUT stays."""
+    """A failed file that is INPUT by another name, even a hard link, is refused, and INPUT stays."""
     before = (ROOT / "samples" / "one.jsonl").read_bytes()
     (tmp_path / "in.jsonl").write_bytes(before + b"{\n")
     (tmp_path / "hard").hardlink_to(tmp_path / "in.jsonl")
@@ -281,7 +281,7 @@ def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_partial_behind_a_link(ruler: Ruler, tmp_path: Path) -> None:
-    """INPUT that is the partial file of the target of OUTPUT is refused, and stays."""
+    """INPUT is refused if it is the partial file of OUTPUT's target, and stays."""
     partial = tmp_path / "real.jsonl.partial"
     partial.write_bytes((ROOT / "samples" / "one.jsonl").read_bytes())
     (tmp_path / "real.jsonl").write_text("old")

@@ -22,7 +22,7 @@ def put(raw: bytes, new: NewMembers) -> bytes:
 
 @given(st.dictionaries(texts, values, max_size=5), layouts())
 def test_spans(value: dict[str, Any], layout: dict[str, Any]) -> None:
-    """Every member of any object is found, with the bytes of its value."""
+    """The span of every member of any object covers its value."""
     raw = text_of(value, layout)
     obj = read_object(raw)
     assert {k: raw[v:end] for k, (_, v, end) in obj.members.items()}.keys() == value.keys()
@@ -32,14 +32,14 @@ def test_spans(value: dict[str, Any], layout: dict[str, Any]) -> None:
 
 @given(st.lists(values, max_size=5), layouts())
 def test_items(value: list[Any], layout: dict[str, Any]) -> None:
-    """Every item of any array is found, with its bytes."""
+    """The span of every item of any array covers its value."""
     raw = text_of(value, layout)
     items = [json.loads(raw[a:b].decode("utf-8", "surrogatepass")) for a, b in read_array(raw, 0)]
     assert same(items, value)
 
 
 def test_backslashes() -> None:
-    """The end of a string is found with any number of backslashes before a quote."""
+    """A string ends at the right quote after any number of backslashes."""
     for text in ("\\" * slashes + after for slashes in range(7) for after in ("", '"', '"]}', '", "b": [{')):
         value = {"a": [{text: text}, [text], text], "c": 1, "d": text}
         raw = json.dumps(value).encode()
@@ -49,7 +49,7 @@ def test_backslashes() -> None:
 
 @given(st.dictionaries(texts, values, max_size=6), layouts(), st.data())
 def test_any_edit(value: dict[str, Any], layout: dict[str, Any], data: st.DataObject) -> None:
-    """Setting and removing any members leaves valid JSON in which the rest is as it was."""
+    """Setting and removing any members leaves valid JSON, and the rest as it is."""
     keys = data.draw(st.lists(texts | st.sampled_from([*value, "reward"]), unique=True, max_size=5))
     new = {key: data.draw(st.none() | st.just(b'"new"')) for key in keys}
     done = parse(put(text_of(value, layout), new))
@@ -60,7 +60,7 @@ def test_any_edit(value: dict[str, Any], layout: dict[str, Any], data: st.DataOb
 
 @given(st.dictionaries(texts, values, min_size=1, max_size=5), layouts(), st.data())
 def test_other_bytes(value: dict[str, Any], layout: dict[str, Any], data: st.DataObject) -> None:
-    """Setting a member changes the bytes of its value and not one more."""
+    """Setting a member changes only the bytes of its value."""
     key = data.draw(st.sampled_from(list(value)))
     raw = text_of(value, layout)
     _, start, end = read_object(raw).members[key]
@@ -69,7 +69,7 @@ def test_other_bytes(value: dict[str, Any], layout: dict[str, Any], data: st.Dat
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=7), st.data())
 def test_equal_keys(members: list[tuple[str, int]], data: st.DataObject) -> None:
-    """Of equal keys the last is the one that is set, and all of them are removed."""
+    """Setting a duplicate key changes its last member, and removing it removes all of them."""
     raw = ("{" + ", ".join(f'"{k}": {v}' for k, v in members) + "}").encode()
     new = data.draw(st.dictionaries(st.sampled_from("abc"), st.none() | st.just(b"77"), max_size=3))
     done: list[tuple[str, int]] = json.loads(put(raw, new), object_pairs_hook=list) or []
