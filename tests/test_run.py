@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,6 +15,7 @@ from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.judging.exchange import CORRECTIONS
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.run import score as run_score
+from ruler_cli.types import Group, Rollout
 from tests.conftest import group, read, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -266,3 +269,25 @@ async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServ
     with pytest.raises(UsageError, match="changed while it was read"):
         await score(run, Meddler())
     assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"ask": AskSettings(passes=3)}, {"panel": (JudgeSettings("offline"),)}, {"adaptive": True}],
+    ids=["one pass", "three passes", "two judges", "further passes"],
+)
+async def test_memory_of_a_group(tmp_path: Path, more: dict[str, Any]) -> None:
+    """A group that is written is freed at once: no circle of references keeps it."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    source, output = InputSettings(str(tmp_path / "in.jsonl")), str(tmp_path / "out.jsonl")
+    gc.collect()
+    gc.disable()
+    try:
+        await score(ScoreSettings(source, output, JudgeSettings("simulated"), **more))
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert [one for one in gc.garbage if isinstance(one, Group | Rollout)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

@@ -121,7 +121,9 @@ class GroupRun:
             await together([judge.begin for judge in self.panel])
         if self._member is not None:
             await self._further(self._member)
-        return self.result()
+        result = self.result()
+        self.judges = self.panel = []  # they refer to this run: a circle would hold the group's text for long
+        return result
 
     async def _first_that_answers(self) -> None:
         """Ask the judges one after another, until one does not refuse the group."""
