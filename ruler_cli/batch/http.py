@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -205,6 +205,16 @@ class ApiClient:
             raise self._format_error("is larger than 32 MiB" if large else "is no JSON") from None
         if not isinstance(value, dict) or value.get("error"):
             raise self._format_error("is not what its API promises")
+        return self._read(model, value)
+
+    def read(self, model: type[Model], value: dict[str, Any]) -> Model:
+        """Read an object inside an answer as a `model`; RulerError if it is none."""
+        try:
+            return self._read(model, value)
+        except HttpError as error:
+            raise error.error from None
+
+    def _read(self, model: type[Model], value: dict[str, Any]) -> Model:
         try:
             return model.model_validate(value)
         except ValidationError as error:

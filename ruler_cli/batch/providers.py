@@ -24,6 +24,7 @@ from pydantic import (
     AliasPath,
     BaseModel,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidatorFunctionWrapHandler,
     field_validator,
@@ -40,8 +41,8 @@ from ruler_cli.judges.resolve import check_address, endpoint_of, key_for
 
 RemoteState = Literal["running", "ended", "failed"]
 """`ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed."""
-_ENDED = ("completed", "expired", "cancelled", "canceled")
-"""OpenAI's labels of an ended batch; Anthropic's is `ended`."""
+_ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
+"""Labels of an ended batch; with any other label but `failed` a batch is running."""
 _PAGE = 100
 
 
@@ -101,6 +102,13 @@ class RemoteBatch(_FileResponse):
         except ValidationError:  # gateways vary
             return None
 
+    _with_files: bool = PrivateAttr(True)
+
+    def of(self, api: BatchApi) -> Self:
+        """Note the API that it comes from, whose results are files or not."""
+        self._with_files = api.files
+        return self
+
     @property
     def created(self) -> float:
         """Unix time of the creation."""
@@ -135,7 +143,7 @@ class RemoteBatch(_FileResponse):
         # some endpoints report the end before the files exist; without them paid answers would be lost
         done = self.label == "completed"
         to_come = (self.succeeded and not self.output_file_id) or ((self.failed or done) and not self.files)
-        return "ended" if self.label == "ended" or (self.label in _ENDED and not to_come) else "running"
+        return "ended" if self.label in _ENDED and not (self._with_files and to_come) else "running"
 
     @property
     def reason(self) -> str:
@@ -156,7 +164,7 @@ class RemoteBatch(_FileResponse):
 
 
 class _ListResponse(BaseModel):
-    data: list[RemoteBatch]
+    data: list[dict[str, Any]]
     has_more: Any = False
 
 
@@ -202,7 +210,8 @@ class Provider:
             with file.open("rb") as source:
                 yield aiohttp.BufferedReaderPayload(source, content_type="application/json")
 
-        return await self.client.request("POST", self.api.path, RemoteBatch, body, once=True)
+        made = await self.client.request("POST", self.api.path, RemoteBatch, body, once=True)
+        return made.of(self.api)
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; UnknownBatchError if there is none."""
@@ -226,7 +235,10 @@ class Provider:
         while True:
             path = f"{self.api.path}?limit={_PAGE}{after}"
             page = await self.client.request("GET", path, _ListResponse)
-            for remote in page.data:
+            for (
+                each
+            ) in page.data:  # one by one: a malformed batch may stand behind the one that is looked for
+                remote = self.client.read(RemoteBatch, each).of(self.api)
                 ordered, last = ordered and remote.created <= last, remote.created
                 if remote.created >= since:
                     yield remote
@@ -251,7 +263,7 @@ class Provider:
         name = self.client.name
         not_found = f"{name} knows no batch {id}: was it submitted with another key, or is it deleted?"
         path = self._path_of(id) + action
-        return await self.client.request(method, path, RemoteBatch, not_found=not_found)
+        return (await self.client.request(method, path, RemoteBatch, not_found=not_found)).of(self.api)
 
     def _path_of(self, id: str) -> str:
         return f"{self.api.path}/{quote(id, safe='')}"

@@ -139,7 +139,7 @@ class RequestFiles(AbstractContextManager["RequestFiles"]):
         try:
             real = location.real
             self._folder, (self._stem, self._ending) = real.parent, _split_name(real.name)
-            self._is_stream = location.stream or (real.exists() and not real.is_file())
+            self._is_stream = location.stream or (Path(name).exists() and not Path(name).is_file())
             if self._is_stream:
                 self._limits = Limits()
             else:
@@ -148,7 +148,10 @@ class RequestFiles(AbstractContextManager["RequestFiles"]):
                     location = Location(str(real))
             self._files.append(create_file(location))
         except (OSError, ValueError) as error:
-            raise UsageError(f"{name}: cannot be written: {getattr(error, 'strerror', error)}") from None
+            why = getattr(error, "strerror", error)
+            raise UsageError(
+                f"{name}: cannot be written: {why}; give a file name, or `-` for stdout"
+            ) from None
 
     def write(self, line: bytes) -> bool:
         """Append a line; False if the line alone exceeds the limits of a file."""

@@ -128,8 +128,6 @@ class Gate:
             self.tokens.settle(now, permit.entry, usage.prompt + usage.completion - permit.tokens)
             self.budget.settle(permit.cost, self._cost(usage) or 0.0)
         elif billed:
-            if not permit.tokens:
-                self.tokens.settle(now, permit.entry, self._expected(permit.request))
             self.budget.settle(permit.cost or self._price(permit.request), None)
         else:
             self.tokens.settle(now, permit.entry, -permit.tokens)
@@ -234,9 +232,8 @@ class Gate:
         now = self.time()
         self.in_flight += 1
         self.requests.take(now, 1)
-        # without a limit on tokens or money there is nothing to reserve
-        tokens = self._expected(request) if self.tokens.limited else 0
-        cost = self._price(request) if self.budget.cap is not None else 0.0
+        tokens = self._expected(request)
+        cost = self._price(request) if self.budget.cap is not None else 0.0  # else nothing is reserved
         self.budget.reserve(cost)
         self.concurrency.sent(self.in_flight)
         number, entry = next(self._sent), self.tokens.take(now, tokens)

@@ -87,14 +87,18 @@ class Archive(Container):
         """Write the archive with other samples; one that is left out is no member any more."""
         put, number = (yield), 0
         file = _ZipWriter(stream, "w")
-        for info in self.members:
-            if not _SAMPLE.fullmatch(info.filename):
-                file.writestr(_same_attributes(info), self.content(info))
-                continue
-            number += 1
-            if put is not None and put[0] == number:
-                file.writestr(_same_attributes(info), put[1])
-                put = yield
+        try:
+            for info in self.members:
+                if not _SAMPLE.fullmatch(info.filename):
+                    file.writestr(_same_attributes(info), self.content(info))
+                    continue
+                number += 1
+                if put is not None and put[0] == number:
+                    file.writestr(_same_attributes(info), put[1])
+                    put = yield
+        except UsageError:  # a member is damaged: the archive of those before it can be read
+            file.close()
+            raise
         file.close()
 
 

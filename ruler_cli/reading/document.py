@@ -203,6 +203,7 @@ class Document(Container):
         Before the first record that is put stands what stood before the first of all.
         """
         put, first, end, empty = (yield), 0, 0, True
+        damage: UsageError | None = None
         try:
             for line in self.records():
                 first = line.offset if line.number == 1 else first
@@ -211,12 +212,13 @@ class Document(Container):
                     stream.write(put[1])
                     put, empty = (yield), False
                 end = line.offset + len(line.raw)
-        except UsageError:  # the text before the damage is copied
-            if put is not None:
-                raise
+        except UsageError as error:  # the text around the records is copied, so that a document is left
+            damage = error if put is not None else None
         if empty:
             self._copy(stream, 0, first)
         self._copy(stream, end, os.fstat(self.fd).st_size)
+        if damage is not None:
+            raise damage
 
     def _copy(self, stream: BinaryIO, at: int, end: int) -> None:
         while piece := self.read(at, max(0, min(_WINDOW, end - at))):

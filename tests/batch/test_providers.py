@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ruler_cli.batch.http import UnclearError
-from ruler_cli.batch.providers import Provider, Providers, RemoteBatch
+from ruler_cli.batch.providers import ANTHROPIC, OPENAI, Provider, Providers, RemoteBatch
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from tests.batch.apis import APIS, KEY, TAG, api, requests, submit, to_list
@@ -237,6 +237,24 @@ async def test_malformed_batch(name: str, state: str) -> None:
     assert answers == []
 
 
+async def test_malformed_batch_in_a_listing() -> None:
+    """A malformed batch hides none that stands before it in a listing."""
+    whole: dict[str, Any] = {"id": "x", "status": "ended", "created_at": "1970-01-01T00:00:10Z"}
+    page = orjson.dumps({"data": [whole, whole | {"status": None}], "has_more": False})
+
+    async def play(call: Call) -> None:
+        await call.answer(page)
+
+    async with serving(play, []) as base:
+        server = BatchServer()
+        server.openai = server.anthropic = base
+        async with api("openai", server) as made:
+            listing = made.list_batches(0)
+            assert (await anext(listing)).id == "x"
+            with pytest.raises(RulerError, match="its answer is none"):
+                await anext(listing)
+
+
 def _batch(**fields: Any) -> RemoteBatch:
     value = {"id": "batch_1", "object": "batch", "status": "in_progress", "created_at": 1000, **fields}
     return RemoteBatch.model_validate(value)
@@ -266,8 +284,18 @@ def test_openai_states() -> None:
     cases += [("failed", {}, "failed"), ("failed", good, "ended")]  # its answers are paid for
     cases += [("completed", {"request_counts": counts} | files, "running") for files in ({}, bad)]
     cases += [("completed", {"request_counts": counts} | good | bad, "ended")]
+    cases += [("ended", {"request_counts": counts}, "running")]  # another API's word, without the files
     for word, fields, state in cases:
         assert _batch(status=word, **fields).state == state, (word, fields)
+
+
+def test_anthropic_states() -> None:
+    """A batch of an API without result files ends with any word for it."""
+    for word in ("ended", "canceled", "expired", "completed"):
+        counts = {"succeeded": 2, "expired": 1}
+        fields = {"id": "b", "created_at": "2026-03-01T12:00:00Z", "request_counts": counts}
+        remote = RemoteBatch.model_validate({**fields, "processing_status": word})
+        assert (remote.of(ANTHROPIC).state, remote.of(OPENAI).state) == ("ended", "running")
 
 
 def test_openai_malformed_fields() -> None:

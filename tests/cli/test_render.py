@@ -92,8 +92,8 @@ def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     assert not Path(ruler("ledger", "path").stdout.strip()).exists()
 
 
-def test_stdout(ruler: Ruler, tmp_path: Path) -> None:
-    """`-` is stdout, with the bytes of a file, from a pipe too."""
+def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
+    """`-` is stdout, with the bytes of a file, from a pipe too; so is a link to a pipe."""
     write(tmp_path / "in.jsonl", GROUPS)
     ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     text = (tmp_path / "r.jsonl").read_text()
@@ -101,6 +101,7 @@ def test_stdout(ruler: Ruler, tmp_path: Path) -> None:
     piped = ruler("render", "-", "-", "-m", "openai/o3", stdin=(tmp_path / "in.jsonl").read_text())
     assert piped.stdout == text
     assert "stdout: 12 requests" in piped.stderr
+    assert process("render", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout == text
 
 
 def test_nothing_missing(ruler: Ruler, tmp_path: Path) -> None:

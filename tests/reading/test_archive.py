@@ -155,3 +155,20 @@ def test_output_names(tmp_path: Path) -> None:
             assert (tmp_path / name).read_bytes()[:2] == {"o.jsonl": b"{}", "o.ndjson.zst": b"\x28\xb5"}.get(
                 name, b"PK"
             )
+
+
+def test_damaged_while_written(tmp_path: Path) -> None:
+    """If a member that is no sample is damaged, the members before it are left as an archive."""
+    members = dict.fromkeys(MEMBERS, b"") | {"samples/b_epoch_1.json": b"{}", "samples/a_epoch_1.json": b"{}"}
+    (tmp_path / "a.eval").write_bytes(
+        packed(zipfile.ZIP_STORED, members | {"header.json": b"MARK"}).replace(b"MARK", b"MARX", 1)
+    )
+    stream = io.BytesIO()
+    with ExitStack() as stack:
+        container = open_container(str(tmp_path / "a.eval"), stack)
+        encoder = container.encoder(stream)
+        for line in container.records():
+            encoder.put(line.number, line.raw)
+        with pytest.raises(UsageError, match="damaged"):
+            encoder.end()
+    assert list(unpacked(stream.getvalue())) == list(MEMBERS)[:-1]
