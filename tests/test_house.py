@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import ruler_cli
+from tests.conftest import ROOT
 
 PACKAGE = Path(ruler_cli.__file__).parent
 LAYERS = (
@@ -24,6 +27,7 @@ INDEPENDENT = LAYERS[3]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
+KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 TREES = {path: ast.parse(path.read_text()) for path in MODULES}
 
 
@@ -117,3 +121,34 @@ def test_no_machine_path() -> None:
     """No module contains a path of a developer's machine."""
     folders = ("/home/", "/work/", "/Users/")
     assert [path.name for path in MODULES if any(folder in path.read_text() for folder in folders)] == []
+
+
+def test_small_modules() -> None:
+    """A module under 80 lines has several importers; one with a single importer stands inside it."""
+    importers: Counter[str] = Counter()
+    for path in MODULES:
+        importers.update({name.removeprefix("ruler_cli.") for name in dependencies(path, KNOWN)})
+    small = [
+        name for name, path in zip(NAMES, MODULES, strict=True) if len(path.read_text().splitlines()) < 80
+    ]
+    assert [name for name in small if "__" not in name and importers[name] < 2] == []
+
+
+def test_class_names() -> None:
+    """A class name means one thing in the whole package."""
+    classes = [
+        node.name for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name, number in Counter(classes).items() if number > 1] == []
+
+
+def test_docstrings() -> None:
+    """A docstring begins with a verb or a noun, and with no clause."""
+    clause = re.compile(r"(What|Where|Whether|Who|Whom|Whose|How|Which|When)\b(?!-)")
+    wrong = []
+    for path in [p for folder in ("ruler_cli", "tests", "benchmarks") for p in (ROOT / folder).rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                text = node.value.value
+                wrong += [f"{path}: {text}"] if isinstance(text, str) and clause.match(text) else []
+    assert wrong == []
