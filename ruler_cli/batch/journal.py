@@ -208,17 +208,15 @@ class Journal(AbstractContextManager["Journal"]):
         self._db.execute("COMMIT")
 
     def _read(self, query: str, *values: Any) -> list[Any]:
-        with self._errors("read"):
+        with self._errors("read", _ANOTHER):
             return self._db.execute(query, values).fetchall()
 
     @contextmanager
-    def _errors(self, verb: str) -> Iterator[None]:
+    def _errors(self, verb: str, advice: str = f"make room there, or {_ANOTHER}") -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise OutputError(
-                f"{self.path}: the ledger cannot be {verb}: {error}; make room there, or {_ANOTHER}"
-            ) from None
+            raise OutputError(f"{self.path}: the ledger cannot be {verb}: {error}; {advice}") from None
 
 
 def count_open_requests(ledger: Path) -> int:

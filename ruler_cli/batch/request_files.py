@@ -7,15 +7,15 @@ large for the provider. A panel has files for each judge, named after it: `reque
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Literal, cast
 
 from ruler_cli.config import JudgeSettings
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.pricing import Price, listed_batch_price
 from ruler_cli.judges.providers import EMBEDDED
@@ -23,7 +23,7 @@ from ruler_cli.judges.resolve import LOCAL, OPENAI, model_at_endpoint, model_of
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Request
-from ruler_cli.writing.atomic import LocalFile, WritableFile, create_file
+from ruler_cli.writing.atomic import LocalFile, WritableFile, create_file, write_errors
 
 _LINE_START = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """Beginning of a line of a request file."""
@@ -148,17 +148,14 @@ class RequestFiles(AbstractContextManager["RequestFiles"]):
                     location = Location(str(real))
             self._files.append(create_file(location))
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", error)
-            raise UsageError(
-                f"{name}: cannot be written: {why}; give a file name, or `-` for stdout"
-            ) from None
+            raise UsageError(f"{name}: cannot be written: {getattr(error, 'strerror', error)}") from None
 
     def write(self, line: bytes) -> bool:
         """Append a line; False if the line alone exceeds the limits of a file."""
         if not self._limits.allow(1, len(line)):
             return False
         requests, size = self._sizes[-1]
-        with self._write_errors():
+        with write_errors(self.name):
             if not self._limits.allow(requests + 1, size + len(line)):
                 self.end()
                 self._sizes.append((requests := 0, size := 0))
@@ -170,7 +167,7 @@ class RequestFiles(AbstractContextManager["RequestFiles"]):
 
     def end(self) -> None:
         """Flush the last file to disk."""
-        with self._write_errors():
+        with write_errors(self.name):
             self._files[-1].end()
 
     def commit(self) -> list[tuple[str, int, int]]:
@@ -181,7 +178,7 @@ class RequestFiles(AbstractContextManager["RequestFiles"]):
         if self._is_stream:
             return [(self.name, *self._sizes[0])]
         written = []
-        with self._write_errors():
+        with write_errors(self.name):
             for path in self._earlier:
                 path.unlink(missing_ok=True)
             for number, (file, (requests, size)) in enumerate(zip(self._files, self._sizes, strict=True), 1):
@@ -216,16 +213,6 @@ class RequestFiles(AbstractContextManager["RequestFiles"]):
                     f"{path}: is in the way and holds no requests of ruler; move it, or write to another file"
                 )
         return earlier
-
-    @contextmanager
-    def _write_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            why = f"cannot be written: {error.strerror}; make room, then run the same command again"
-            raise OutputError(f"{self.name}: {why}") from None
 
 
 def names_for(name: str, judges: Sequence[str]) -> list[str]:

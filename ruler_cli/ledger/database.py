@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import OutputError, UsageError
 
 WAIT = 60.0
 """Seconds to wait for another process's write."""
@@ -157,12 +157,17 @@ def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
 
 
 def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
-    """Append rows of another ledger in one transaction; the file is created if nobody has used it yet."""
+    """Append rows of another ledger in one transaction; OutputError if that fails.
+
+    The file is created if nobody has used it yet.
+    """
     placeholders = ", ".join("?" * len(rows[0]))
-    way_out = "make it usable; the same command goes on"
-    with file_errors(str(path), way_out), contextlib.closing(open_ledger(path)) as ledger, ledger:
-        ledger.execute("BEGIN IMMEDIATE")
-        ledger.executemany(f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})", rows)  # noqa: S608
+    try:
+        with contextlib.closing(open_ledger(path)) as ledger, ledger:
+            ledger.execute("BEGIN IMMEDIATE")
+            ledger.executemany(f"INSERT INTO replies ({_COLUMNS}) VALUES ({placeholders})", rows)  # noqa: S608
+    except (UsageError, OSError, sqlite3.Error) as error:
+        raise OutputError(f"{path}: a worker's replies cannot be stored there: {error}") from None
 
 
 def copy_rows(source: str, models: Sequence[str], target: Path) -> None:

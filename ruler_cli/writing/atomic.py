@@ -8,6 +8,7 @@ A process that is killed leaves at most parts of an upload, which the store's ow
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import io
 import os
@@ -259,6 +260,22 @@ def create_file(location: Location) -> WritableFile:
         return PassThrough(name) if path.exists() and not path.is_file() else LocalFile(name)
 
 
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def write_errors(name: str, note: str = "") -> Iterator[None]:
+    """Turn an error of writing `name` into an OutputError; a pipe without a reader stays one."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        first = "make room, then " if error.errno in _DISK_FULL else ""
+        reason = f"cannot be written: {error.strerror}"
+        raise OutputError(f"{name}: {reason}; {note}{first}run the same command again") from None
+
+
 @contextlib.contextmanager
 def _open_errors(location: Location) -> Iterator[None]:
     try:
@@ -267,7 +284,8 @@ def _open_errors(location: Location) -> Iterator[None]:
         advice = f"create it with: mkdir -p {location.real.parent}"
         raise UsageError(f"{location.name}: its directory does not exist; {advice}") from None
     except OSError as error:
-        raise UsageError(f"{location.name}: cannot be written: {error.strerror}") from None
+        advice = "give another name, or `-` for stdout"
+        raise UsageError(f"{location.name}: cannot be written: {error.strerror}; {advice}") from None
 
 
 class StagedFiles:

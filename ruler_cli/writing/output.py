@@ -7,7 +7,6 @@ records only. No file of a run destroys another.
 from __future__ import annotations
 
 import contextlib
-import errno
 import mmap
 import os
 import stat
@@ -26,13 +25,12 @@ from ruler_cli.reading.directory import find_trials
 from ruler_cli.reading.location import Listing, Location, is_ignored
 from ruler_cli.reading.scratch import Index, Place
 from ruler_cli.types import Problem
-from ruler_cli.writing.atomic import LocalFile, PassThrough, StagedFiles, create_file
+from ruler_cli.writing.atomic import LocalFile, PassThrough, StagedFiles, create_file, write_errors
 
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
 _UNIT_OF_ENDING = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 """Endings that only one kind of container may have, with the unit of that kind."""
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def open_output(source: str, output: str) -> Output:
@@ -153,18 +151,8 @@ class Output:
         stream = self._target.stream
         return self._container.encoder(stream) if self._container else Encoder(self.name, write_lines(stream))
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            first = "make room, then " if error.errno in _DISK_FULL else ""
-            raise OutputError(
-                f"{self._path}: cannot be written: {error.strerror}; {self._advice}{first}run the same "
-                "command again"
-            ) from None
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return write_errors(self._path, self._advice)
 
 
 def _refuse_others(folder: Location, listing: Listing) -> None:

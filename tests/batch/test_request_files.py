@@ -190,6 +190,7 @@ def test_unwritable_path() -> None:
         (".", "directory"),
         ("s3://b/requests.jsonl", "address"),
         ("a\0b", "cannot be written"),
+        (f"{__file__}/requests.jsonl", "Not a directory; give another name, or `-`"),
     ):
         with pytest.raises(UsageError, match=output):
             RequestFiles(name, ANY)

@@ -439,7 +439,7 @@ def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
 def test_rows_that_cannot_be_stored(ledger: Ledger, path: Path, tmp_path: Path) -> None:
     """Rows that cannot be stored end the run with one sentence that names the file."""
     ledger.keep(b"k", "m", reply("fine"))
-    with pytest.raises(UsageError, match="is no regular file; make it usable; the same command goes on"):
+    with pytest.raises(OutputError, match=r"a worker's replies cannot be stored there: .*no regular file"):
         database.append_rows(tmp_path, database.new_rows(path, 0)[0])
 
 
