@@ -13,6 +13,10 @@ Fenced blocks follow these rules:
   the command line takes.
 - `python`: must run; it must print the `text` block right behind it.
 
+All blocks of a page that has the comment `<!-- one session -->` run in one copy, one after the other.
+`$JUDGE` in a block is the address of a server of tests/judge_server.py, which answers as the name of the
+model asks, and its outputs show it under that name.
+
 Time varies from run to run, so `"judged_at":"2026-11-21T02:14:05Z"`, `"latency_s":0.012`,
 `"seconds": 0.012`, `in 0.1 s`, `2026-11-21 02:14 UTC` and what depends on it, `"most_in_flight": 3`, are
 compared as if each stood at 0.  Each run has its ledger in a directory of its own.
@@ -39,7 +43,7 @@ def write(pages: list[str], *, everything: bool) -> None:
             (ROOT / name).write_text(renewed(text) or text, encoding="utf-8")
     old = {name: blocks(name, read(name)) for name in pages}
     fenced = [block for name in pages for block in old[name]]
-    fresh = iter(examples.check_python(examples.check_sessions(fenced, Report()), Report()))
+    fresh = iter(examples.check_examples(fenced, Report()))
     for name in pages:
         new = [next(fresh) for _ in old[name]]
         (ROOT / name).write_text(rewritten(read(name), old[name], new), encoding="utf-8")
@@ -52,8 +56,7 @@ def check(pages: list[str], *, everything: bool) -> Report:
     links.check_links(report)
     links.check_markdown(report)
     links.check_navigation(report)
-    examples.check_sessions(fenced, report)
-    examples.check_python(fenced, report)
+    examples.check_examples(fenced, report)
     examples.check_syntax(fenced, report)
     if everything:
         commands.check_reference(report)

@@ -11,19 +11,24 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TypeVar
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.conditions import parse_condition
-from tests.docs.pages import ROOT, Block, Report, normal
+from tests.docs.pages import ROOT, Block, Report, normal, read
+from tests.judge_server import JudgeServer
 
 SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
 OTHERS = {"simulated.jsonl", "formats"}
 """Other samples: one without words for the offline judge, and a folder."""
+ONE_SESSION = "<!-- one session -->"
+"""Mark of a page whose examples run one after the other in one directory, as a reader types them."""
+JUDGE = "$JUDGE"
+"""Variable that holds the address of a judge on this machine, if an example names it."""
 _END = "--- exit "
 _TIMEOUT = 300
 _AT_ONCE = max(2, os.cpu_count() or 1)
@@ -98,66 +103,103 @@ def steps(block: Block) -> list[tuple[str, str]]:
     return result
 
 
-def replay(block: Block) -> list[tuple[str, str, int]]:
-    """Run a console block in one shell, and return each command with its output and exit code."""
-    commands = [command for command, _ in steps(block)]
+def sessions(fenced: Sequence[Block]) -> list[list[int]]:
+    """Return the numbers of the blocks that run in one shell: all of a page with ONE_SESSION, else one."""
+    result: list[list[int]] = []
+    pages: dict[str, list[int]] = {}
+    for number, block in enumerate(fenced):
+        if block.language not in ("console", "python"):
+            continue
+        if block.page in pages:
+            pages[block.page].append(number)
+            continue
+        result.append([number])
+        if ONE_SESSION in read(block.page):
+            pages[block.page] = result[-1]
+    return result
+
+
+def replay(blocks: Sequence[Block]) -> list[list[tuple[str, int]]]:
+    """Run blocks in one shell, and return the output and exit code of each command of each block."""
+    commands = [commands_of(block) for block in blocks]
     # `$?` stays what the command left it, so that a block can show it with `echo $?`
     script = "".join(
         f'{command}\n_code=$?; printf "\\n%s%s\\n" "{_END}" "$_code"; (exit "$_code")\n'
-        for command in commands
+        for command in chain(*commands)
     )
-    with workspace() as (folder, environment):
-        output = run(["bash", "-c", script], folder, environment).stdout
+    with workspace() as (folder, environment), ExitStack() as stack:
+        if JUDGE in script:
+            judge = stack.enter_context(JudgeServer()).base
+            environment["JUDGE"] = judge
+        else:
+            judge = JUDGE
+        output = run(["bash", "-c", script], folder, environment).stdout.replace(judge, JUDGE)
     parts = re.split(rf"\n{_END}([0-9]+)\n", output)
-    return list(zip(commands, parts[::2], map(int, parts[1::2]), strict=False))
+    done = zip(parts[::2], map(int, parts[1::2]), strict=False)
+    return [list(islice(done, len(each))) for each in commands]
 
 
-def check_sessions(fenced: Sequence[Block], report: Report) -> list[Block]:
-    """Run the console blocks, and return all blocks, these with their live outputs."""
-    count = 0
-    live: dict[int, list[str]] = {}
-    console = [number for number, block in enumerate(fenced) if block.language == "console"]
-    for number, replayed in zip(console, parallel(replay, [fenced[n] for n in console]), strict=True):
-        block = fenced[number]
-        if len(replayed) < len(steps(block)):
-            report.wrong.append(f"{block.where}: the shell does not get to the end of the block")
-            continue
-        lines: list[str] = []
-        for (command, documented), (_, output, code) in zip(steps(block), replayed, strict=True):
-            count += 1
-            if documented:
-                report.same(f"{block.where}: the output of `{command}`", documented, output)
-            elif code:
-                message = output.strip() or "nothing"
-                report.wrong.append(f"{block.where}: `{command}` exits with {code} and says: {message}")
-            now = documented if normal(documented) == normal(output) else output
-            first, *more = command.split("\n")
-            lines += [f"$ {first}", *(f"> {line}" for line in more)]
-            lines += now.splitlines() if documented else []
-        live[number] = lines
-    report.done.append(f"{count} commands in console blocks")
-    return [replace(block, lines=live.get(number, block.lines)) for number, block in enumerate(fenced)]
+def commands_of(block: Block) -> list[str]:
+    """Return the commands of a console block, and the one that runs a block of Python."""
+    if block.language == "python":
+        return [f"python -c {shlex.quote(block.text)}"]
+    return [command for command, _ in steps(block)]
 
 
-def check_python(fenced: Sequence[Block], report: Report) -> list[Block]:
-    """Run the Python examples, and return the blocks with the live output in their `text` blocks."""
+def check_examples(fenced: Sequence[Block], report: Report) -> list[Block]:
+    """Run the console and Python blocks, and return all blocks with their live outputs."""
+    together = sessions(fenced)
+    played = parallel(replay, [[fenced[number] for number in numbers] for numbers in together])
+    outputs = {
+        number: output
+        for numbers, replayed in zip(together, played, strict=True)
+        for number, output in zip(numbers, replayed, strict=True)
+    }
     fresh: list[Block] = []
-    printed: tuple[str, str] | None = None
-    for block in fenced:
-        if block.language == "text" and printed is not None and printed[0] == block.page:
-            report.same(f"{block.where}: the output of the Python example", block.text, printed[1])
-            fresh.append(replace(block, lines=printed[1].splitlines()))
+    printed: str | None = None
+    for number, block in enumerate(fenced):
+        before, printed = printed, None
+        if block.language == "text" and before is not None:
+            report.same(f"{block.where}: the output of the Python example", block.text, before)
+            fresh.append(replace(block, lines=before.splitlines()))
+        elif block.language == "python":
+            printed = _check_python(block, outputs[number], report)
+            fresh.append(block)
+        elif block.language == "console":
+            fresh.append(replace(block, lines=_check_session(block, outputs[number], report)))
         else:
             fresh.append(block)
-        printed = None
-        if block.language == "python":
-            with workspace() as (folder, environment):
-                done = run([sys.executable, "-c", block.text], folder, environment)
-            printed = block.page, done.stdout
-            if done.returncode:
-                report.wrong.append(f"{block.where}: the Python example fails:\n{done.stdout}")
+    console = sum(len(outputs[number]) for number in outputs if fenced[number].language == "console")
+    report.done.append(f"{console} commands in console blocks")
     report.done.append(f"{sum(block.language == 'python' for block in fenced)} Python examples")
     return fresh
+
+
+def _check_session(block: Block, replayed: list[tuple[str, int]], report: Report) -> list[str]:
+    """Compare a console block with its live outputs, and return its lines with these."""
+    if len(replayed) < len(steps(block)):
+        report.wrong.append(f"{block.where}: the shell does not get to the end of the block")
+        return block.lines
+    lines: list[str] = []
+    for (command, documented), (output, code) in zip(steps(block), replayed, strict=True):
+        if documented:
+            report.same(f"{block.where}: the output of `{command}`", documented, output)
+        elif code:
+            message = output.strip() or "nothing"
+            report.wrong.append(f"{block.where}: `{command}` exits with {code} and says: {message}")
+        now = documented if normal(documented) == normal(output) else output
+        first, *more = command.split("\n")
+        lines += [f"$ {first}", *(f"> {line}" for line in more)]
+        lines += now.splitlines() if documented else []
+    return lines
+
+
+def _check_python(block: Block, replayed: list[tuple[str, int]], report: Report) -> str:
+    """Check that a Python block runs, and return what it prints."""
+    output, code = replayed[0] if replayed else ("", 1)
+    if code:
+        report.wrong.append(f"{block.where}: the Python example fails:\n{output}")
+    return output
 
 
 def check_syntax(fenced: Sequence[Block], report: Report) -> None:
