@@ -286,9 +286,7 @@ class Options(ScoreOptions):
         "Those whose scores have the greatest variance, the best, or the best of the majority.",
         variable=False,
     )
-    answer: str | None = _option(
-        "Dotted path of a rollout's answer, for the majority.", metavar="PATH", variable=False
-    )
+    answer: str | None = _option("Dotted path of a rollout's answer, for the majority.", metavar="PATH")
     # render, batch, ledger
     target: Literal["auto", "openai", "anthropic", "vllm"] = _option(
         "Format of the requests; auto goes by the judge's name.", "auto"
