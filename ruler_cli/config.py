@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
@@ -69,9 +69,11 @@ OnFailure = Literal["null", "drop", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """The settings of one judge: its name, the way to it, the parameters of every call.
+    """The settings of one judge: its model, the way to it, the parameters of every call, its limits.
 
+    `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
     `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
+    `rpm`, `tpm` and `concurrency` are this judge's own; None leaves them to `PoolSettings`.
     """
 
     model: str = "openai/o3"
@@ -82,13 +84,23 @@ class JudgeSettings:
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 600.0
     price: tuple[float, float] | None = None
+    name: str = ""
+    rpm: float | None = None
+    tpm: float | None = None
+    concurrency: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the judge in OUTPUT and in sentences."""
+        return self.name or self.model
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
     """The limits of calls: in flight (None: adaptive), per minute, tried again, and in money.
 
-    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute.
+    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute. Each judge has these limits for
+    itself, and those of its own first.
     """
 
     concurrency: int | None = None
@@ -96,6 +108,15 @@ class PoolSettings:
     tpm: float | None = None
     retries: int = 6
     max_cost: float | None = None
+
+    def of(self, judge: JudgeSettings) -> PoolSettings:
+        """Return the limits of one judge."""
+        return replace(
+            self,
+            concurrency=judge.concurrency or self.concurrency,
+            rpm=judge.rpm or self.rpm,
+            tpm=judge.tpm or self.tpm,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ async def score(
                     await opened.enter_async_context(way.judge)
             panel = open_panel(settings, resolved, stop_signal, ledger)
             stats, coverage = RunStats(settings.max_failures, panel), Coverage()
-            names = [judge.model for judge in judges_of(settings)]
+            names = [judge.label for judge in judges_of(settings)]
             writer = ResultWriter(settings, names, stats, panel, output, failed, observer)
             on_reply = observer.replied if settings.debug else None
             runner = JudgeRunner(settings, panel.judges, on_reply, coverage)
@@ -85,7 +85,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     for judge, way in zip(judges, resolved, strict=True):
         if settings.pool.max_cost is not None and way.price is None and not settings.cached_only:
             raise UsageError(
-                f"--max-cost: the price of {judge.model} is not known; give it with --price IN,OUT, "
+                f"--max-cost: the price of {judge.label} is not known; give it with --price IN,OUT, "
                 "in USD per million prompt and completion tokens"
             )
     return resolved

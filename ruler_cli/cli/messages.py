@@ -141,17 +141,27 @@ def report_usage_error(error: Exception) -> int | None:
     if isinstance(error, typer.Abort):
         print_note("aborted")
         return 1
+    if isinstance(error, RulerError):  # of what is read before the command begins
+        print_note(error)
+        return error.exit_code
+    if isinstance(error, RulerError):  # of what is read before the command begins
+        print_note(error)
+        return error.exit_code
     if not callable(getattr(error, "format_message", None)):
         return None
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]  # the help, on stderr
     else:
-        print_note(f"{_ADDRESS.sub(lambda match: Location(match[0]).public, _usage_sentence(error))}")
+        print_note(f"{_ADDRESS.sub(lambda match: Location(match[0]).public, usage_sentence(error))}")
     return int(getattr(error, "exit_code", 2))
 
 
-def _usage_sentence(error: Any) -> str:
+def usage_sentence(error: Any) -> str:
+    """Return a usage error of typer as one sentence."""
     message, ctx = error.format_message().rstrip("."), getattr(error, "ctx", None)
+    message = message.replace("a valid int range", "a whole number").replace(
+        "a valid float range", "a number"
+    )
     if ctx is None:  # an option without its value, or with one too many
         return f"{message}; its command lists what it takes with --help"
     see = f"; `{ctx.command_path} --help` lists what there is"
@@ -177,7 +187,9 @@ def _unknown_option(name: str, near: Sequence[str] | None, ctx: Any) -> str | No
         return f"{problem}; write {instead}"
     root = ctx.find_root()
     others = [
-        f"`{root.command_path} {n}`" for n, one in root.command.commands.items() if name in _options(one)
+        f"`{root.command_path} {n}`"
+        for n, one in getattr(root.command, "commands", {}).items()
+        if name in _options(one)
     ]
     if others:
         return f"{problem}; it belongs to {', '.join(others)}"

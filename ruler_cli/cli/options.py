@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
+
+if TYPE_CHECKING:
+    from ruler_cli.config_file import ConfigFile
 
 LEDGER_VARIABLE = "RULER_LEDGER"
 PANELS = ("", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other")
@@ -97,6 +101,17 @@ def _option(
 _judge, _quality, _limits, _input, _output, _scale = (
     functools.partial(_option, panel=panel) for panel in PANELS[1:-1]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Source of an option's value: `place` for a sentence, e.g. `RULER_RPM` or `ruler.toml line 7`.
+
+    The higher `rank` wins: 3 the command line, 2 a variable, 1 the file, 0 the default.
+    """
+
+    place: str = "default"
+    rank: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +205,7 @@ class ScoreOptions:
         "File of paid replies; repeat it to read others as well, e.g. of shards.  [default: "
         "ruler/ledger.sqlite in the user's cache directory]",
         metavar="PATH|none",
-        envvar=None,  # typer would split the variable's value at every space
+        variable=False,  # typer would split its value at every space: see `command._options`
     )
     no_cache: bool = _limits("Keep no replies and read none: --ledger none.", False, variable=False)
     retry_failed: bool = _limits("Ask again what failed in an earlier run.", False)
@@ -244,7 +259,24 @@ class ScoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ScoreOptions):
-    """The options of all commands. One that a command does not take has its default."""
+    """The options of all commands. One that a command does not take has its default.
+
+    `file` is what was read of `ruler.toml`, `origins` the sources of values that are not the defaults.
+    """
+
+    file: ConfigFile | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    config: str | None = _option(
+        "File with defaults of options and named judges.  [default: ruler.toml, else [tool.ruler] in "
+        "pyproject.toml]",
+        metavar="FILE|none",
+        panel=PANELS[-1],
+        is_eager=True,
+    )
+
+    def rank(self, name: str) -> int:
+        """Return the rank of an option's source, by the option's field."""
+        return self.origins.get(name, Origin()).rank
 
     as_json: bool = _option("Print one JSON object instead.", False, names="--json")
     one_ledger: str | None = _limits(
@@ -332,11 +364,29 @@ class Options(ScoreOptions):
     )
 
 
-SCORE_OPTIONS = " ".join(one.name for one in fields(ScoreOptions))
-REQUEST_OPTIONS = (
+_REQUEST = (
     "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
     "limit format_ group_by grouping messages prompt reward outcome"
 )
 """Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
-SCORED_OPTIONS = "labels format_ group_by grouping messages prompt"
+_SCORED = "labels format_ group_by grouping messages prompt"
 """Options on how a scored file is read."""
+COMMANDS = {
+    "score": " ".join(one.name for one in fields(ScoreOptions)),
+    "check": f"{_REQUEST} price ledger no_cache batch as_json",
+    "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
+    "limit format_ group_by grouping messages prompt",
+    "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
+    "agree": f"{_SCORED} as_json",
+    "report": f"output group as_json max_groups {_SCORED}",
+    "select": f"where keep by answer {_SCORED}",
+    "ledger path": "one_ledger",
+    "ledger stats": "one_ledger stats_json",
+    "ledger clear": "one_ledger older_than yes",
+    "ledger import": "one_ledger imported_model as_json",
+    "batch submit": f"{_REQUEST} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
+    "batch status": "one_ledger api_key_env every as_json settle",
+    "batch collect": "one_ledger api_key_env wait wait_timeout settle",
+    "batch cancel": "every forget one_ledger api_key_env settle",
+}
+"""Each command with the fields of its options, beside `config`, which every one has."""
