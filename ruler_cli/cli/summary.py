@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 
 from ruler_cli.cli.messages import one_line, print_stderr, stderr_columns
 from ruler_cli.cli.report_sentences import FEW, LOW, SURE, given, sure_positions
-from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd
+from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd, wrap
 from ruler_cli.errors import OutputError
 from ruler_cli.observer import BatchFigures, Summary
 
@@ -71,7 +70,7 @@ def _first_line(summary: Summary) -> str:
     """Return groups, time, mean score, ties, failures and cost in one line."""
     groups, failed = max(summary.total or 0, summary.groups), sum(summary.failed.values())
     mean = summary.figures.mean_score if summary.figures is not None else None
-    calls = count(summary.asked, "call")
+    calls = count(summary.usage.calls, "call")
     if summary.cost_usd is None:
         tokens = summary.usage.prompt + summary.usage.completion
         cost = f"cost unknown ({calls}{f', {short(tokens)} tokens' if tokens else ''})"
@@ -163,8 +162,8 @@ def print_lines(lines: Iterable[str]) -> None:
         text = one_line(_PREFIX + line)
         rows = [text]
         if columns is not None and columns > _NARROW:
-            indent = " " * len(_PREFIX)
-            rows = textwrap.wrap(text, columns - 1, subsequent_indent=indent, break_on_hyphens=False)
+            first, *rest = wrap(text.removeprefix(_PREFIX), columns - 1 - len(_PREFIX))
+            rows = [_PREFIX + first, *(" " * len(_PREFIX) + row for row in rest)]
         for row in rows:
             print_stderr(row)
 

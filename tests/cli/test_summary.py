@@ -67,21 +67,22 @@ def test_clean_run() -> None:
         FULL, degraded=0, judges=(), flawed=0, near_misses=0, without_outcome=0, mean_score=0.56
     )
     summary = Summary(
-        total=40, groups=40, scored=40, tied=11, asked=160, cost_usd=1.2, seconds=12.3, figures=figures
-    )
+        total=40, groups=40, scored=40, tied=11, usage=Usage(calls=160), cost_usd=1.2, seconds=12.3,
+        figures=figures,
+    )  # fmt: skip
     lines = summary_lines(summary)
     assert lines[0] == "40 of 40 groups scored in 12.3 s: mean 0.56, 11 tied, $1.20 (160 calls)"
     assert [line.partition(":")[0] for line in lines[1:]] == [
         "11 groups tied", "reliability", "position bias", "length",
     ]  # fmt: skip
     assert max(len(f"ruler: {line}") for line in lines) <= 80
-    plain = Summary(groups=3, scored=3, asked=3, seconds=0.25)
+    plain = Summary(groups=3, scored=3, usage=Usage(calls=3), seconds=0.25)
     assert summary_lines(plain) == ["3 of 3 groups scored in 0.2 s: $0 (3 calls)"]
 
 
 def test_unknown_cost() -> None:
     """If the price is not known, the first line has the tokens."""
-    summary = Summary(groups=3, scored=3, asked=3, cost_usd=None, usage=Usage(2000, 811, calls=3))
+    summary = Summary(groups=3, scored=3, cost_usd=None, usage=Usage(2000, 811, calls=3))
     assert summary_lines(summary)[0].endswith(": cost unknown (3 calls, 2.81k tokens)")
 
 
