@@ -17,9 +17,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from ruler_cli.cli.messages import report_errors, same_command
-from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
+from ruler_cli.config import LEDGER_VARIABLE, AskSettings, JudgeSettings, PoolSettings
 
-LEDGER_VARIABLE = "RULER_LEDGER"
 _JUDGES = (
     "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",
     "deepseek/", "gemini/", "groq/", "litellm_proxy/", "mistral/", "ollama_chat/", "openrouter/",
