@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import orjson
 
@@ -146,8 +146,8 @@ def judged_group(
         tuple([annotation.get("score") for annotation in annotations]),
         fields,
         tuple([annotation for _, annotation in pairs]),
-        failure and failure.kind,
-        failure and failure.reason,
+        failure.kind if failure else None,
+        failure.reason if failure else None,
     )
 
 
@@ -231,8 +231,7 @@ def member(value: Any, name: str) -> Any:
 def _with(value: G, changes: dict[str, Any]) -> G:
     """Return a shallow copy with other members; an object gets only those that its kind has."""
     if isinstance(value, Mapping):
-        new: Any = {**value, **changes}
-        return new
+        return cast("G", {**value, **changes})
     copied: G = copy.copy(value)
     for name, changed in changes.items():
         if name == "ruler":

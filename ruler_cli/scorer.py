@@ -186,7 +186,7 @@ class _Parts:
         result = None
         with self.ending(self.settings.grace):
             result = await group_run.judge()
-        return result
+        return result  # noqa: RET504 - the block may be cancelled
 
     def take(self, read: ObjectGroup[Any], result: GroupResult) -> GroupScores | GroupError | None:
         """Count a group; return its scores as far as they are known, None if the run stopped before it."""
