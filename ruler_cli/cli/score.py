@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ruler_cli.cli.check import check
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import collect_command, print_note
-from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source, with_options
+from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
@@ -46,14 +48,20 @@ def command(
     ],
     options: Options,
 ) -> int:
-    """Score each group of rollouts with a judge and write the records annotated.
+    """Score each group with a judge, and write the records annotated.
 
-    Example: ruler score rollouts.jsonl scored.jsonl -m openai/o3
+    \b
+    Example:
+      ruler score rollouts.jsonl scored.jsonl --dry-run    sends nothing
+      ruler score rollouts.jsonl scored.jsonl --limit 5    five groups, to try
+      ruler score rollouts.jsonl scored.jsonl --passes 4 --max-cost 20
 
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
     _refuse_swapped(source, output)
+    if options.dry_run:
+        return check(source, options)
     settings = score_settings(options, source, output)
     _refuse_engine(settings, options)
     if options.summary is not None:
@@ -62,6 +70,9 @@ def command(
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
         print_note(*summary_lines(result.summary))
+        if (limit := settings.input.limit) is not None and result.summary.total in (None, limit):
+            groups = f"the first {count(limit, 'group')} of INPUT"
+            print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it scores the rest")
         if result.summary.unanswered and (clause := _requests_in_batches(settings)):
             print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
     if options.summary is not None:
