@@ -19,7 +19,7 @@ from ruler_cli.suggestions import nearest, question
 _SECRETS = frozenset({"api_key", "key", "token", "secret", "password", "bearer"})
 _NO_KEY = "a key never stands in a file; name the variable that holds it: api_key_env"
 PREFIX = "option_"
-"""What stands before an option's name in its model, where `json` and others have a meaning."""
+"""Prefix of an option's name in its model: `json` and others have a meaning there."""
 _RULES = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 

@@ -15,11 +15,22 @@ from tests.conftest import ROOT
 PACKAGE = Path(ruler_cli.__file__).parent
 LAYERS = (
     {"__main__", "cli"},
-    {"run", "result_writer", "api", "batch", "cluster", "estimate", "results"},
+    {
+        "run",
+        "result_writer",
+        "batch_scores",
+        "scorer",
+        "object_groups",
+        "api",
+        "batch",
+        "cluster",
+        "estimate",
+        "results",
+    },
     {"judging"},
     {"prompting", "scoring", "pool", "judges", "ledger"},
     {"reading", "writing", "formats"},
-    {"config", "observer", "answer", "types", "errors", "suggestions"},
+    {"config", "config_file", "config_values", "observer", "answer", "types", "errors", "suggestions"},
 )
 """Top to bottom. A module imports its own layer and lower ones."""
 INDEPENDENT = LAYERS[3]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ import typer
 from typer.core import TyperCommand
 
 from ruler_cli.cli.messages import print_note, report_errors, same_command, usage_sentence
-from ruler_cli.cli.options import COMMANDS, LEDGER_VARIABLE, PANELS, Options, Origin
+from ruler_cli.cli.options import COMMANDS, PANELS, Options, Origin
+from ruler_cli.config import LEDGER_VARIABLE
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ _HINTS = get_type_hints(Options, localns={"ConfigFile": object})
 _FIELDS = {one.name: one for one in fields(Options) if one.metadata}
 _PATHS = ("failed", "summary")
 """Options whose values are paths."""
-_CONFIG_NAMES = ("ruler.toml", "pyproject.toml")
 _FILE, _PLACES = "ruler.file", "ruler.places"
 """Names of what is read of the file, among the data of typer's context."""
 
@@ -187,14 +188,21 @@ def _read_file(name: str, ctx: typer.Context, value: str | None) -> str | None:
 
 def load_file(given: str | None) -> ConfigFile | None:
     """Read the file of settings; None if there is none. UsageError for a mistake in it."""
-    if given is None and not any(
-        map(os.path.isfile, _CONFIG_NAMES)
-    ):  # without an import, as most commands run
+    if given is None and not (os.path.isfile("ruler.toml") or _in_pyproject()):  # noqa: PTH113 - no import
         return None
     from ruler_cli.config_file import find_file, read_file
 
     path = find_file(given)
     return None if path is None else read_file(path, option_types())
+
+
+def _in_pyproject() -> bool:
+    """Tell if `pyproject.toml` here has a table of ours; most have none, and are not parsed."""
+    try:
+        with open("pyproject.toml", "rb") as file:  # noqa: PTH123 - as above
+            return re.search(rb"""\[\s*tool\s*\.\s*["']?ruler\b""", file.read()) is not None
+    except OSError:
+        return False
 
 
 def option_types() -> dict[str, dict[str, OptionType]]:

@@ -13,10 +13,10 @@ import typer
 
 from ruler_cli.cli.command import long_names, read_options, warn_of_variables, without_aliases
 from ruler_cli.cli.messages import one_line, report_errors
-from ruler_cli.cli.options import COMMANDS, LEDGER_VARIABLE, Options, Origin
+from ruler_cli.cli.options import COMMANDS, Options, Origin
 from ruler_cli.cli.settings import judge_settings
 from ruler_cli.cli.units import columns, shorten
-from ruler_cli.config import JudgeSettings
+from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
 
@@ -107,8 +107,6 @@ def _value(field: str, options: Options) -> Any:
     if field == "model" and not value:
         return [JudgeSettings().model]
     if field in ("ledger", "one_ledger") and not value:
-        from ruler_cli.ledger.database import ledger_path
-
         path = str(ledger_path(os.environ.get(LEDGER_VARIABLE)) or "none")
         return [path] if field == "ledger" else path
     return value

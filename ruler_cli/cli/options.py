@@ -20,7 +20,6 @@ from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
 if TYPE_CHECKING:
     from ruler_cli.config_file import ConfigFile
 
-LEDGER_VARIABLE = "RULER_LEDGER"
 PANELS = ("", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other")
 """The sections of a command's help, in their order."""
 _JUDGES = (

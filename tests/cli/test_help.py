@@ -165,7 +165,8 @@ def test_panels(ruler: Ruler) -> None:
     first = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
     long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
     assert long == ["--judge-model", "--api-base", "--passes", "--max-cost", "--rubric"]
-    assert text.partition("\nOther:\n")[2].split()[0] == "-h,"
+    other = text.partition("\nOther:\n")[2]
+    assert re.findall(r"^  (-\S*)", other, re.MULTILINE) == ["--config", "-h,"]
 
 
 @pytest.mark.parametrize("columns", [80, 100])

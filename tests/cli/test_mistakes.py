@@ -25,7 +25,7 @@ TYPER = {
     f"--passes 3 {S}": "--passes: is no option of `ruler`; it belongs to `ruler score`, ",
     f"{S} --passes": "Option '--passes' requires an argument; ",
     f"{S} --debug=1": "Option '--debug' does not take a value; ",
-    f"{S} --passes=two": "'two' is not a valid int range; `ruler score --help` lists what there is",
+    f"{S} --passes=two": "'two' is not a whole number; `ruler score --help` lists what there is",
     f"{S} --order rand": "'rand' is not one of 'random', 'input'; ",
     "score": "Missing argument 'INPUT'; write `ruler score INPUT OUTPUT`",
     f"{S} b.jsonl": "(b.jsonl); write `ruler score INPUT OUTPUT`; several files are one INPUT as a directory",
