@@ -90,14 +90,15 @@ def test_limits_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_shares_of_workers() -> None:
     """Workers of Ray share the limits of each judge and of the run: together they have all of them."""
-    for limits in (
-        JudgeSettings(rpm=10, tpm=900, concurrency=5),
-        PoolSettings(rpm=10, tpm=900, concurrency=5),
+    judge, pool = JudgeSettings(rpm=10, tpm=900, concurrency=5), PoolSettings(rpm=10, tpm=900, concurrency=5)
+    parts: list[Any]
+    for parts in (
+        [share_of(judge, number, 3) for number in range(3)],
+        [share_of(pool, number, 3) for number in range(3)],
     ):
-        parts: list[Any] = [share_of(limits, number, 3) for number in range(3)]
         assert sum(part.concurrency for part in parts) == 5
         assert sum(part.rpm for part in parts) == pytest.approx(10)
         assert sum(part.tpm for part in parts) == pytest.approx(900)
     assert share_of(JudgeSettings(), 0, 3) == JudgeSettings()
-    judge = JudgeSettings("m", name="fast", rpm=5)
-    assert PoolSettings(rpm=50, tpm=7, max_cost=1).of(judge) == PoolSettings(rpm=5, tpm=7, max_cost=1)
+    named = JudgeSettings("m", name="fast", rpm=5)
+    assert PoolSettings(rpm=50, tpm=7, max_cost=1).of(named) == PoolSettings(rpm=5, tpm=7, max_cost=1)

@@ -31,10 +31,16 @@ _FEW = 12
 """Options of a command that need no panels."""
 _NAMES_WIDTH = 28
 """Columns for the names of options; text stands beside them."""
-_EXAMPLES = ("RULER_MAX_COST=5", "RULER_PASSES=4", "RULER_GROUP_BY=task_id", "RULER_LEDGER=PATH")
+_EXAMPLES = {
+    "max_cost": "RULER_MAX_COST=5",
+    "passes": "RULER_PASSES=4",
+    "group_by": "RULER_GROUP_BY=task_id",
+    "one_ledger": "RULER_LEDGER=PATH",
+}
+"""Options with a variable, by field; every command with options has one of them."""
 _RULE = (
-    "Each option also has a variable, RULER_ and its name ({}), except those that are for one run, such as "
-    "files."
+    "Each option also has a line in ruler.toml and, unless it is for one run as a file is, a variable, "
+    "RULER_ and its name ({}). `ruler config` prints what holds."
 )
 _HINTS = get_type_hints(Options, localns={"ConfigFile": object})
 _FIELDS = {one.name: one for one in fields(Options) if one.metadata}
@@ -72,9 +78,9 @@ class PanelCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Say once which variables the options have."""
-        variables = {one.envvar for one in self.get_params(ctx) if isinstance(one.envvar, str)}
-        examples = [one for one in _EXAMPLES if one.partition("=")[0] in {*variables, LEDGER_VARIABLE}]
-        self.epilog = _RULE.format(examples[0])
+        names = {one.name for one in self.get_params(ctx)}
+        examples = [text for name, text in _EXAMPLES.items() if name in names]
+        self.epilog = _RULE.format(examples[0]) if examples else None
         super().format_epilog(ctx, formatter)
 
 

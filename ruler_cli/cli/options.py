@@ -31,7 +31,14 @@ _JUDGES = (
 
 
 def _complete_judge(incomplete: str) -> list[str]:
-    return [name for name in _JUDGES if name.startswith(incomplete)]
+    import tomllib
+
+    try:
+        own = tomllib.loads(Path("ruler.toml").read_text(encoding="utf-8")).get("judges", {})
+    except (OSError, ValueError):  # the command itself names a mistake
+        own = {}
+    names = (*(own if isinstance(own, dict) else ()), *_JUDGES)
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def _complete_format(incomplete: str) -> list[str]:
