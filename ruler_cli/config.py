@@ -11,6 +11,7 @@ from typing import Any, Literal
 from zlib import crc32
 
 from ruler_cli.errors import UsageError
+from ruler_cli.keys import refuse_key, refuse_no_variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ OnFailure = Literal["null", "drop", "keep"]
 class JudgeSettings:
     """The settings of one judge: its name, the way to it, the parameters of every call.
 
-    `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
+    `api_key` is for Python callers, who hold the key already; the command takes a variable's name. UsageError
+    if a key stands in place of a name.
     """
 
     model: str = "openai/o3"
@@ -74,6 +76,12 @@ class JudgeSettings:
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 600.0
     price: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a key where a name belongs: names are printed, and written into OUTPUT."""
+        refuse_key(self.model, "-m or --escalate")
+        if self.api_key_env is not None:
+            refuse_no_variable(self.api_key_env)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Any
 
 import typer
 
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
+from ruler_cli.keys import secrets_among, without_keys
 from ruler_cli.reading.location import Location
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -71,9 +73,28 @@ _SEVERAL_INPUTS = "; several files are one INPUT as a directory, or as a pattern
 
 
 def print_stderr(text: str) -> None:
-    """Print a line on stderr."""
+    """Print a line on stderr, without the keys that stand in it."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run
-        typer.echo(one_line(text), err=True)
+        typer.echo(one_line(hide_keys(text)), err=True)
+
+
+def hide_keys(text: str) -> str:
+    """Return a text in which keys of the command line, and of variables of ruler, are `[key]`."""
+    words = [*sys.argv[1:]]
+    for name, value in os.environ.items():
+        if name.startswith("RULER_"):
+            words += [f"--{name.removeprefix('RULER_').replace('_', '-').lower()}", value]
+    return without_keys(text, secrets_among(words))
+
+
+def hide_keys_of_tracebacks() -> None:
+    """Have Python print the traceback of a bug without keys; the message of an error may hold one."""
+    import traceback
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.stderr.write(hide_keys("".join(traceback.format_exception(kind, error, trace))))
+
+    sys.excepthook = show
 
 
 def print_note(*sentences: object) -> None:
