@@ -40,7 +40,14 @@ def is_variable_name(text: str) -> bool:
 
 def is_key_name(name: str) -> bool:
     """Tell if a parameter of this name holds a key."""
-    return name.lower().replace("-", "_") in ("api_key", "apikey", "authorization", "token", "secret", "password")
+    return name.lower().replace("-", "_") in (
+        "api_key",
+        "apikey",
+        "authorization",
+        "token",
+        "secret",
+        "password",
+    )
 
 
 def looks_like_key(text: str) -> bool:

@@ -223,7 +223,7 @@ def _rubric(text: str | None) -> str | None:
     if text is None:
         return None
     if not text.strip("@ \t\n"):
-        raise UsageError("--rubric: is empty; give the text, or @FILE, or leave it out for the built-in rubric")
+        raise UsageError("--rubric: is empty; give a text or @FILE, or leave it out for the built-in one")
     if not text.startswith("@"):
         short = len(text) < 4096
         if short and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path

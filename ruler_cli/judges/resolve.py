@@ -143,7 +143,7 @@ def _with_scheme(base: str) -> str | None:
     """The address that is meant by `localhost`, `8000` or `host:8000/v1`; None if it may hold a secret."""
     if not _NO_SCHEME.fullmatch(base) or looks_like_key(base):
         return None
-    host, slash, path = base.partition("/")
+    host, _, path = base.partition("/")
     if host.isdecimal():
         host = f"localhost:{host}"
     own = ":" in host or host == "localhost"

@@ -73,7 +73,9 @@ _TABLE = (
     "import csv,json,sys; csv.field_size_limit(10**9); "
     "[print(json.dumps(r)) for r in csv.DictReader(open(sys.argv[1],newline='',encoding='utf-8-sig'){})]"
 )
-_SHEET = "import pandas,sys; print(pandas.read_excel(sys.argv[1]).to_json(orient='records',lines=True),end='')"
+_SHEET = (
+    "import pandas,sys; print(pandas.read_excel(sys.argv[1]).to_json(orient='records',lines=True),end='')"
+)
 _YAML = "import json,sys,yaml; [print(json.dumps(r,default=str)) for r in yaml.safe_load(open(sys.argv[1]))]"
 _LITERALS = (
     "import ast,json,sys; [print(json.dumps(ast.literal_eval(r))) for r in open(sys.argv[1]) if r.strip()]"
@@ -101,12 +103,16 @@ def refuse_foreign(name: str, head: bytes) -> None:
         if head.startswith(magic):
             raise ForeignError(f"{name}: is {kind}; {advice}: {_command(program, name)}")
     if head[_TAR[0] :].startswith(_TAR[1]):
-        raise ForeignError(f"{name}: is a tar archive; unpack it (tar xf) and give the file or directory inside")
+        raise ForeignError(
+            f"{name}: is a tar archive; unpack it (tar xf) and give the file or directory inside"
+        )
 
 
 def refuse_saved_dataset(name: str, files: Sequence[str]) -> None:
     """Raise UsageError for a directory that `datasets` of Hugging Face saved: its records are in Arrow."""
-    if any(one.endswith("dataset_info.json") for one in files) and any(one.endswith(".arrow") for one in files):
+    if any(one.endswith("dataset_info.json") for one in files) and any(
+        one.endswith(".arrow") for one in files
+    ):
         advice = f"write it as JSON lines: {_command(_DATASET, name)}"
         raise UsageError(f"{name}: is a data set that Hugging Face's `datasets` saved; {advice}")
 

@@ -35,7 +35,9 @@ def refuse_output_name(
         raise UsageError(f"{output}: is a directory; name a file in it, e.g. {inside}, or `-` for stdout")
     if out.public.endswith("/"):
         create = f", and create it first: mkdir -p {output}" if out.local else ""
-        raise UsageError(f"{out.public}: is the name of a directory; name a file in it, e.g. {inside}{create}")
+        raise UsageError(
+            f"{out.public}: is the name of a directory; name a file in it, e.g. {inside}{create}"
+        )
     own = "" if other else Location(source).unpacked
     refuse_ending(out.unpacked, f"{out.public}: {content}", own=own, other=other)
 

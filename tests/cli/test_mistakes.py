@@ -11,7 +11,7 @@ import pytest
 import typer
 import typer.main
 
-from ruler_cli.cli import app, messages
+from ruler_cli.cli import app, messages, usage_errors
 from tests.conftest import Ruler, group, write
 
 S = "score in.jsonl out.jsonl"
@@ -115,7 +115,7 @@ def test_other_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     """A prompt that the user leaves is aborted, and `main` does not catch a bug."""
     from ruler_cli import cli
 
-    assert messages.report_usage_error(typer.Abort()) == 1
+    assert usage_errors.report_usage_error(typer.Abort()) == 1
     assert "aborted" in capsys.readouterr().err
 
     def broken(*_args: object, **_more: object) -> None:
@@ -131,8 +131,9 @@ def test_words_of_other_tools(ruler: Ruler) -> None:
     root: Any = typer.main.get_command(app)
     inner = [one for sub in root.commands.values() for one in getattr(sub, "commands", {}).values()]
     options = {o for one in (root, *root.commands.values(), *inner) for p in one.params for o in p.opts}
-    assert {instead.split(" ")[0].rstrip(";") for instead in messages.OPTIONS_OF_OTHERS.values()} <= options
-    for instead in messages.COMMANDS_OF_OTHERS.values():
+    words = [one for several in usage_errors.OPTIONS_OF_OTHERS.values() for one in several.split(" | ")]
+    assert {instead.split(" ")[0].rstrip(";") for instead in words} <= options
+    for instead in usage_errors.COMMANDS_OF_OTHERS.values():
         assert ruler(*instead.split(), "--help").returncode == 0
 
 
@@ -155,7 +156,7 @@ def test_any_command_line(words: list[str]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             printed: list[str] = []
             patch.setattr(messages, "print_stderr", printed.append)
-            assert messages.report_usage_error(error) == 2
+            assert usage_errors.report_usage_error(error) == 2
         assert len(printed) == (type(error).__name__ != "NoArgsIsHelpError")
         assert all(text.startswith("ruler: ") for text in printed)
     else:
