@@ -29,6 +29,7 @@ _SECRET_NAME = re.compile(
 )
 _IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
 """The password of an address, or the name and value of a part of its query."""
+_KEY_NAMES = ("api_key", "apikey", "authorization", "token", "secret", "password")
 _OWN_OPTIONS = ("--group", "--key")
 """Options whose value is a group's key, of any form."""
 
@@ -40,14 +41,7 @@ def is_variable_name(text: str) -> bool:
 
 def is_key_name(name: str) -> bool:
     """Tell if a parameter of this name holds a key."""
-    return name.lower().replace("-", "_") in (
-        "api_key",
-        "apikey",
-        "authorization",
-        "token",
-        "secret",
-        "password",
-    )
+    return name.lower().replace("-", "_") in _KEY_NAMES
 
 
 def looks_like_key(text: str) -> bool:
@@ -73,7 +67,7 @@ def refuse_key(value: str, option: str) -> None:
     """Raise UsageError, which does not repeat the value, if it looks like a key; `provider/KEY` does too."""
     if looks_like_key(value) or looks_like_key(value.rpartition("/")[2]):
         raise UsageError(
-            f"{option}: its value (not shown) looks like a key; put the key into a variable (export MY_KEY=…) "
+            f"{option}: its value (not shown) looks like a key; put that into a variable (export MY_KEY=…) "
             "and name that with --api-key-env MY_KEY"
         )
 

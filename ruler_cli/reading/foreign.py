@@ -103,9 +103,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
         if head.startswith(magic):
             raise ForeignError(f"{name}: is {kind}; {advice}: {_command(program, name)}")
     if head[_TAR[0] :].startswith(_TAR[1]):
-        raise ForeignError(
-            f"{name}: is a tar archive; unpack it (tar xf) and give the file or directory inside"
-        )
+        raise ForeignError(f"{name}: is a tar archive; unpack it (tar xf) and give what is inside")
 
 
 def refuse_saved_dataset(name: str, files: Sequence[str]) -> None:

@@ -11,8 +11,8 @@ TEXT = (".txt", ".log")
 """Endings of any text."""
 FOREIGN = (
     *TEXT, ".csv", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".htm", ".pdf", ".md", ".docx", ".xml", ".yaml",
-    ".yml", ".toml", ".ini", ".db", ".sqlite", ".sqlite3", ".duckdb", ".pkl", ".pickle", ".pt", ".pth", ".npy",
-    ".npz", ".h5", ".arrow", ".feather", ".avro", ".orc", ".msgpack", ".py", ".png", ".jpg", ".svg",
+    ".yml", ".toml", ".ini", ".db", ".sqlite", ".sqlite3", ".duckdb", ".pkl", ".pickle", ".pt", ".pth",
+    ".npy", ".npz", ".h5", ".arrow", ".feather", ".avro", ".orc", ".msgpack", ".py", ".png", ".jpg", ".svg",
 )  # fmt: skip
 """Endings of files that are no JSON lines."""
 PACKED = (".bz2", ".xz", ".lzma", ".lz4", ".br", ".7z", ".rar", ".tar", ".tgz")
@@ -34,10 +34,8 @@ def refuse_output_name(
     if out.local and file.is_dir():
         raise UsageError(f"{output}: is a directory; name a file in it, e.g. {inside}, or `-` for stdout")
     if out.public.endswith("/"):
-        create = f", and create it first: mkdir -p {output}" if out.local else ""
-        raise UsageError(
-            f"{out.public}: is the name of a directory; name a file in it, e.g. {inside}{create}"
-        )
+        create = f", and create it first: mkdir -p {output.rstrip('/')}" if out.local else ""
+        raise UsageError(f"{out.public}: is a directory's name; name a file in it, e.g. {inside}{create}")
     own = "" if other else Location(source).unpacked
     refuse_ending(out.unpacked, f"{out.public}: {content}", own=own, other=other)
 
