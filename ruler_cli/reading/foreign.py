@@ -42,6 +42,12 @@ _BINARY = {
     b"ORC": f"ORC; {_EXPORT}",
 }
 """First bytes of files that are no text, and the end of the sentence about them."""
+_PICKLE = (
+    "a Python pickle, which can run code as it is read",
+    "if you trust it, write it as JSON lines",
+    "import json,pickle,sys; "
+    "[print(json.dumps(r,default=vars)) for r in pickle.load(open(sys.argv[1],'rb'))]",
+)
 _PYTHON = {
     b"SQLite format 3\x00": (
         "an SQLite database",
@@ -49,12 +55,7 @@ _PYTHON = {
         "import json,sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.row_factory=sqlite3.Row; "
         "[print(json.dumps(dict(r))) for r in c.execute('SELECT * FROM ROLLOUTS')]",
     ),
-    b"\x80\x04": (
-        "a Python pickle, which can run code as it is read",
-        "if you trust it, write it as JSON lines",
-        "import json,pickle,sys; "
-        "[print(json.dumps(r,default=vars)) for r in pickle.load(open(sys.argv[1],'rb'))]",
-    ),
+    **{bytes((0x80, protocol)): _PICKLE for protocol in (2, 3, 4, 5)},
     b"ARROW1": (
         "an Arrow file",
         "write it as JSON lines",
