@@ -229,6 +229,12 @@ class Options(ScoreOptions):
         names="--output -o",
         metavar="FILE.html",
     )
+    open_page: bool = _option(
+        "Open the page in the browser; without -o it is written to a private temporary file.",
+        False,
+        names="--open",
+        envvar=None,
+    )
     max_groups: int | None = _option(
         "Groups in FILE.html, the most telling first.  [default: 10000]", metavar="N", min=1
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note, printable_key
+from ruler_cli.cli.group_keys import COMPARED, LONGEST, unknown_group
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
 from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
@@ -21,7 +22,6 @@ from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
-from ruler_cli.suggestions import nearest
 
 if TYPE_CHECKING:
     from ruler_cli.results.scored_file import ScoredFile
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
 _Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
-_SUGGESTED, COMPARED, _LONGEST = 3, 10_000, 200
-"""Keys in a suggestion, keys compared for it, and characters of a key that count."""
 _SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
 
 
 @with_options(
-    f"output group as_json max_groups {SCORED_OPTIONS}", group="Show one group as its judge read it."
+    f"output open_page group as_json max_groups {SCORED_OPTIONS}",
+    group="Show one group as its judge read it.",
 )
 def command(source: Scored, options: Options) -> int:
     """Look at a scored file: on a terminal, or as a page.
@@ -58,10 +57,12 @@ def command(source: Scored, options: Options) -> int:
         _refuse(options)
         settings = scored_input(options, source)
         problems = Problems(quiet=options.as_json)
-        if options.output is None:
+        if options.output is None and not options.open_page:
             _show(settings, problems, options.group, as_json=options.as_json)
         else:
-            _write(settings, problems, options.output, options.max_groups)
+            from ruler_cli.cli.report_page import write_page
+
+            write_page(settings, problems, options)
         return 1 if problems.number else 0
 
 
@@ -71,6 +72,12 @@ def _refuse(options: Options) -> None:
         html = options.format_ == "html"
         instead = "a page is written by -o FILE.html" if html else "JSON is printed by --json"
         raise UsageError(f"--format {options.format_}: is about the format of SCORED; {instead}")
+    if options.open_page:
+        if options.as_json:
+            raise UsageError("--json and --open: --open shows a page; leave one of them out")
+        if options.output == "-":
+            raise UsageError("-o - and --open: a page on stdout cannot be opened; give -o FILE.html instead")
+        return
     if options.output is None:
         if options.max_groups is not None:
             raise UsageError("--max-groups is for the page that -o writes; give -o FILE.html as well")
@@ -80,7 +87,7 @@ def _refuse(options: Options) -> None:
     if options.group is not None:
         raise UsageError(
             "--group shows a group here, -o writes a page of all groups, which opens at one if its "
-            "address ends in #group=KEY; leave one of them out"
+            "address ends in #group=KEY; leave one of them out, or give --open as well"
         )
     if options.as_json:
         raise UsageError("--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead")
@@ -149,7 +156,7 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
                 break
         elif not exact:
             # the page shortens a very long key
-            same = name == group.key or (len(group.key) > _LONGEST and name == page_key(group.key))
+            same = name == group.key or (len(group.key) > LONGEST and name == page_key(group.key))
             alike += [(ordinal, group)] if same and len(alike) < _SAME_KEY else []
             keys += [group.key] if len(keys) < COMPARED else []
     if not exact and not alike:
@@ -172,51 +179,6 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
             print_note(f"{count(more, 'more group')} of this key: the file names them alike")
 
     return page, show
-
-
-def unknown_group(name: str, key: str | None, keys: Sequence[str]) -> UsageError:
-    """Make the error for a key that is not in the file, with a suggestion; None: there is no group at all."""
-    near = nearest(key or "", (other[:_LONGEST] for other in keys))
-    like = [other for other in keys if key and key.lower() in other.lower()][:_SUGGESTED]
-    like = like or [other for other in keys if other[:_LONGEST] == near][:1]
-    if like:
-        suggestion = f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(_quoted, like))}"
-    elif keys:
-        suggestion = f"its first keys are {', '.join(map(_quoted, keys[:_SUGGESTED]))}"
-    else:
-        suggestion = f"`ruler check {name}` says how groups are found"
-    wanted = "" if key is None else f" {_quoted(key)}"
-    return UsageError(f"{name}: there is no group{wanted}; {suggestion}")
-
-
-def _quoted(key: str) -> str:
-    """Write a key in a sentence, as `--group` takes it."""
-    text = printable_key(key)
-    return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}…`"
-
-
-def _write(settings: InputSettings, problems: Problems, output: str, most: int | None) -> None:
-    """Write the page for a browser, and a sentence on stderr."""
-    from ruler_cli.cli.report_sentences import facts
-    from ruler_cli.results.report.html import MOST_GROUPS, write_html
-
-    with group_counter() as tick:
-        written = write_html(
-            settings,
-            output,
-            on_problem=partial(problems.add, Location(settings.source).shown),
-            facts=facts,
-            most=MOST_GROUPS if most is None else most,
-            on_group=tick,
-        )
-    problems.close()
-    if written.warning:
-        print_note(f"warning: {written.warning}")
-    part = f"{written.rows} of " if written.rows < written.groups else ""
-    size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    print_note(f"{part}{count(written.groups, 'group')}, {size} written to {to}")
-    if written.left_out:
-        print_note(f"{written.left_out}")
 
 
 def _print(page: dict[str, Any]) -> None:

@@ -106,20 +106,28 @@ class Ranking:
         self._most = most
         self._best = {because: _Best[int](most) for because in _ORDER}
         self._first: list[int] = []
+        self._asked: dict[int, HighlightReason] = {}
         self._kinds: set[str] = set()
 
-    def add(self, ordinal: int, group: ScoredGroup) -> bool:
-        """Count a group; true if it may be chosen, as far as is known. Ordinals grow in input order."""
+    def add(self, ordinal: int, group: ScoredGroup, *, asked: bool = False) -> bool:
+        """Count a group; true if it may be chosen, as far as is known. Ordinals grow in input order.
+
+        The first group that is `asked` for is chosen before all others.
+        """
         wanted = len(self._first) < self._most
         if wanted:
             self._first.append(ordinal)
-        for because, rank in _reasons(group, self._kinds):
+        reasons = list(_reasons(group, self._kinds))
+        for because, rank in reasons:
             wanted |= self._best[because].add(rank, ordinal)
+        if asked and not self._asked:
+            self._asked[ordinal] = reasons[0][0] if reasons else "rest"
+            return True
         return wanted
 
     def chosen(self) -> dict[int, HighlightReason]:
         """Return the ordinals of the chosen groups, the most telling first, each with its reason."""
-        chosen: dict[int, HighlightReason] = {}
+        chosen = dict(self._asked)
         remaining = {because: iter(best.ranked()) for because, best in self._best.items()}
         while remaining and len(chosen) < self._most:
             for because, ordinals in list(remaining.items()):

@@ -65,15 +65,17 @@ def write_html(
     facts: Callable[[ReportFigures], Iterable[tuple[str, str]]],
     most: int = MOST_GROUPS,
     made: datetime | None = None,
-    on_group: Callable[[], object] = lambda: None,
+    on_group: Callable[[str], bool] = lambda _key: False,
+    on_read: Callable[[], object] = lambda: None,
 ) -> WrittenReport:
     """Write the report of a scored file to `target`, which ends in .html or is `-` for stdout.
 
-    `on_problem` gets each record that cannot be read, `on_group` is called after each group. `facts` puts
-    figures into words, without any text of the input, for a browser that runs no scripts. `made` is the
-    time that the page shows, `now()` by default. UsageError if the input cannot be read or has no
-    annotations, or if the target cannot have this name; OutputError if it cannot be written to its end.
-    After an error the target is as it was.
+    `on_problem` gets each record that cannot be read. `on_group` gets the key of each group, and is true for
+    one that must be in the page: the first of them is. `on_read` is called after the last. `facts` puts
+    figures into words, without any text of the input, for a browser that runs no scripts. `made` is the time
+    that the page shows, `now()` by default. UsageError if the input cannot be read or has no annotations, or
+    if the target cannot have this name; OutputError if it cannot be written to its end. After an error the
+    target is as it was.
     """
     made = made or now(os.environ)
     with ExitStack() as stack:
@@ -91,9 +93,9 @@ def write_html(
         embedded_groups, ranking, builder = EmbeddedGroups(stack), Ranking(most), FiguresBuilder()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
             builder.add(scored_group)
-            if ranking.add(ordinal, scored_group):
+            if ranking.add(ordinal, scored_group, asked=on_group(scored_group.key)):
                 embedded_groups.put(ordinal, group, scored_group)
-            on_group()
+        on_read()
         figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
         source = Location(settings.source)
         # without the folders of this machine, as the page is handed on
