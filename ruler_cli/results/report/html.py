@@ -97,12 +97,9 @@ def write_html(
                 embedded_groups.put(ordinal, group, scored_group)
         on_read()
         figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
-        source = Location(settings.source)
-        # without the folders of this machine, as the page is handed on
-        name = Path(settings.source).absolute().name if source.local else source.shown
         all_, rows = figures["groups"]["all"], counts["rows"]
-        left_out = _left_out("SCORED" if source.stream else name, all_, **counts)
-        rule = left_out or "Nothing is left out: every group and its whole text are here."
+        name = _name(settings.source)
+        left_out = _left_out("SCORED" if Location(settings.source).stream else name, all_, **counts)
         head = {
             "version": 1,
             "source": name,
@@ -111,11 +108,20 @@ def write_html(
             "ruler": __version__,
             "figures": _figures(figures),
             "left_out": {
-                "groups": all_ - rows, "texts": rows - counts["texts"], "cut": counts["cut"], "rule": rule,
+                "groups": all_ - rows,
+                "texts": rows - counts["texts"],
+                "cut": counts["cut"],
+                "rule": left_out or "Nothing is left out: every group and its whole text are here.",
             },
-        }  # fmt: skip
+        }
         size = _put(file, target, _page(head, facts(figures), embedded_groups))
         return WrittenReport(size, all_, rows, left_out, scored.warning)
+
+
+def _name(source: str) -> str:
+    """Return the name of a source without the folders of this machine, as the page is handed on."""
+    place = Location(source)
+    return Path(source).absolute().name if place.local else place.shown
 
 
 def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:

@@ -184,12 +184,17 @@ function writeConditions(conditions) {
   return parts.join("&");
 }
 
+/** The pages that an address names without more than their name; the first for any other address. */
+const PLAIN_PAGES = ["overview"];
+
 const route = {
   /** What a hash asks for. `nth` tells groups of the same key apart, 1 the first. */
   parse(hash) {
     const text = hash.replace(/^#/, "");
     if (text === "groups" || text.startsWith("groups?")) return { page: "groups", ...readConditions(text.slice(7)) };
-    if (!text.startsWith("group=")) return { page: "overview", conditions: {}, unread: [] };
+    if (!text.startsWith("group=")) {
+      return { page: PLAIN_PAGES.find((page) => page === text) ?? PLAIN_PAGES[0], conditions: {}, unread: [] };
+    }
     const asked = new Map(pairs(text));
     const whole = (name) => (/^\d{1,9}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : undefined);
     const view = ["side", "one"].find((v) => v === asked.get("view"));
@@ -200,7 +205,7 @@ const route = {
   /** The hash of a route, in one spelling: what parse gives back. */
   format(r) {
     if (r.page === "groups") return link(r.conditions ?? {});
-    if (r.page !== "group") return "#overview";
+    if (r.page !== "group") return `#${r.page}`;
     const rest = ["nth", "view", "rollout", "against"].filter((name) => r[name] !== undefined && r[name] !== null);
     return `#group=${encode(r.key)}` + rest.map((name) => `&${name}=${encode(r[name])}`).join("");
   },
