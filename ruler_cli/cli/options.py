@@ -73,6 +73,11 @@ Scored = Annotated[
     typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
 ]
 
+Second = Annotated[
+    str | None,
+    typer.Argument(metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False),
+]
+
 
 def _option(text: str, default: Any = None, *, names: str = "", **more: Any) -> Any:
     """Declare an option: its help, its default, its names if they differ from the field's, more for typer."""

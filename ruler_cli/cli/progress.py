@@ -168,15 +168,17 @@ class Problems:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet, self.number, self.first = quiet, 0, list[str]()
+        self._sentences = 0
 
     def add(self, name: str, problem: Problem) -> None:
         """Add a record of the file `name` that cannot be read."""
         self.add_sentence(f"{name}: {problem.where} {problem.reason}")
 
-    def add_sentence(self, sentence: str) -> None:
-        """Add a problem in words."""
-        self.number += 1
-        if self.number <= _NAMED:
+    def add_sentence(self, sentence: str, number: int = 1) -> None:
+        """Add a problem in words, or so many of them in one sentence."""
+        self.number += number
+        self._sentences += 1
+        if self._sentences <= _NAMED:
             if not self._quiet and sentence not in self.first:
                 print_note(sentence)
             self.first.append(sentence)
@@ -188,5 +190,5 @@ class Problems:
 
     def close(self) -> None:
         """Print how many were not named."""
-        if self.number > _NAMED and not self._quiet:
-            print_note(f"… and {self.number - _NAMED} more")
+        if self._sentences > _NAMED and not self._quiet:
+            print_note(f"… and {self._sentences - _NAMED} more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import typer
 
 from ruler_cli.cli.group_keys import COMPARED, LONGEST, unknown_group
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second, with_options
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ruler_cli.results.scored_file import ScoredFile
     from ruler_cli.types import Group
 
+_Json = dict[str, Any]
 _Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
 _SAME_KEY = 20
@@ -37,10 +38,11 @@ _SAME_KEY = 20
     f"output open_page group as_json max_groups {SCORED_OPTIONS}",
     group="Show one group as its judge read it.",
 )
-def command(source: Scored, options: Options) -> int:
-    """Look at a scored file: on a terminal, or as a page.
+def command(source: Scored, options: Options, second: Second = None) -> int:
+    """Look at a scored file, or at two of the same input, on a terminal or as a page.
 
     The run's figures with the worst and the most disputed groups, or one group in full, shown with $PAGER.
+    Two files: both judges side by side, and the groups on which they differ most.
     Colours are for a terminal only; NO_COLOR leaves them away.
 
     \b
@@ -48,14 +50,17 @@ def command(source: Scored, options: Options) -> int:
       ruler report scored.jsonl
       ruler report scored.jsonl --group task-17
       ruler report scored.jsonl -o report.html
+      ruler report one-judge.jsonl another.jsonl -o compare.html --open
       ruler report scored.jsonl --json | jq .figures.groups
 
-    Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no
-    annotations of ruler in it.
+    Exit codes: 0 looked at; 1 some lines could not be read, or groups stand in one of two files only;
+    2 bad usage, unreadable input, no annotations of ruler in it, or nothing in common.
     """
     with unwind_on_signal():
         _refuse(options)
-        settings = scored_input(options, source)
+        if second is not None:
+            _refuse_same(source, second)
+        settings = [scored_input(options, one) for one in (source, second) if one is not None]
         problems = Problems(quiet=options.as_json)
         if options.output is None and not options.open_page:
             _show(settings, problems, options.group, as_json=options.as_json)
@@ -93,18 +98,37 @@ def _refuse(options: Options) -> None:
         raise UsageError("--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead")
 
 
-def _show(settings: InputSettings, problems: Problems, key: str | None, *, as_json: bool) -> None:
-    """Show the run, or the groups of a key, on stdout."""
+def _refuse_same(source: str, second: str) -> None:
+    """Raise UsageError if the two files are one."""
+    if source == second == "-":
+        raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
+    if Location(source).same(second):
+        raise UsageError(
+            f"{Location(second).shown}: is the same file as SCORED; give one that another judge scored"
+        )
+
+
+def _show(settings: Sequence[InputSettings], problems: Problems, key: str | None, *, as_json: bool) -> None:
+    """Show one file or two, or their groups of a key, on stdout."""
     from ruler_cli.results.scored_file import ScoredFile
 
-    source = Location(settings.source)
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
-        scored = ScoredFile(settings, stack, partial(problems.add, source.shown))
-        print_note(*scored.input.notes)
+        files = [
+            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown)) for one in settings
+        ]
         # a command to type again must show no password either
-        head = {"version": 1, "source": source.public, "found": scored.input.found()}
-        page, show = _run(scored, head) if key is None else _groups(scored, head, key)
+        heads = [
+            {"source": Location(one.source).public, "found": file.input.found()}
+            for one, file in zip(settings, files, strict=True)
+        ]
+        for file in files:
+            print_note(*file.input.notes)
+        if len(files) == 2:
+            page, show = _two(files, heads, key, problems)
+        else:
+            head = {"version": 1, **heads[0]}
+            page, show = _run(files[0], head) if key is None else _groups(files[0], head, key)
         problems.close()
     if as_json:
         _print(page() | {"problems": problems.number, "first_problems": problems.first})
@@ -135,6 +159,31 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
         return head | {name: [one.as_json() for one in highlights] for name, highlights in lists.items()}
 
     return page, lambda terminal: report_overview.show(head, **lists, terminal=terminal)
+
+
+def _two(files: Sequence[ScoredFile], heads: Sequence[_Json], key: str | None, problems: Problems) -> _Views:
+    """Read both files, or their groups with a key."""
+    from ruler_cli.cli import report_compare
+
+    if key is not None:
+        compared = report_compare.ComparedText(files, key, problems)
+
+        def show(terminal: Terminal) -> None:
+            with paged(terminal):
+                for group in compared.groups:
+                    report_compare.show_group(group, compared.of(group), heads, terminal)
+
+        return lambda: {"version": 1, "files": heads, "group": compared.as_json()}, show
+    figures, differing = report_compare.compare(files, problems)
+    for file in files:
+        if file.warning:
+            print_note(f"warning: {file.name}: {file.warning}")
+
+    def page() -> dict[str, Any]:
+        each = [{**head, **own} for head, own in zip(heads, figures["files"], strict=True)]
+        return {"version": 1, **figures, "files": each, "differ": [one.as_json() for one in differing]}
+
+    return page, lambda terminal: report_compare.show(heads, figures, differing, terminal)
 
 
 def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:

@@ -214,15 +214,23 @@ def _some(numbers: list[str]) -> list[str]:
 
 
 def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> Iterator[str]:
-    """Yield commands to type next, folded between words if they are too long for a line."""
-    shown, name = (_argument(text, terminal) for text in (source, key or ""))
-    group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
-    commands = [["report", shown, *group]] if key is not None else []
-    commands.append(["report", shown, "-o", "report.html"])
-    commands += [["select", shown, "live.jsonl", "--where", "live"]] if live else []
+    """Yield commands to type next."""
+    commands = [["report", source, *group_option(key)]] if key is not None else []
+    commands.append(["report", source, "-o", "report.html"])
+    commands += [["select", source, "live.jsonl", "--where", "live"]] if live else []
+    return commands_in_lines(commands, terminal)
+
+
+def group_option(key: str) -> list[str]:
+    """Return the words that name a group; a key may begin with a dash."""
+    return [f"--group={key}"] if key.startswith("-") else ["--group", key]
+
+
+def commands_in_lines(commands: Iterable[Sequence[str]], terminal: Terminal) -> Iterator[str]:
+    """Yield commands of ruler, folded between words if they are too long for a line."""
     for words in commands:
         line = "  ruler"
-        for word in words:
+        for word in (_argument(word, terminal) for word in words):
             if len(line) + len(word) + 3 > terminal.width:
                 yield f"{line} \\"
                 line = "   "
@@ -232,5 +240,6 @@ def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> It
 
 def _argument(text: str, terminal: Terminal) -> str:
     """Quote a word for a shell, with escapes for all that cannot be seen."""
-    visible = terminal.key(text)
-    return visible if visible.startswith("$'") else shlex.quote(text)
+    option, equals, key = text.partition("=") if text.startswith("--group=") else ("", "", text)
+    visible = terminal.key(key)
+    return option + equals + (visible if visible.startswith("$'") else shlex.quote(visible))

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,11 +26,12 @@ _PATIENCE = 1.0
 _OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
-def write_page(settings: InputSettings, problems: Problems, options: Options) -> None:
+def write_page(files: Sequence[InputSettings], problems: Problems, options: Options) -> None:
     """Write the page and a sentence on stderr, and open it if the options say so."""
     from ruler_cli.cli.report_sentences import facts
     from ruler_cli.results.report.html import MOST_GROUPS, write_html
 
+    settings, *_ = files
     source = Location(settings.source).shown
     search = KeySearch(source, options.group)
     with page_name(options.output) as output, group_counter() as tick:

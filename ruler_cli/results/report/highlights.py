@@ -40,7 +40,7 @@ class Highlight:
         return {"because": self.because, "much": self.degree, "group": summary(self.group)}
 
 
-class _Best(Generic[_Item]):
+class Best(Generic[_Item]):
     """The `most` items of the highest rank; of equals the first."""
 
     def __init__(self, most: int) -> None:
@@ -104,7 +104,7 @@ class Ranking:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._best = {because: _Best[int](most) for because in _ORDER}
+        self._best = {because: Best[int](most) for because in _ORDER}
         self._first: list[int] = []
         self._asked: dict[int, HighlightReason] = {}
         self._kinds: set[str] = set()
@@ -156,7 +156,7 @@ class Shortlist:
     """
 
     def __init__(self, n: int = 5) -> None:
-        self._worst, self._by_labels, self._by_judges = (_Best[Highlight](n) for _ in range(3))
+        self._worst, self._by_labels, self._by_judges = (Best[Highlight](n) for _ in range(3))
         self._kinds: set[str] = set()
         self._labelled = False
 
