@@ -10,13 +10,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ruler_cli.cli.compare_sentences import NAMES, findings, of_files, of_scores
 from ruler_cli.cli.group_keys import KeySearch
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.report_group import group_rule, show_shared, show_text
 from ruler_cli.cli.report_overview import commands_in_lines, group_option, two_columns
 from ruler_cli.cli.report_sentences import given
 from ruler_cli.cli.terminal import Terminal
-from ruler_cli.cli.units import count, usd
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.results.compare import (
     ComparedGroup,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ruler_cli.types import Group
 
 _Json = Mapping[str, Any]
-_NAMES = ("A", "B")
 _MOST, _UNLIKE, _SAME_KEY = 5, 3, 20
 """Groups that are listed, groups that are named as not compared, and groups of one key that are shown."""
 _BESIDE = 100
@@ -86,12 +86,12 @@ def show(
     heads: Sequence[_Json], figures: ComparisonFigures, differing: Sequence[ComparedGroup], terminal: Terminal
 ) -> None:
     """Write the page; `heads` hold the sources of the files."""
-    terminal.show(_side_by_side([("", *_NAMES), *_of_files(heads, figures)], terminal))
+    terminal.show(_side_by_side([("", *NAMES), *of_files(heads, figures)], terminal))
     both = f"{count(figures['rollouts'], 'rollout')} that both scored"
     groups = count(figures["paired"]["groups"], "group")
     terminal.show("", Text(f"compared: {groups}, {both}", _TITLE))
-    terminal.show(_side_by_side(_of_scores(figures), terminal))
-    terminal.show("", two_columns(_findings(figures), terminal))
+    terminal.show(_side_by_side(of_scores(figures), terminal))
+    terminal.show("", two_columns(findings(figures), terminal))
     if differing:
         title = "groups on which they differ most (pairs in another order)"
         terminal.show("", Text(title, _TITLE), _differing(differing, terminal))
@@ -106,103 +106,13 @@ def _side_by_side(rows: Sequence[tuple[str, str, str]], terminal: Terminal) -> T
     """Make a table of names and the values of A and B, without rows that both lack."""
     table = Table.grid(padding=(0, 2, 0, 0), expand=True)
     table.add_column(style=_MUTED, no_wrap=True, width=min(20, terminal.width // 3))
-    for _ in _NAMES:
+    for _ in NAMES:
         table.add_column(overflow="fold", ratio=1)
     for name, *values in rows:
         if any(values):
             style = "" if name else _TITLE
             table.add_row(name, *(terminal.text(value or "-", style) for value in values))
     return table
-
-
-def _of_files(heads: Sequence[_Json], figures: ComparisonFigures) -> Iterator[tuple[str, str, str]]:
-    """Yield rows about each file as a whole."""
-    each = [file["figures"] for file in figures["files"]]
-    cells: list[dict[str, str]] = []
-    for head, own in zip(heads, each, strict=True):
-        groups, usage = own["groups"], own["usage"]
-        cells.append(
-            {
-                "file": head["source"],
-                "judge": ", ".join(filter(None, own["judges"])),
-                "passes": ", ".join(own["passes"]),
-                "groups": f"{groups['scored']} of {groups['all']} scored",
-                "failed": ", ".join(f"{n} {kind}" for kind, n in own["failed_by_kind"].items()),
-                "cost": _cost(own),
-                "calls": str(usage["calls"]) if usage["calls"] else "",
-                "reliability": given(own["reliability"]["median"], "{:.2f}"),
-            }
-        )
-    for name in cells[0]:
-        yield name, cells[0][name], cells[1][name]
-
-
-def _cost(figures: _Json) -> str:
-    spent, groups = figures["cost_usd"], figures["cost_groups"]
-    return "" if spent is None else usd(spent) + (f" ({usd(spent / groups)} a group)" if spent else "")
-
-
-def _of_scores(figures: ComparisonFigures) -> list[tuple[str, str, str]]:
-    """Return rows about the scores that can be compared."""
-    labels = figures["labels"]
-    accuracy = labels["accuracy"] if labels else (None, None)
-    rows = {
-        "mean score": [given(mean, "{:.2f}") for mean in figures["means"]],
-        "spread (sd)": [given(spread, "{:.2f}") for spread in figures["spreads"]],
-        "tied groups": [str(tied) if any(figures["tied"]) else "" for tied in figures["tied"]],
-        "reward agreement": [_share(value) for value in accuracy],
-    }
-    return [(name, a, b) for name, (a, b) in rows.items()]
-
-
-def _share(measured: _Json | None) -> str:
-    if measured is None or measured["value"] is None:
-        return ""
-    interval = "" if measured["low"] is None else f" ({measured['low']:.0%} to {measured['high']:.0%})"
-    return f"{measured['value']:.0%}{interval}"
-
-
-def _findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
-    """Yield sentences about the two judges, each with a name."""
-    order, distance, paired = figures["order"], figures["distance"], figures["paired"]
-    if order["agreement"] is not None:
-        pairs = count(order["pairs"], "pair")
-        halves = ", equal scores of one count half" * bool(order["against"] % 1 or figures["tied"] != [0, 0])
-        yield "same order", f"{order['agreement']:.0%} of {pairs} (chance: 50%{halves})"
-    if distance["mean"] is not None:
-        yield "apart", f"by {distance['mean']:.2f} on average, by {distance['max']:.2f} at most"
-    yield "correlation", _interval(figures["correlation"], " within groups")
-    yield "rewards", _better(figures["labels"])
-    one, other = paired["alone"]
-    left_out = {
-        "with other rollouts in B than in A": paired["unlike"],
-        "only in A": one,
-        "only in B": other,
-        "scored by A only": figures["one_scored"][0],
-        "scored by B only": figures["one_scored"][1],
-    }
-    yield "not compared", ", ".join(f"{count(n, 'group')} {what}" for what, n in left_out.items() if n)
-
-
-def _interval(measured: _Json, more: str = "") -> str:
-    if measured["value"] is None:
-        return ""
-    ends = "" if measured["low"] is None else f" ({measured['low']:.2f} to {measured['high']:.2f})"
-    return f"{measured['value']:.2f}{ends}{more}"
-
-
-def _better(labels: _Json | None) -> str:
-    """Say which judge orders more pairs as the original rewards do."""
-    if not labels or not labels["difference"] or labels["difference"]["value"] is None:
-        return ""
-    difference = labels["difference"]
-    points = f"{100 * abs(difference['value']):.0f} points"
-    better, worse = _NAMES if difference["value"] > 0 else _NAMES[::-1]
-    if difference["low"] is None:
-        return f"{better} agrees with them more than {worse}, by {points}; too few groups to be sure"
-    if not difference["told_apart"]:
-        return f"A and B agree with them alike: a difference of {points} is within chance"
-    return f"{better} agrees with them more than {worse}, by {points}"
 
 
 def _differing(groups: Sequence[ComparedGroup], terminal: Terminal) -> RenderableType:
@@ -301,7 +211,7 @@ def show_group(group: ComparedGroup, text: GroupText, heads: Sequence[_Json], te
     """Write a group: figures, scores and explanations of both, then its rollouts, the best of A first."""
     order = by_score(group.one)
     terminal.show(group_rule(f"group {terminal.key(group.one.key)}"))
-    terminal.show(_side_by_side([("", *_NAMES), *_of_group(group, heads)], terminal))
+    terminal.show(_side_by_side([("", *NAMES), *_of_group(group, heads)], terminal))
     if group.pairs:
         order_of_pairs = f"{group.pairs - group.against:g} of {count(group.pairs, 'pair')} in the same order"
         terminal.show("", Text(order_of_pairs))
@@ -363,7 +273,7 @@ def _difference(a: ScoredRollout, b: ScoredRollout) -> str:
 
 
 def _both(pair: Sequence[ScoredRollout]) -> str:
-    scores = [f"{name} {given(r.judge_score, '{:.2f}') or '-'}" for name, r in zip(_NAMES, pair, strict=True)]
+    scores = [f"{name} {given(r.judge_score, '{:.2f}') or '-'}" for name, r in zip(NAMES, pair, strict=True)]
     return ", ".join(scores) + given(pair[0].label, ", reward {:.4g}")
 
 
@@ -373,13 +283,13 @@ def _explanations(pair: Sequence[ScoredRollout], terminal: Terminal) -> Table:
     foreign = [terminal.text(text, "italic", lines=True) for text in texts]
     table = Table.grid(padding=(0, 2, 0, 0), expand=terminal.width >= _BESIDE)
     if terminal.width >= _BESIDE:
-        for _ in _NAMES:
+        for _ in NAMES:
             table.add_column(style=_MUTED, no_wrap=True)
             table.add_column(overflow="fold", ratio=1)
         table.add_row("A", foreign[0], "B", foreign[1])
         return table
     table.add_column(style=_MUTED, no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in zip(_NAMES, foreign, strict=True):
+    for name, text in zip(NAMES, foreign, strict=True):
         table.add_row(name, text)
     return table

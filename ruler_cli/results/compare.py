@@ -22,7 +22,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ruler_cli.errors import UsageError
@@ -63,14 +63,15 @@ class ComparedGroup:
 
     @classmethod
     def of(cls, pair: GroupPair) -> ComparedGroup:
-        """Compare both scores of each rollout."""
+        """Compare both scores of each rollout; `one` and `other` have the judges' own scores."""
         both = common_scores(pair.one, pair.other)
         first, second = [a for a, _ in both], [b for _, b in both]
         order = concordance(first, second)
         told_by_both = order.won + order.lost
         tied_by_one = order.pairs + order.spread - 2 * told_by_both
         distance = math.fsum(abs(a - b) for a, b in both) / len(both) if both else None
-        return cls(*pair, told_by_both + tied_by_one, order.lost + tied_by_one / 2, distance)
+        pairs, against = told_by_both + tied_by_one, order.lost + tied_by_one / 2
+        return cls(_own_scores(pair.one), _own_scores(pair.other), pair.number, pairs, against, distance)
 
     @property
     def rank(self) -> tuple[float, ...]:
@@ -99,6 +100,13 @@ def common_scores(one: ScoredGroup, other: ScoredGroup) -> list[tuple[float, flo
     """Return both judges' own scores of each rollout that has them."""
     both = ((a.judge_score, b.judge_score) for a, b in zip(one.rollouts, other.rollouts, strict=True))
     return [(a, b) for a, b in both if a is not None and b is not None]
+
+
+def _own_scores(group: ScoredGroup) -> ScoredGroup:
+    """Put the judges' own scores in place of those that an outcome or a reward moved."""
+    if all(rollout.score == rollout.judge_score for rollout in group.rollouts):
+        return group
+    return replace(group, rollouts=tuple([replace(r, score=r.judge_score) for r in group.rollouts]))
 
 
 def compare_files(
