@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Progress = Literal["auto", "bar", "log", "none"]
 _NAMED = 20
 """Problems, and groups not scored, that are named one by one; the rest is counted."""
+_UNLIKE = 3
+"""Groups that are named as not compared."""
 _LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
 _COUNTER_DELAY = 1.0
@@ -192,3 +194,26 @@ class Problems:
         """Print how many were not named."""
         if self._sentences > _NAMED and not self._quiet:
             print_note(f"… and {self._sentences - _NAMED} more")
+
+
+class UnlikeGroups:
+    """Sentences on groups of two files that are not compared: the first few, and the number of all.
+
+    They wait until it is known that the files have something in common.
+    """
+
+    def __init__(self) -> None:
+        self._sentences, self._number = list[str](), 0
+
+    def add(self, sentence: str) -> None:
+        """Add the sentence on a group."""
+        self._number += 1
+        if len(self._sentences) < _UNLIKE:
+            self._sentences.append(sentence)
+
+    def hand_to(self, problems: Problems) -> None:
+        """Add them to the problems of the command."""
+        for sentence in self._sentences:
+            problems.add_sentence(sentence)
+        if more := self._number - len(self._sentences):
+            problems.add_sentence(f"{count(more, 'more group')} not compared", more)

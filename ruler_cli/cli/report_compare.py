@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ruler_cli.cli.compare_sentences import NAMES, findings, of_files, of_scores
 from ruler_cli.cli.group_keys import KeySearch
-from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.report_group import group_rule, show_shared, show_text
 from ruler_cli.cli.report_overview import commands_in_lines, group_option, two_columns
 from ruler_cli.cli.report_sentences import given
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ruler_cli.types import Group
 
 _Json = Mapping[str, Any]
-_MOST, _UNLIKE, _SAME_KEY = 5, 3, 20
-"""Groups that are listed, groups that are named as not compared, and groups of one key that are shown."""
+_MOST, _SAME_KEY = 5, 20
+"""Groups that are listed, and groups of one key that are shown."""
 _BESIDE = 100
 """Columns from which on two explanations stand side by side."""
 _TITLE, _MUTED = "bold", "dim"
@@ -46,7 +46,7 @@ _TITLE, _MUTED = "bold", "dim"
 
 def compare(files: Sequence[ScoredFile], problems: Problems) -> tuple[ComparisonFigures, list[ComparedGroup]]:
     """Read both files; return their figures and the groups on which they differ most."""
-    ranking, unlike = DifferenceRanking(_MOST), Unlike()
+    ranking, unlike = DifferenceRanking(_MOST), UnlikeGroups()
     with group_counter() as tick:
 
         def add(group: ComparedGroup) -> None:
@@ -57,29 +57,6 @@ def compare(files: Sequence[ScoredFile], problems: Problems) -> tuple[Comparison
     refuse_unrelated(figures, [file.name for file in files])
     unlike.hand_to(problems)
     return figures, ranking.ranked()
-
-
-class Unlike:
-    """Sentences on groups that are not compared: the first few, and the number of all.
-
-    They wait until it is known that the files have something in common.
-    """
-
-    def __init__(self) -> None:
-        self._sentences, self._number = list[str](), 0
-
-    def add(self, sentence: str) -> None:
-        """Add the sentence on a group."""
-        self._number += 1
-        if len(self._sentences) < _UNLIKE:
-            self._sentences.append(sentence)
-
-    def hand_to(self, problems: Problems) -> None:
-        """Add them to the problems of the command."""
-        for sentence in self._sentences:
-            problems.add_sentence(sentence)
-        if more := self._number - len(self._sentences):
-            problems.add_sentence(f"{count(more, 'more group')} not compared", more)
 
 
 def show(

@@ -8,18 +8,22 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ruler_cli.cli.group_keys import KeySearch
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import Options
-from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.reading.location import Location
+
+if TYPE_CHECKING:
+    from ruler_cli.results.report.html import WrittenReport
 
 _PATIENCE = 1.0
 """Seconds in which a browser that cannot start says so."""
@@ -27,28 +31,15 @@ _OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
 def write_page(files: Sequence[InputSettings], problems: Problems, options: Options) -> None:
-    """Write the page and a sentence on stderr, and open it if the options say so."""
-    from ruler_cli.cli.report_sentences import facts
-    from ruler_cli.results.report.html import MOST_GROUPS, write_html
-
-    settings, *_ = files
-    source = Location(settings.source).shown
-    search = KeySearch(source, options.group)
+    """Write the page of one file or two, and a sentence on stderr; open it if the options say so."""
+    search = KeySearch(Location(files[0].source).shown, options.group)
     with page_name(options.output) as output, group_counter() as tick:
 
         def is_asked(key: str) -> bool:
             tick()
             return search.matches(key)
 
-        written = write_html(
-            settings,
-            output,
-            on_problem=partial(problems.add, source),
-            facts=facts,
-            most=MOST_GROUPS if options.max_groups is None else options.max_groups,
-            on_group=is_asked,
-            on_read=search.refuse_unknown,
-        )
+        written = _write(files, output, problems, options.max_groups, is_asked, search.refuse_unknown)
     problems.close()
     if written.warning:
         print_note(f"warning: {written.warning}")
@@ -59,6 +50,39 @@ def write_page(files: Sequence[InputSettings], problems: Problems, options: Opti
         print_note(f"{written.left_out}")
     if options.open_page:
         open_page(Path(output), search.fragment)
+
+
+def _write(
+    files: Sequence[InputSettings],
+    output: str,
+    problems: Problems,
+    most: int | None,
+    is_asked: Callable[[str], bool],
+    on_read: Callable[[], object],
+) -> WrittenReport:
+    """Write the page of one file or two."""
+    from ruler_cli.results.report.html import MOST_GROUPS, write_html
+
+    most = MOST_GROUPS if most is None else most
+    each = [(one, partial(problems.add, Location(one.source).shown)) for one in files]
+    if len(each) == 1:
+        from ruler_cli.cli.report_sentences import facts
+
+        ((settings, on_problem),) = each
+        return write_html(
+            settings, output, on_problem=on_problem, facts=facts, most=most, on_group=is_asked,
+            on_read=on_read,
+        )  # fmt: skip
+    from ruler_cli.cli import compare_sentences
+    from ruler_cli.results.report.comparison import write_comparison
+
+    unlike = UnlikeGroups()
+    written = write_comparison(
+        each, output, on_unlike=unlike.add, facts=compare_sentences.facts, most=most, on_group=is_asked,
+        on_read=on_read,
+    )  # fmt: skip
+    unlike.hand_to(problems)
+    return written
 
 
 @contextmanager

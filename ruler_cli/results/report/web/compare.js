@@ -1,0 +1,2 @@
+"use strict";
+// Two judges side by side.
