@@ -25,7 +25,7 @@ _COMMANDS = {
     "batch": "Have a provider's batch API ask the judge: half the price, done within 24 hours.",
 }
 """Each command, in a module of its name, with its line in the list of commands."""
-# plain help needs no terminal library, starts in half the time, and reads the same in a README
+# plain help needs no terminal library, starts in half the time, and reads the same in a document
 _SETTINGS: dict[str, Any] = {
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
