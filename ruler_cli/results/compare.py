@@ -43,6 +43,8 @@ ComparisonFigures = dict[str, Any]
 """The figures of two files, as described above."""
 _CELLS = 20
 """Bins of a score."""
+APART = 0.2
+"""The mean distance of two judges' scores from which on a group is worth a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +225,17 @@ def _deviation(scores: Sequence[float]) -> float:
 
 
 class DifferenceRanking:
-    """The `most` groups on which two judges differ most; of equals the first."""
+    """The `most` groups on which two judges differ most; of equals the first.
+
+    They order some pair differently, or their scores are APART.
+    """
 
     def __init__(self, most: int) -> None:
         self._best = Best[ComparedGroup](most)
 
     def add(self, group: ComparedGroup) -> None:
-        """Look at a group; one without any difference counts for nothing."""
-        if (group.distance or 0.0) > 0:
+        """Look at a group."""
+        if group.against > 0 or (group.distance or 0.0) >= APART:
             self._best.add(group.rank, group)
 
     def ranked(self) -> list[ComparedGroup]:
