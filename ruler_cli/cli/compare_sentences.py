@@ -110,5 +110,5 @@ def _better(labels: _Json | None) -> str:
     if difference["low"] is None:
         return f"{better} agrees with them more than {worse}, by {points}; too few groups to be sure"
     if not difference["told_apart"]:
-        return f"A and B agree with them alike: a difference of {points} is within chance"
+        return f"{better} agrees with them more than {worse}, by {points}, which may be chance"
     return f"{better} agrees with them more than {worse}, by {points}"
