@@ -127,7 +127,7 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
     def page() -> dict[str, Any]:
         return head | {name: [one.as_json() for one in highlights] for name, highlights in lists.items()}
 
-    return page, lambda terminal: report_overview.show(head, **lists, terminal=terminal)
+    return page, lambda terminal: report_overview.show(head, shortlist, terminal)
 
 
 def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:

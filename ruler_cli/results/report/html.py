@@ -25,9 +25,9 @@ from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.location import Location
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
-from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts
 from ruler_cli.results.report.group_text import page_key, shorter
-from ruler_cli.results.report.highlights import RULE, Ranking
+from ruler_cli.results.report.highlights import RULE, Ranking, Shortlist, next_commands
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.writing.atomic import WritableFile, create_file
 
@@ -35,7 +35,7 @@ MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
 SCRIPTS = (
     *("vendor/lib.js", "base.js"),
-    *("conditions.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
+    *("conditions.js", "strip.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
     *("turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js"),
 )
 """The page's scripts in the order in which they run: each may use those before it."""
@@ -88,9 +88,11 @@ def write_html(
 
         stack.push(undo)
         scored = ScoredFile(settings, stack, on_problem)
-        embedded_groups, ranking, builder = EmbeddedGroups(stack), Ranking(most), FiguresBuilder()
+        embedded_groups, ranking = EmbeddedGroups(stack), Ranking(most)
+        builder, shortlist = FiguresBuilder(), Shortlist()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
             builder.add(scored_group)
+            shortlist.add(scored_group)
             if ranking.add(ordinal, scored_group):
                 embedded_groups.put(ordinal, group, scored_group)
             on_group()
@@ -105,6 +107,10 @@ def write_html(
             "made": f"{made.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
             "ruler": __version__,
             "figures": _figures(figures),
+            "charts": charts(figures),
+            "facts": list(facts(figures)),
+            "lists": embedded.lists(shortlist),
+            "next": _next(name, shortlist, figures) if not Location(settings.source).stream else [],
             "left_out": {
                 "groups": all_ - rows,
                 "texts": rows - counts["texts"],
@@ -112,7 +118,7 @@ def write_html(
                 "rule": left_out or "Nothing is left out: every group and its whole text are here.",
             },
         }
-        size = _put(file, target, _page(head, facts(figures), embedded_groups))
+        size = _put(file, target, _page(head, embedded_groups))
         return WrittenReport(size, all_, rows, left_out, scored.warning)
 
 
@@ -120,6 +126,12 @@ def _name(source: str) -> str:
     """Return the name of a source without the folders of this machine, as the page is handed on."""
     place = Location(source)
     return Path(source).absolute().name if place.local else place.shown
+
+
+def _next(name: str, shortlist: Shortlist, figures: ReportFigures) -> list[list[str]]:
+    """Return the commands of the terminal's page, but for the one that writes this page."""
+    key = next((page_key(one.group.key) for one in (*shortlist.disputed(), *shortlist.worst())), None)
+    return [words for words in next_commands(name, key, figures) if "-o" not in words]
 
 
 def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
@@ -206,7 +218,7 @@ def web_files(names: Iterable[str]) -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], groups: EmbeddedGroups) -> Iterator[str]:
+def _page(head: dict[str, Any], groups: EmbeddedGroups) -> Iterator[str]:
     """Yield the page in pieces; texts of groups are read as it is written."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # only a report needs it
     from markupsafe import Markup
@@ -230,7 +242,7 @@ def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], groups: Embedd
         title=f"{name} · ruler report",
         ruler=head["ruler"],
         caption=f"What ruler found in {name}, {head['made']}",
-        figures=[fact for fact in facts if fact[1]],
+        figures=[fact for fact in head["facts"] if fact[1]],
         left_out=head["left_out"]["rule"],
         data=groups.data(head).decode(),
         said=groups.explanations().decode(),
