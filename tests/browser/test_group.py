@@ -116,7 +116,8 @@ def test_content_above_metadata(show: Show, run: Path, truth: Truth) -> None:
     assert to - from_ < 3 * 22
     assert [rollout.explanation in table.inner_text() for rollout in group.rollouts] == [True] * 4
     assert view.find(".g-facts").is_hidden()
-    lines = about.inner_text().split("\n")
+    lines = [line for line in about.inner_text().split("\n") if line]
+    assert len(lines) == 2
     assert lines[0].startswith("Worth a look: ")
     assert lines[1].startswith(
         f"simulated · 2 passes · mean {group.mean:.2f} · sd {group.sd:.2f} · reliability"
