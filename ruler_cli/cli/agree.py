@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second, with_options
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count, shorten
@@ -62,9 +63,10 @@ _FEW = 100
 
 @with_options(f"{SCORED_OPTIONS} as_json")
 def command(source: Scored, options: Options, second: Second = None) -> int:
-    """Measure how well scores agree with labels, or compare two judges on the same rollouts.
+    """Compare scores with labels, or two judges with one another.
 
-    Intervals are bootstrapped over groups. Judges that chance may have put in order are not ranked.
+    The judges have scored the same rollouts. Intervals are bootstrapped over groups. Judges that chance
+    may have put in order are not ranked.
 
     Example: ruler agree scored.jsonl --labels metadata.passed
 

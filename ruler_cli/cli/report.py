@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.group_keys import COMPARED, LONGEST, unknown_group
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second, with_options
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
@@ -158,7 +159,7 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
     def page() -> dict[str, Any]:
         return head | {name: [one.as_json() for one in highlights] for name, highlights in lists.items()}
 
-    return page, lambda terminal: report_overview.show(head, **lists, terminal=terminal)
+    return page, lambda terminal: report_overview.show(head, shortlist, terminal)
 
 
 def _two(files: Sequence[ScoredFile], heads: Sequence[_Json], key: str | None, problems: Problems) -> _Views:

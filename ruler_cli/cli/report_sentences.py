@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ruler_cli.cli.units import count, seconds, short, usd
 
@@ -15,7 +15,7 @@ SURE = 2.0
 FEW = 20
 """Groups below which position bias or a slope is mostly chance."""
 LOW = 0.5
-"""Below it scores are more noise than signal."""
+"""The middle of the scale."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
 _FLAGS = {
@@ -53,9 +53,14 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
 def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield all names and sentences, for a page whose charts cannot be drawn."""
     yield from counts(figures)
+    yield from averages(figures)
+    yield from findings(figures)
+
+
+def averages(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+    """Yield the mean score and the median spread of a group, which the charts have in their titles."""
     yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
     yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
-    yield from findings(figures)
 
 
 def _groups(figures: ReportFigures) -> str:
@@ -151,20 +156,27 @@ def position_bias(figures: ReportFigures) -> str:
     bars = figures["slots"]["bins"]
     if not bars or figures["slots"]["groups"] < FEW:
         return ""
-    first = bars[0]
-    sure = {
-        name: bar
-        for name, bar in (("first", first), ("last", bars[-1]))
-        if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
-    }
+    sure = sure_positions(bars)
     if not sure:
-        error = given(first["error"], " ± {:.3f}")
-        return f"shown first or last makes no sure difference (first {first['mean']:+.3f}{error})"
+        error = given(bars[0]["error"], " ± {:.3f}")
+        return f"shown first or last makes no sure difference (first {bars[0]['mean']:+.3f}{error})"
     parts = []
     for name, bar in sure.items():
         word = "more" if bar["mean"] > 0 else "less"
         parts.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
     return f"{' and '.join(parts)} than its group: --debias takes that out, more --passes average it"
+
+
+def sure_positions(bars: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the bars of the positions `first` and `last` whose bias is no chance, and worth an option.
+
+    A bar has the `mean` difference of the scores at a position, and its standard `error`.
+    """
+    return {
+        name: bar
+        for name, bar in (("first", bars[0]), ("last", bars[-1]))
+        if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
+    }
 
 
 def length(figures: ReportFigures) -> str:
@@ -181,13 +193,15 @@ def length(figures: ReportFigures) -> str:
 
 def reliability(figures: ReportFigures) -> str:
     """Describe how much of the differences in a group is more than noise."""
+    from ruler_cli.results.report.highlights import UNRELIABLE  # `score` needs none of the report
+
     values = figures["reliability"]
     if values["median"] is None:
         return ""
-    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
+    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= UNRELIABLE + 1e-9)
     many = count(values["groups"], "group")
-    more = "; more --passes, or --adaptive, make it more" if values["median"] < LOW else ""
-    return f"{values['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
+    more = "; more --passes, or --adaptive, make it more" if values["median"] < UNRELIABLE else ""
+    return f"{values['median']:.2f} in the median of {many}, below {UNRELIABLE} in {low}{more}"
 
 
 def given(number: float | None, form: str) -> str:

@@ -21,6 +21,7 @@ from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.report.figures import curve_positions
 from ruler_cli.results.report.group_text import GroupText, page_key, rollout_json, shorter, shorter_line
+from ruler_cli.results.report.highlights import Highlight, Shortlist, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
 
@@ -207,6 +208,30 @@ def _text(text: GroupText, group: ScoredGroup) -> dict[str, Any]:
     }
 
 
+def lists(shortlist: Shortlist) -> dict[str, Any]:
+    """Return the groups that the page names first, as they are in the table; some may have no row there."""
+    return {
+        "dispute": shortlist.dispute,
+        "worst": [_entry(one) for one in shortlist.worst()],
+        "disputed": [_entry(one) for one in shortlist.disputed()],
+        "others": [_entry(one) for one in shortlist.others()],
+    }
+
+
+def _entry(highlight: Highlight) -> dict[str, Any]:
+    g = highlight.group
+    return {
+        "ordinal": highlight.ordinal,
+        "key": page_key(g.key),
+        "because": highlight.because,
+        "why": shorter(highlight.why, NAME),
+        "status": g.status,
+        "reason": shorter(g.reason, NAME),
+        "scores": [r.score for r in g.rollouts],
+        "labels": [r.label for r in g.rollouts],
+    }
+
+
 def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> dict[str, Any]:
     """Return the group's values in the columns of the table, by their names."""
     g, rollouts = scored_group, scored_group.rollouts
@@ -237,6 +262,7 @@ def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> dict[str, Any
         "at": g.judged_at,
         "ordinal": ordinal,
         "flags": g.flags,
+        "reasons": reasons(g),
     }
 
 

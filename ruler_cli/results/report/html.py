@@ -25,9 +25,9 @@ from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.location import Location
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
-from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts
 from ruler_cli.results.report.group_text import page_key, shorter
-from ruler_cli.results.report.highlights import RULE, Ranking
+from ruler_cli.results.report.highlights import RULE, Ranking, Shortlist, next_commands
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.writing.atomic import WritableFile, create_file
 
@@ -35,7 +35,7 @@ MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
 SCRIPTS = (
     *("vendor/lib.js", "base.js"),
-    *("conditions.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
+    *("conditions.js", "strip.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
     *("turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js"),
 )
 """The page's scripts in the order in which they run: each may use those before it."""
@@ -81,18 +81,26 @@ def write_html(
     with ExitStack() as stack:
         file = page_file(stack, target, settings.source)
         scored = ScoredFile(settings, stack, on_problem)
-        embedded_groups, ranking, builder = EmbeddedGroups(stack), Ranking(most), FiguresBuilder()
+        embedded_groups, ranking = EmbeddedGroups(stack), Ranking(most)
+        builder, shortlist = FiguresBuilder(), Shortlist()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
             builder.add(scored_group)
+            shortlist.add(scored_group)
             if ranking.add(ordinal, scored_group, asked=on_group(scored_group.key)):
                 embedded_groups.put(ordinal, group, scored_group)
         on_read()
         figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
         all_ = figures["groups"]["all"]
         left_out = LeftOut(all_, RULE, command_of(settings.source), **counts)
-        head = head_of(source_name(settings.source), scored.input.found(), made, left_out)
-        head["figures"] = short_figures(figures)
-        size = put(file, target, page(head, facts(figures), embedded_groups))
+        name, stream = source_name(settings.source), Location(settings.source).stream
+        head = head_of(name, scored.input.found(), made, left_out) | {
+            "figures": short_figures(figures),
+            "charts": charts(figures),
+            "facts": list(facts(figures)),
+            "lists": embedded.lists(shortlist),
+            "next": [] if stream else _next(name, shortlist, figures),
+        }
+        size = put(file, target, page(head, embedded_groups))
         return WrittenReport(size, all_, left_out.rows, left_out.sentences, scored.warning)
 
 
@@ -137,6 +145,12 @@ def head_of(source: str, found: str, made: datetime, left_out: LeftOut) -> dict[
         "ruler": __version__,
         "left_out": left_out.as_json(),
     }
+
+
+def _next(name: str, shortlist: Shortlist, figures: ReportFigures) -> list[list[str]]:
+    """Return the commands of the terminal's page, but for the one that writes this page."""
+    key = next((page_key(one.group.key) for one in (*shortlist.disputed(), *shortlist.worst())), None)
+    return [words for words in next_commands(name, key, figures) if "-o" not in words]
 
 
 def put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
@@ -250,7 +264,6 @@ def web_files(names: Iterable[str]) -> list[str]:
 
 def page(
     head: dict[str, Any],
-    facts: Iterable[tuple[str, str]],
     groups: EmbeddedGroups,
     scripts_of: Sequence[str] = SCRIPTS,
     styles: Sequence[str] = STYLES,
@@ -278,7 +291,7 @@ def page(
         title=f"{name} · ruler report",
         ruler=head["ruler"],
         caption=f"What ruler found in {name}, {head['made']}",
-        figures=[fact for fact in facts if fact[1]],
+        figures=[fact for fact in head["facts"] if fact[1]],
         left_out=head["left_out"]["rule"],
         data=groups.data(head).decode(),
         said=groups.explanations().decode(),

@@ -155,20 +155,10 @@ function Unknown({ data, asked }) {
   </section>`;
 }
 
-/** Above a group's page: the way back to the table, as it was left. */
-function GroupBar({ rows, row }) {
-  const [nth, of] = nthOfKey(rows, row);
-  return html`<nav class="group-bar" aria-label="Back">
-    <a href=${listing.hash} aria-keyshortcuts="Escape">← ${listing.hash === "#groups" ? "All groups" : "The groups that matched"}</a>
-    ${of > 1 && html`<span class="warn">Group ${nth} of ${of} with the same key.</span>`}
-  </nav>`;
-}
-
 function Group({ data, route: asked, printing }) {
   const row = rowsByKey(data.rows).get(asked.key)?.[(asked.nth ?? 1) - 1];
   if (row === undefined) return html`<${Unknown} data=${data} asked=${asked} />`;
-  return html`<${GroupBar} rows=${data.rows} row=${row} />
-    <${GroupPage} key=${row} data=${data} route=${asked} row=${row} printing=${printing} />`;
+  return html`<${GroupPage} key=${row} data=${data} route=${asked} row=${row} printing=${printing} />`;
 }
 
 /**

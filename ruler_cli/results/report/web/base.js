@@ -1,10 +1,10 @@
 "use strict";
 // What all scripts of the report share: reading the data, showing foreign text and numbers, routes.
 
-/** @typedef {[number|null, number|null]} Range from and to; null: open; equal ends: that value alone */
+/** @typedef {[number|null, number|null]} Range from and to, both in it; null: open */
 /**
  * @typedef {Object} Conditions what the groups of a table fulfil; every member may be missing
- * @property {string[]} [where] one of live, tied, scored, failed, unmarked
+ * @property {string[]} [where] one of live, tied, disputed, unreliable, apart, scored, failed, unmarked
  * @property {string[]} [kind] one of these kinds of failure
  * @property {string[]} [flag] one of these flags
  * @property {string} [search] words, each somewhere in the group's key, task, reason or explanations

@@ -4,7 +4,7 @@
 const GroupPage = (() => {
   const { useState, useEffect, useLayoutEffect, useMemo, useRef } = lib;
   const { TurnList, Text } = turnlist;
-  const { Head, neighbours } = groupHead;
+  const { Head, About, neighbours } = groupHead;
   const { Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
 
   // The group's text: undefined while it is read, null where the file has none; an Error where it cannot be.
@@ -169,11 +169,12 @@ const GroupPage = (() => {
     };
     useKeys(toGroup, toRollout);
     return html`<article class="group-page">
-      <${Head} data=${data} row=${row} hash=${href({})} />
+      <${Head} data=${data} row=${row} />
       <section aria-label="Rollouts">
         <h3>Rollouts</h3>
-        <${Rollouts} entries=${entries} href=${href} chosen=${page.chosen} />
+        <${Rollouts} entries=${entries} href=${href} chosen=${page.chosen} scale=${rewardScale(data)} />
       </section>
+      <${About} data=${data} row=${row} hash=${href({})} />
       <${Body} ...${{ data, row, page, order, choose, entries }} />
     </article>`;
   }

@@ -165,6 +165,6 @@ const turns = (() => {
   }
 
   return {
-    turnOf, readable, indented, parting, difference, insideTurn, firstAlike, ranks, command, pieces, whole,
+    turnOf, readable, indented, parting, difference, insideTurn, firstAlike, ranks, shellWord, command, pieces, whole,
   };
 })();
