@@ -9,19 +9,24 @@ from ruler_cli.cli import report_sentences
 from ruler_cli.cli.report_sentences import given
 from ruler_cli.cli.units import count, usd
 from ruler_cli.results.compare import ComparisonFigures
+from ruler_cli.results.report.comparison import ComparisonWords
 
 _Json = Mapping[str, Any]
 NAMES = ("A", "B")
 """Names of the two files."""
 
 
-def facts(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
-    """Yield all names and sentences, for a page whose charts cannot be drawn; none is text of the input."""
-    for name, file in zip(NAMES, figures["files"], strict=True):
-        yield from ((f"{name}: {what}", text) for what, text in report_sentences.counts(file["figures"]))
-    for what, *values in of_scores(figures):
-        yield from ((f"{name}: {what}", text) for name, text in zip(NAMES, values, strict=True))
-    yield from findings(figures)
+def words(heads: Sequence[_Json], figures: ComparisonFigures) -> ComparisonWords:
+    """Put the figures into words for a page; `heads` hold the sources of the files."""
+    rows, sentences = of_scores(figures), [one for one in findings(figures) if one[1]]
+    facts = [
+        (f"{name}: {what}", text)
+        for name, file in zip(NAMES, figures["files"], strict=True)
+        for what, text in report_sentences.counts(file["figures"])
+    ]
+    for what, *values in rows:
+        facts += [(f"{name}: {what}", text) for name, text in zip(NAMES, values, strict=True)]
+    return ComparisonWords([*of_files(heads, figures), *rows], sentences, [*facts, *sentences])
 
 
 def of_files(heads: Sequence[_Json], figures: ComparisonFigures) -> Iterator[tuple[str, str, str]]:

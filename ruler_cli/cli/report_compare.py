@@ -14,7 +14,7 @@ from ruler_cli.cli.compare_sentences import NAMES, findings, of_files, of_scores
 from ruler_cli.cli.group_keys import KeySearch
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.report_group import group_rule, show_shared, show_text
-from ruler_cli.cli.report_overview import commands_in_lines, group_option, two_columns
+from ruler_cli.cli.report_overview import commands_in_lines, two_columns
 from ruler_cli.cli.report_sentences import given
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count
@@ -24,6 +24,7 @@ from ruler_cli.results.compare import (
     ComparisonFigures,
     DifferenceRanking,
     compare_files,
+    next_commands,
     refuse_unrelated,
 )
 from ruler_cli.results.pairing import pair_groups, with_digests
@@ -74,8 +75,7 @@ def show(
         terminal.show("", Text(title, _TITLE), _differing(differing, terminal))
     sources = [head["source"] for head in heads]
     if "-" not in sources:  # stdin cannot be read again
-        commands = [["report", *sources, *group_option(group.one.key)] for group in differing[:1]]
-        commands += [["report", *sources, "-o", "compare.html"], ["agree", *sources]]
+        commands = next_commands(sources, differing)
         terminal.show("", Text("next", _TITLE), *map(Text, commands_in_lines(commands, terminal)))
 
 

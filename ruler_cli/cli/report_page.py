@@ -78,7 +78,7 @@ def _write(
 
     unlike = UnlikeGroups()
     written = write_comparison(
-        each, output, on_unlike=unlike.add, facts=compare_sentences.facts, most=most, on_group=is_asked,
+        each, output, on_unlike=unlike.add, words=compare_sentences.words, most=most, on_group=is_asked,
         on_read=on_read,
     )  # fmt: skip
     unlike.hand_to(problems)

@@ -13,7 +13,8 @@ and a list of two has A's value first. null: not known.
   different scores; those that the other one orders differently, a pair with equal scores half
 - `correlation` of the scores within groups, with its interval
 - `labels` {pairs, accuracy [A, B], difference}: agreement with the original rewards; null without any
-- `cells` [{a [from, to], b [from, to], n}]: rollouts by both scores
+- `cells` [{a [from, to], b [from, to], n, values {a, b}}]: rollouts by both scores; `values` are the least
+  and the greatest score in the bin of each
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ruler_cli.results.pairing import DigestedGroup, GroupPair, with_digests
 from ruler_cli.results.report.bins import Bins, quantile
 from ruler_cli.results.report.figures import FiguresBuilder
 from ruler_cli.results.report.group_text import summary
-from ruler_cli.results.report.highlights import Best
+from ruler_cli.results.report.highlights import DISPUTED, JUDGES_APART, Best, group_option
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.scoring.reliability import one_score
 from ruler_cli.scoring.sums import Moments, concordance
@@ -43,8 +44,6 @@ ComparisonFigures = dict[str, Any]
 """The figures of two files, as described above."""
 _CELLS = 20
 """Bins of a score."""
-APART = 0.2
-"""The mean distance of two judges' scores from which on a group is worth a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,17 @@ class ComparedGroup:
     def disagreement(self) -> float | None:
         """The share of pairs that both judges order differently, from 0 to 1; None without pairs."""
         return self.against / self.pairs if self.pairs else None
+
+    @property
+    def reasons(self) -> list[str]:
+        """The reasons to look at it, as words: the judges order many pairs differently, and the like."""
+        reasons = {
+            "order": self.against > 0 and self.against >= DISPUTED * self.pairs,
+            "distance": self.distance is not None and self.distance >= JUDGES_APART,
+            "only_a": bool(self.one.scores) and not self.other.scores,
+            "only_b": bool(self.other.scores) and not self.one.scores,
+        }
+        return [name for name, holds in reasons.items() if holds]
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as JSON, without the rollouts."""
@@ -173,7 +183,7 @@ class _ComparisonSums:
         self._spreads = array("d"), array("d")
         self._farthest = 0.0
         self._pairs, self._against = 0, 0.0
-        self._bins = Bins(1, _CELLS)
+        self._bins = Bins(1, _CELLS), Bins(1, _CELLS)
         self._cells = Counter[tuple[int, int]]()
 
     def add(self, group: ComparedGroup) -> None:
@@ -192,11 +202,13 @@ class _ComparisonSums:
         self._farthest = max(self._farthest, *distances)
         self._pairs += group.pairs
         self._against += group.against
-        self._cells.update((self._bins.index(a), self._bins.index(b)) for a, b in both)
+        first, second = self._bins
+        self._cells.update((first.add(a), second.add(b)) for a, b in both)
 
     def figures(self) -> dict[str, Any]:
         """Return the figures of all groups so far."""
         rollouts, pairs = self._distances.number, self._pairs
+        first, second = self._bins
         return {
             "one_scored": self._one_scored,
             "rollouts": rollouts,
@@ -213,7 +225,12 @@ class _ComparisonSums:
                 "agreement": 1 - self._against / pairs if pairs else None,
             },
             "cells": [
-                {"a": self._bins.ends(a), "b": self._bins.ends(b), "n": n}
+                {
+                    "a": first.ends(a),
+                    "b": second.ends(b),
+                    "n": n,
+                    "values": {"a": first.values(a), "b": second.values(b)},
+                }
                 for (a, b), n in sorted(self._cells.items())
             ],
         }
@@ -227,7 +244,7 @@ def _deviation(scores: Sequence[float]) -> float:
 class DifferenceRanking:
     """The `most` groups on which two judges differ most; of equals the first.
 
-    They order some pair differently, or their scores are APART.
+    They order some pair differently, or their scores are JUDGES_APART on average.
     """
 
     def __init__(self, most: int) -> None:
@@ -235,9 +252,16 @@ class DifferenceRanking:
 
     def add(self, group: ComparedGroup) -> None:
         """Look at a group."""
-        if group.against > 0 or (group.distance or 0.0) >= APART:
+        if group.against > 0 or (group.distance or 0.0) >= JUDGES_APART:
             self._best.add(group.rank, group)
 
     def ranked(self) -> list[ComparedGroup]:
         """Return them, the greatest difference first."""
         return self._best.ranked()
+
+
+def next_commands(sources: Sequence[str], differing: Sequence[ComparedGroup]) -> list[list[str]]:
+    """Return the commands to type next after two files, as words without quotes."""
+    names = [f"./{one}" if one.startswith("-") else one for one in sources]
+    commands = [["report", *names, *group_option(group.one.key)] for group in differing[:1]]
+    return [*commands, ["report", *names, "-o", "compare.html"], ["agree", *names]]

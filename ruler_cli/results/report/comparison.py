@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from ruler_cli.config import InputSettings
 from ruler_cli.reading.grouping import OnProblem
+from ruler_cli.reading.location import Location
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.compare import (
     ComparedGroup,
     ComparisonFigures,
+    DifferenceRanking,
     ScoredGroups,
     compare_files,
+    next_commands,
     refuse_unrelated,
 )
+from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
 from ruler_cli.results.report.highlights import Best
 from ruler_cli.results.report.html import (
@@ -47,6 +53,20 @@ RULE = (
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
 COMPARE_STYLES = (*STYLES, "compare.css")
+_LISTED = 8
+"""Groups that the page names first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonWords:
+    """The figures in words: rows of a name, the value of A and that of B; and sentences, each with a name.
+
+    `facts` are all of them as sentences, without any text of the input.
+    """
+
+    rows: Sequence[tuple[str, str, str]]
+    findings: Sequence[tuple[str, str]]
+    facts: Sequence[tuple[str, str]]
 
 
 class _FirstFile:
@@ -93,7 +113,7 @@ def write_comparison(
     target: str,
     *,
     on_unlike: Callable[[str], object],
-    facts: Callable[[ComparisonFigures], Iterable[tuple[str, str]]],
+    words: Callable[[Sequence[Mapping[str, Any]], ComparisonFigures], ComparisonWords],
     most: int = MOST_GROUPS,
     made: datetime | None = None,
     on_group: Callable[[str], bool] = lambda _key: False,
@@ -102,20 +122,19 @@ def write_comparison(
     """Write the page that compares two scored files to `target`; the parameters are those of `write_html`.
 
     Each file has its own `on_problem`. `on_unlike` gets a sentence for each group that only one of them has.
-    The texts are those of the first file. UsageError also if no rollout has a score in both.
+    `words` puts figures into words, for the `source` of each file. The texts are those of the first file.
+    UsageError also if no rollout has a score in both.
     """
     made = made or now(os.environ)
     sources = [settings.source for settings, _ in files]
     with ExitStack() as stack:
         file = page_file(stack, target, *sources)
         scored = [ScoredFile(settings, stack, on_problem) for settings, on_problem in files]
-        first, rows, chosen = (
-            _FirstFile(stack, scored[0].groups()),
-            EmbeddedGroups(stack),
-            _ChosenGroups(most),
-        )
+        first, rows = _FirstFile(stack, scored[0].groups()), EmbeddedGroups(stack)
+        chosen, ranking = _ChosenGroups(most), DifferenceRanking(_LISTED)
 
         def add(group: ComparedGroup) -> None:
+            ranking.add(group)
             if chosen.add(group, asked=on_group(group.one.key)):
                 rows.put(group.number, first.group(group.number), group.one, group)
 
@@ -124,15 +143,29 @@ def write_comparison(
         on_read()
         all_ = figures["paired"]["groups"]
         left_out = LeftOut(all_, RULE, command_of(*sources), **rows.finish(chosen.chosen()))
-        names, found = [source_name(one) for one in sources], [one.input.found() for one in scored]
-        head = head_of(" and ".join(names), found[0], made, left_out)
-        head["comparison"] = figures | {
-            "files": [
-                {"source": name, "found": one, "figures": short_figures(own["figures"])}
-                for name, one, own in zip(names, found, figures["files"], strict=True)
-            ]
+        names = [source_name(one) for one in sources]
+        files_of = [
+            {"source": name, "found": one.input.found()} for name, one in zip(names, scored, strict=True)
+        ]
+        said, differing = words(files_of, figures), ranking.ranked()
+        head = head_of(" and ".join(names), files_of[0]["found"], made, left_out) | {
+            "sources": names,
+            "figures": short_figures(figures["files"][0]["figures"]),
+            "facts": said.facts,
+            "next": [] if any(Location(one).stream for one in sources) else _next(names, differing),
+            "comparison": figures
+            | {
+                "files": files_of,
+                "rows": said.rows,
+                "findings": said.findings,
+                "differ": embedded.differing(differing),
+            },
         }
-        pieces = page(head, facts(figures), rows, COMPARE_SCRIPTS, COMPARE_STYLES)
         warnings = [f"{one.name}: {one.warning}" for one in scored if one.warning]
-        size = put(file, target, pieces)
+        size = put(file, target, page(head, rows, COMPARE_SCRIPTS, COMPARE_STYLES))
         return WrittenReport(size, all_, left_out.rows, left_out.sentences, "; ".join(warnings) or None)
+
+
+def _next(names: Sequence[str], differing: Sequence[ComparedGroup]) -> list[list[str]]:
+    """Return the commands to type next, as words without quotes."""
+    return [words for words in next_commands(names, differing) if "-o" not in words]

@@ -267,8 +267,8 @@ def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> dict[str, Any
 
 
 _OF_BOTH = (
-    "status", "kind", "reason", "judge", "passes", "scores", "spreads", "mean", "sd", "reliability", "tied",
-    "cost", "flags",
+    "status", "kind", "reason", "judge", "passes", "scores", "spreads", "mean", "sd", "reliability",
+    "disagreement", "cost",
 )  # fmt: skip
 """Columns that a page of two files has of both; the second one's begin with `b_`."""
 
@@ -281,7 +281,25 @@ def _second_row(ordinal: int, group: Group, compared: ComparedGroup) -> dict[str
         "against": compared.against,
         "order": compared.disagreement,
         "distance": _decimals(compared.distance),
+        "reasons": compared.reasons,
     }
+
+
+def differing(groups: Iterable[ComparedGroup]) -> list[dict[str, Any]]:
+    """Return the groups that the page names first, as they are in the table; some may have no row there."""
+    return [
+        {
+            "ordinal": group.number,
+            "key": page_key(group.one.key),
+            "pairs": group.pairs,
+            "against": group.against,
+            "distance": group.distance,
+            "scores": [r.score for r in group.one.rollouts],
+            "b_scores": [r.score for r in group.other.rollouts],
+            "labels": [r.label for r in group.one.rollouts],
+        }
+        for group in groups
+    ]
 
 
 def _task(group: Group) -> str:

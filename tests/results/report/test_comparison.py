@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.cli.compare_sentences import facts
+from ruler_cli.cli.compare_sentences import words
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, write_comparison
@@ -21,7 +21,7 @@ def comparison(one: Path, other: Path, target: Path, **more: Any) -> tuple[Page,
     """The page of two files, its description, and the sentences on groups that are not compared."""
     unlike: list[str] = []
     files = [(InputSettings(str(source)), lambda problem: None) for source in (one, other)]
-    result = write_comparison(files, str(target), on_unlike=unlike.append, facts=facts, made=MADE, **more)
+    result = write_comparison(files, str(target), on_unlike=unlike.append, words=words, made=MADE, **more)
     return Page(target.read_text(encoding="utf-8")), result, unlike
 
 
