@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Progress = Literal["auto", "bar", "log", "none"]
 _NAMED = 20
 """Problems, and groups not scored, that are named one by one; the rest is counted."""
+_UNLIKE = 3
+"""Groups that are named as not compared."""
 _LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
 _COUNTER_DELAY = 1.0
@@ -168,15 +170,17 @@ class Problems:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet, self.number, self.first = quiet, 0, list[str]()
+        self._sentences = 0
 
     def add(self, name: str, problem: Problem) -> None:
         """Add a record of the file `name` that cannot be read."""
         self.add_sentence(f"{name}: {problem.where} {problem.reason}")
 
-    def add_sentence(self, sentence: str) -> None:
-        """Add a problem in words."""
-        self.number += 1
-        if self.number <= _NAMED:
+    def add_sentence(self, sentence: str, number: int = 1) -> None:
+        """Add a problem in words, or so many of them in one sentence."""
+        self.number += number
+        self._sentences += 1
+        if self._sentences <= _NAMED:
             if not self._quiet and sentence not in self.first:
                 print_note(sentence)
             self.first.append(sentence)
@@ -188,5 +192,28 @@ class Problems:
 
     def close(self) -> None:
         """Print how many were not named."""
-        if self.number > _NAMED and not self._quiet:
-            print_note(f"… and {self.number - _NAMED} more")
+        if self._sentences > _NAMED and not self._quiet:
+            print_note(f"… and {self._sentences - _NAMED} more")
+
+
+class UnlikeGroups:
+    """Sentences on groups of two files that are not compared: the first few, and the number of all.
+
+    They wait until it is known that the files have something in common.
+    """
+
+    def __init__(self) -> None:
+        self._sentences, self._number = list[str](), 0
+
+    def add(self, sentence: str) -> None:
+        """Add the sentence on a group."""
+        self._number += 1
+        if len(self._sentences) < _UNLIKE:
+            self._sentences.append(sentence)
+
+    def hand_to(self, problems: Problems) -> None:
+        """Add them to the problems of the command."""
+        for sentence in self._sentences:
+            problems.add_sentence(sentence)
+        if more := self._number - len(self._sentences):
+            problems.add_sentence(f"{count(more, 'more group')} not compared", more)
