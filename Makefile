@@ -7,7 +7,7 @@ PIP    := -m pip -qq --disable-pip-version-check
 
 SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help venv demo test test-long e2e lint types readme wheel check pictures simulate bench lock vendor clean
+.PHONY: help venv demo test test-long e2e lint types docs docs-check wheel check pictures simulate bench lock vendor clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -59,8 +59,12 @@ lint: venv ## check style and formatting
 types: venv ## check the types
 	$(BIN)/mypy
 
-readme: venv ## check that the README says what the command does
-	$(BIN)/python -m tests.readme_check
+docs: venv ## build the documentation into build/site, strictly
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The documentation is in build/site/index.html."
+
+docs-check: venv ## run the examples of the documentation and check its tables and links
+	$(BIN)/python -m tests.docs_check
 
 wheel: build/wheel-venv/.stamp ## build the wheel, install it alone and try it outside the checkout
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" \
@@ -84,7 +88,7 @@ build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
 	@touch $@
 
 # With the tests that need a model where `make e2e` has been run, as in CI.
-check: lint types test readme wheel $(if $(wildcard $(VENV)/.e2e-stamp),e2e) ## everything that CI checks
+check: lint types test docs docs-check wheel $(if $(wildcard $(VENV)/.e2e-stamp),e2e) ## everything that CI checks
 
 simulate: venv ## reproduce the tables on passes, panels and windows with the simulated judge
 	$(BIN)/python -m benchmarks.simulate

@@ -2,7 +2,7 @@
 
     python -m benchmarks.hundred_million [--quick]
 
-It prints the README's table as Markdown: rows that are measured, prices and limits that are
+It prints the table of benchmarks/README.md: rows that are measured, prices and limits that are
 assumed, and computed rows. Measured are files of 20 kB groups and of tau-bench's rollouts, each
 in three sizes, and a ledger of 5 million rows; CPU is user and system time, so that another program on the
 machine changes it least.

@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few seeds: coarse, for tests")
     parser.add_argument("--workers", type=int, default=2, help="processes; they change only the time")
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the README's table there as well"
+        "--markdown", type=Path, metavar="FILE", help="write the table of benchmarks/README.md there as well"
     )
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()

@@ -1,4 +1,4 @@
-"""The README's pictures, taken of real runs over the samples: `make pictures`."""
+"""The documentation's pictures, taken of real runs over the samples: `make pictures`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURES = ROOT / "samples" / "pictures"
+PICTURES = ROOT / "docs" / "pictures"
 COLUMNS, LINES = 80, 48
 MADE = "1795269600"
 """The time in the reports: pictures of the same figures are the same."""

@@ -1,4 +1,4 @@
-"""The gain of each option, as the README shows it: from the simulation, as its text says."""
+"""The gain of each option, as benchmarks/README.md shows it: from the simulation, as its text says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = (
 
 
 def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
-    """Write the README's table, with a sentence that describes it."""
+    """Write the table of benchmarks/README.md, with a sentence that describes it."""
     lines = [
         f"Simulated (`make simulate`), not measured on a live judge: {seeds} × {groups} groups of 8 rollouts "
         "with a known truth, judged with the default errors of `-m simulated`.",

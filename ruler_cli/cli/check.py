@@ -10,8 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 import typer
 
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import safe_value
-from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @with_options(f"{REQUEST_OPTIONS} price ledger batch as_json")
 def command(source: Source, options: Options) -> int:
-    """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
+    """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
     Figures are low, expected and high. Above 64 MB some groups are laid out, and figures that rest on
@@ -34,6 +35,11 @@ def command(source: Source, options: Options) -> int:
 
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
+    return check(source, options)
+
+
+def check(source: str, options: Options) -> int:
+    """Print the estimate of a run; return the exit code."""
     from ruler_cli.cli.check_facts import batch_facts, check_facts
     from ruler_cli.cli.check_page import print_page
     from ruler_cli.estimate import estimate

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ruler_cli.cli.check import check
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import collect_command, print_note, same_command
-from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source, with_options
+from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import print_lines, summary_lines, write_summary
 from ruler_cli.cli.units import count
-from ruler_cli.config import ScoreSettings
+from ruler_cli.config import ScoreSettings, default_path
 from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
@@ -48,14 +50,20 @@ def command(
     ],
     options: Options,
 ) -> int:
-    """Score each group of rollouts with a judge and write the records annotated.
+    """Score each group with a judge, and write the records annotated.
 
-    Example: ruler score rollouts.jsonl scored.jsonl -m openai/o3
+    \b
+    Example:
+      ruler score rollouts.jsonl scored.jsonl --dry-run    sends nothing
+      ruler score rollouts.jsonl scored.jsonl --limit 5    five groups, to try
+      ruler score rollouts.jsonl scored.jsonl --passes 4 --max-cost 20
 
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
     _refuse_swapped(source, output)
+    if options.dry_run:
+        return check(source, options)
     settings = score_settings(options, source, output)
     _refuse_engine(settings, options)
     if options.summary is not None:
@@ -64,6 +72,9 @@ def command(
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
         print_lines(summary_lines(result.summary))
+        if (limit := settings.input.limit) is not None and result.summary.total in (None, limit):
+            groups = f"the first {count(limit, 'group')} of INPUT"
+            print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it scores the rest")
         _print_next(settings, options, result)
     if options.summary is not None:
         try:
@@ -160,8 +171,6 @@ def _refuse_unreachable(option: str, address: str) -> None:
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
     """Warn of options that mislead, and say which figures rest on a shard only."""
-    from ruler_cli.ledger.database import default_path
-
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(

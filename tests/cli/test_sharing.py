@@ -183,7 +183,7 @@ def test_variable(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path)
     assert ruler(*run, RULER_LEDGER="").returncode == 0
     assert server.stats()["requests"] == 27
     for command in ("score", "check"):
-        assert "[env var: RULER_LEDGER]" in " ".join(ruler(command, "--help").stdout.split())
+        assert "a variable, RULER_ and its name" in " ".join(ruler(command, "--help").stdout.split())
 
 
 def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

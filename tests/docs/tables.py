@@ -1,0 +1,220 @@
+"""Reference tables of the pages: each field, condition and format has a row, and each row is true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks import projection
+from ruler_cli.config import InputSettings
+from ruler_cli.formats.detect import families, formats
+from ruler_cli.formats.interface import ID_KEYS, Format
+from ruler_cli.observer import BatchFigures, Summary
+from ruler_cli.reading.input import open_input
+from ruler_cli.results.conditions import NAMES
+from tests.docs.examples import SAMPLES, run, workspace
+from tests.docs.pages import DOCS, ROOT, Report, below, between, code, read, table
+
+GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
+"""The table of `make simulate --markdown`, which takes minutes; benchmarks/README.md holds it unchanged."""
+BENCHMARKS = "benchmarks/README.md"
+BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
+CONDITIONS_JS = BASE_JS.with_name("conditions.js")
+RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4", "--order-by-outcome"]
+"""Options for the fields that one pass of one judge does not write."""
+_EVERYWHERE = {"from", "to", "n", "simulated", "2"}
+"""Names that stand in `report --json` in many places, and names of this run's own."""
+_FEW = 4
+"""Group keys of a format that fit a cell."""
+
+
+def check_fields(report: Report) -> None:
+    """Check that every field in the scored samples has a row in the tables of docs/output.md."""
+    page = read("docs/output.md")
+    headings = ("On each trajectory", "In `ruler`", "In the group's part")
+    spans = {span for h in headings for row in table(page, h) for span in code(row[0])}
+    documented = spans | {span.rpartition(".")[2] for span in spans}
+    seen: set[str] = set()
+    scored = [(ROOT / f"samples/{name}.scored.jsonl").read_bytes() for name in SAMPLES]
+    with workspace() as (folder, environment):
+        run(["ruler", "score", "samples/simulated.jsonl", "out.jsonl", *RICH], folder, environment)
+        scored.append((folder / "out.jsonl").read_bytes())
+    for line in (line for written in scored for line in written.splitlines()):
+        record = orjson.loads(line.replace(b"NaN", b"null"))
+        for holder in [record, *record.get("trajectories", [])]:
+            part = holder["ruler"]
+            seen |= part.keys() | part.get("group", {}).keys() | part.get("usage", {}).keys()
+    for missing in sorted(seen - documented):
+        report.wrong.append(f"docs/output.md: the field `{missing}` of the output has no row in a table")
+    report.done.append(f"{len(seen)} output fields")
+
+
+def _rows(page: str, heading: str) -> list[list[str]]:
+    """Return the cells, split at each bar, of every table row below a heading that begins with code."""
+    text = below(read(page), heading)
+    return [line.split("|") for line in text.split("\n") if line.startswith("| `")]
+
+
+def check_summary(report: Report) -> None:
+    """Check that every field of the summary and of its figures has a row in docs/json.md."""
+    documented = {span for row in _rows("docs/json.md", "The summary") for span in code(row[1])}
+    live = {"version"} | {one.name for kind in (Summary, BatchFigures) for one in fields(kind)}
+    for name in sorted(documented ^ live):
+        report.wrong.append(f"docs/json.md: `{name}` is not both in the summary and in its tables")
+    report.done.append(f"{len(live)} fields of the summary")
+
+
+def check_report(report: Report) -> None:
+    """Check that docs/json.md lists every name in the output of `ruler report --json`."""
+    documented: dict[str, set[str]] = {}
+    for row in _rows("docs/json.md", "JSON of `report`"):
+        for name in code(row[1]):
+            documented.setdefault(name, set()).update(code(row[2]))
+    with workspace() as (folder, environment):
+        command = ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", "-m", "simulated"]
+        run([*command, "--passes", "2", "--progress", "none"], folder, environment)
+        page, one = (
+            orjson.loads(run(["ruler", "report", "out.jsonl", "--json", *more], folder, environment).stdout)
+            for more in ([], ["--group", "task-1"])
+        )
+    live = page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
+    for name in sorted(documented.keys() ^ live):
+        report.wrong.append(f"docs/json.md: `{name}` is not both in `ruler report --json` and in its tables")
+    for name, value in [*page["figures"].items(), *one["group"].items()]:
+        for missing in sorted(set(_keys_of(value)) - documented.get(name, set()) - _EVERYWHERE):
+            report.wrong.append(f"docs/json.md: `{missing}` of `{name}` in `report --json` is not documented")
+    report.done.append(f"{len(live)} fields of report --json")
+
+
+def _keys_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        for inner in value.values():
+            yield from _keys_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys_of(inner)
+
+
+def check_conditions(report: Report) -> None:
+    """Check that the tables of `select` and of a report's links list each condition once."""
+    rows = table(read("docs/select.md"), "Conditions")
+    documented = [span.partition("=")[0] for row in rows for span in code(row[0])]
+    if set(documented) != set(NAMES):
+        report.wrong.append(
+            f"docs/select.md: --where takes {', '.join(NAMES)}; its table has {', '.join(documented)}"
+        )
+    links = _rows("docs/report.md", "Links")
+    spans = [span for row in links for span in code(row[1]) if not span.startswith("#")]
+    linked = sorted({span.partition("=")[0] for span in spans})
+    base, sorts = BASE_JS.read_text(encoding="utf-8"), CONDITIONS_JS.read_text(encoding="utf-8")
+    lists = re.findall(r"^const (?:WORDS|GROUP_RANGES) = \[(.*)\];$", base, re.MULTILINE)
+    ranges = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
+    live = {
+        "search",
+        "sort",
+        *re.findall(r'"(\w+)"', "".join(lists)),
+        *re.findall(r"(\w+):", "".join(ranges)),
+    }
+    if linked != sorted(live):
+        report.wrong.append(f"docs/report.md: a report's links take {', '.join(sorted(live))}, not {linked}")
+    columns = re.findall(r'\["(\w+)", \(rows\)', sorts)
+    sortable = {span for row in links for span in code("|".join(row[1:])) if re.fullmatch(r"\w+=?", span)}
+    for name in columns:
+        if name not in sortable and f"{name}=" not in sortable:
+            report.wrong.append(f"docs/report.md: the table sorts by `{name}`, which is not documented")
+    report.done.append(f"{len(NAMES)} conditions of select, {len(live)} of a report's links")
+
+
+def check_formats(report: Report) -> None:
+    """Check the names, keys and paths of the table of formats, and that it links every example once."""
+    page = read("docs/formats.md")
+    documented = _families(table(page, "Formats"))
+    for name in sorted(set(families()) ^ documented.keys()):
+        report.wrong.append(f"docs/formats.md: the table of formats and `--format` differ in `{name}`")
+    for form in formats():
+        rows = documented.get(form.family, [])
+        for column, wanted in _places_of(form).items():
+            cells = " ".join(row[column] for row in rows)
+            for part in wanted:
+                if part not in cells:
+                    report.wrong.append(f"docs/formats.md: the table does not say {part} of {form.name}")
+    examples = [link for rows in documented.values() for row in rows for link in _examples(row)]
+    if any(not _examples(row) for rows in documented.values() for row in rows):
+        report.wrong.append("docs/formats.md: a row of the table of formats has no example")
+    for path in sorted((ROOT / "samples/formats").iterdir()):
+        if examples.count(path) != 1:
+            report.wrong.append(f"docs/formats.md: the table of formats names {path.name} not once")
+    for family, rows in documented.items():
+        for path in (path for row in rows for path in _examples(row)):
+            if (seen := _family_of(path)) != family:
+                report.wrong.append(f"docs/formats.md: {path.name} stands at {family} and is {seen}")
+    ids = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
+    if ids not in page:
+        report.wrong.append(f"docs/formats.md does not say {ids}")
+    report.done.append(f"{len(documented)} formats with {len(examples)} examples")
+
+
+def _families(rows: list[list[str]]) -> dict[str, list[list[str]]]:
+    """Return the rows of each family; a row without a name belongs to the one above."""
+    result: dict[str, list[list[str]]] = {}
+    name = ""
+    for row in rows:
+        name = next(iter(code(row[0])), name)
+        result.setdefault(name, []).append(row)
+    return result
+
+
+def _places_of(form: Format) -> dict[int, list[str]]:
+    """Return the cells of a format by column: its keys, group key and paths of the score."""
+    keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys]
+    layout = form.layout
+    reward = "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
+    ours = [] if layout.ruler == ("ruler",) else [".".join(map(str, layout.ruler))]
+    generic = "[an id]" if len(keys) > _FEW else ""
+    return {
+        3: [f"`{span}`" for span in code(form.signature)],
+        4: [generic] if generic else keys,
+        5: [reward, *ours],
+    }
+
+
+def _examples(row: list[str]) -> list[Path]:
+    """Return the files that the last cell of a row links to."""
+    return [(DOCS / link).resolve() for link in re.findall(r"\]\(([^)]+)\)", row[-1])]
+
+
+def _family_of(path: Path) -> str:
+    """Return the format of a file, as `--format` names it."""
+    with ExitStack() as stack:
+        reader = open_input(InputSettings(str(path)), stack, lambda problem: None).reader
+        return "" if reader is None else reader.format.family
+
+
+def with_gains(text: str) -> str:
+    """Return benchmarks/README.md with the output of the simulation between its comments."""
+    return between(text, "gains", GAINS.read_text(encoding="utf-8"))
+
+
+def check_benchmarks(report: Report) -> None:
+    """Check the simulation's table, the cost of 100 million rollouts, and the rows that a page repeats."""
+    text = read(BENCHMARKS)
+    if text != with_gains(text):
+        report.wrong.append(
+            f"{BENCHMARKS}: the table between the marks `gains` is not {GAINS.relative_to(ROOT)}"
+        )
+    rows = table(text, projection.HEADING)
+    if not rows:
+        report.wrong.append(f"{BENCHMARKS}: there is no table below {projection.HEADING!r}")
+        return
+    report.wrong += [f"{BENCHMARKS}: {sentence}" for sentence in projection.wrong(rows)]
+    for row in table(read("docs/scale.md"), "100 million rollouts"):
+        if row not in [whole[:-1] for whole in rows]:
+            report.wrong.append(f"docs/scale.md: the row {row[0]!r} is not as in {BENCHMARKS}")
+    report.done.append(f"{len(projection.COMPUTED)} rows on 100 million rollouts")
