@@ -97,7 +97,7 @@ async def score_on_ray(
             observer.note(sentence)
         for sentence in source.survey.warnings():
             observer.warn(sentence)
-        groups, limits, shape = source.survey.groups, settings.pool, source.reader.format.shape
+        groups, limits, shape = source.survey.mine, settings.pool, source.reader.format.shape
     shares = (limits.concurrency, limits.rpm, limits.tpm and limits.tpm / _MIN_TPM)
     workers = max(1, int(min(workers, groups, *(share for share in shares if share is not None))))
     count = min(groups, _SHARDS * workers) if shape != "columns" else 1  # columns: several groups a record

@@ -55,6 +55,14 @@ def shard_of(text: str) -> Shard | None:
     return Shard(number, of) if of > 1 else None
 
 
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """The groups of an input that a run takes: the first `limit`, of them those of `shard`."""
+
+    shard: Shard | None = None
+    limit: int | None = None
+
+
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]
 
@@ -148,8 +156,8 @@ class CombineSettings:
 class InputSettings:
     """The source of records, their grouping, and the dotted paths that the user gave.
 
-    `outcome_option` is the option that gave `outcome`, for sentences. With `shard` only its groups are read.
-    `prompt` is the path of the task's text.
+    `outcome_option` is the option that gave `outcome`, for sentences. With `limit` only so many groups are
+    read, the first; with `shard` only its own. `prompt` is the path of the task's text.
     """
 
     source: str
@@ -162,6 +170,12 @@ class InputSettings:
     outcome_option: str = "--outcome"
     shard: Shard | None = None
     prompt: str | None = None
+    limit: int | None = None
+
+    @property
+    def subset(self) -> Subset:
+        """The groups that are read."""
+        return Subset(self.shard, self.limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from typer.core import TyperGroup
 from ruler_cli import __version__
 
 _COMMANDS = {
-    "score": "Score each group of rollouts with a judge and write the records annotated.",
-    "check": "Read and group INPUT as `score` would, and estimate calls, tokens and cost.",
+    "score": "Score each group with a judge, and write the records annotated.",
+    "check": "Read INPUT as `score` would, and estimate calls, tokens and cost.",
     "prompt": "Print the exact request that `score` would send for a group.",
-    "render": "Write the requests that `score` would send and the ledger does not answer.",
-    "agree": "Measure how well scores agree with labels, or compare two judges on the same rollouts.",
+    "render": "Write the requests that `score` would send to a file.",
+    "agree": "Compare scores with labels, or two judges with one another.",
     "report": "Look at a scored file: on a terminal, or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",
     "ledger": "Stored replies of judges, so that no request is paid for twice.",
-    "batch": "Have a provider's batch API ask the judge: half the price, done within 24 hours.",
+    "batch": "Have a provider's batch API ask the judge, at half the price.",
 }
 """Each command, in a module of its name, with its line in the list of commands."""
 # plain help needs no terminal library, starts in half the time, and reads the same in a document
@@ -42,11 +42,13 @@ class _Commands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if self._made[name] is None:
             module = import_module(f"ruler_cli.cli.{name}")
+            from ruler_cli.cli.command import PanelCommand
+
             one = typer.Typer(add_completion=False, **_SETTINGS)
             if hasattr(module, "app"):
                 one.add_typer(module.app, name=name)
             else:
-                one.command(name)(module.command)
+                one.command(name, cls=PanelCommand)(module.command)
             made: Any = typer.main.get_command(one)  # a single command, or a group of one group
             self._made[name] = made.commands[name] if hasattr(module, "app") else made
         return self._made[name]
@@ -96,9 +98,9 @@ def _root(
 
     \b
     Example:
-      ruler check rollouts.jsonl                estimates calls and cost; nothing is sent
+      ruler check rollouts.jsonl                estimates calls and cost
       ruler score rollouts.jsonl scored.jsonl   a judge scores each group
-      ruler report scored.jsonl                 shows the scores, on a terminal or as a page
+      ruler report scored.jsonl                 shows the scores
     """
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count, shorten
@@ -71,9 +72,10 @@ def command(
         ),
     ] = None,
 ) -> int:
-    """Measure how well scores agree with labels, or compare two judges on the same rollouts.
+    """Compare scores with labels, or two judges with one another.
 
-    Intervals are bootstrapped over groups. Judges that chance may have put in order are not ranked.
+    The judges have scored the same rollouts. Intervals are bootstrapped over groups. Judges that chance
+    may have put in order are not ranked.
 
     Example: ruler agree scored.jsonl --labels metadata.passed
 

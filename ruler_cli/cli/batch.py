@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import collect_command, ledger_option, one_line, print_note, safe, score_command
-from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.settings import score_settings
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from ruler_cli.pool.engine import StopSignal
 
 T = TypeVar("T")
-_HELP = """Have a provider's batch API ask the judge: half the price, done within 24 hours.
+_HELP = """Have a provider's batch API ask the judge, at half the price.
 
-The ledger keeps what was submitted and takes the answers in: `ruler score --cached-only` writes the
-output then. After a crash at any point the next command recovers.
+It is done within 24 hours. The ledger keeps what was submitted and takes the answers in: `ruler score
+--cached-only` writes the output then. After a crash at any point the next command recovers.
 
 \b
 Example:
@@ -43,7 +44,7 @@ Example:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 
-@app.command("submit")
+@app.command("submit", cls=PanelCommand)
 @with_options(
     f"{REQUEST_OPTIONS} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
     resumes=True,
@@ -59,8 +60,8 @@ def submit(source: Source, options: Options) -> int:
     Example: ruler batch submit rollouts.jsonl -m openai/o3
 
     Exit codes: 0 submitted, or nothing is lacking; 1 something could not be read or asked, or is not
-    known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
-    cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
+    known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 the cost
+    could be more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
     from ruler_cli.batch import submit as submitting
     from ruler_cli.batch.collect import Batches
@@ -88,7 +89,7 @@ def submit(source: Source, options: Options) -> int:
     return _run(main, source=source)
 
 
-@app.command("status")
+@app.command("status", cls=PanelCommand)
 @with_options("one_ledger api_key_env every as_json settle", every="Those that are closed, too.")
 def status(options: Options) -> int:
     """List the batches that are out, and their state at the provider.
@@ -117,7 +118,7 @@ def status(options: Options) -> int:
     return 3 if any(each.error for each in batches) else 0
 
 
-@app.command("collect")
+@app.command("collect", cls=PanelCommand)
 @with_options("one_ledger api_key_env wait wait_timeout settle", resumes=True)
 def collect(options: Options) -> int:
     """Take the answers of every batch that has ended into the ledger.
@@ -146,7 +147,7 @@ def collect(options: Options) -> int:
     return result.exit_code
 
 
-@app.command("cancel")
+@app.command("cancel", cls=PanelCommand)
 @with_options("every forget one_ledger api_key_env settle")
 def cancel(
     options: Options,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
-from ruler_cli.cli.options import Options, with_options
+from ruler_cli.cli.options import Options
 from ruler_cli.cli.units import columns, count, iso, size
 from ruler_cli.errors import UsageError
 
@@ -33,7 +34,7 @@ _STATUSES |= {"odd": "unreadable", "fault": "failed"}
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
 
 
-@app.command("path")
+@app.command("path", cls=PanelCommand)
 @with_options("one_ledger")
 def path(options: Options) -> int:
     """Print the path of the ledger, even if it does not exist yet.
@@ -46,7 +47,7 @@ def path(options: Options) -> int:
     return 0
 
 
-@app.command("stats")
+@app.command("stats", cls=PanelCommand)
 @with_options("one_ledger stats_json")
 def stats(options: Options) -> int:
     """Show the number, tokens and price of the replies by model.
@@ -65,7 +66,7 @@ def stats(options: Options) -> int:
     return 0
 
 
-@app.command("clear")
+@app.command("clear", cls=PanelCommand)
 @with_options("one_ledger older_than yes")
 def clear(options: Options) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
@@ -92,7 +93,7 @@ def clear(options: Options) -> int:
     return 0
 
 
-@app.command("import")
+@app.command("import", cls=PanelCommand)
 @with_options("one_ledger imported_model as_json")
 def import_(
     replies: Annotated[

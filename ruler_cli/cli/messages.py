@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,18 +34,28 @@ _OWN_FLAGS = frozenset({"--wait"})
 OPTIONS_OF_OTHERS = {
     "--api-key": "--api-key-env VAR; a key never stands on a command line",
     "--base-url": "--api-base",
+    "--batch-size": "--concurrency",
     "--best": "--keep",
     "--budget": "--max-cost",
+    "--dryrun": "--dry-run",
     "--endpoint": "--api-base",
     "--filter": "--where",
+    "--head": "--limit",
     "--html": "--output FILE.html",
     "--json": "--summary FILE",
     "--key": "--group",
+    "--max-groups": "--limit",
+    "--max-samples": "--limit",
     "--max-tokens": "-p max_tokens=VALUE",
     "--min-score": "--where score=LOW..",
-    "--model": "--judge-model",
+    "--models": "--judge-model",
+    "--n": "--limit",
+    "--no-ledger": "--no-cache",
+    "--no-progress": "--quiet",
+    "--num-groups": "--limit",
     "--reasoning-effort": "-p reasoning_effort=VALUE",
     "--samples": "--passes",
+    "--silent": "--quiet",
     "--temperature": "-p temperature=VALUE",
     "--threads": "--concurrency",
     "--token": "--api-key-env VAR; a key never stands on a command line",
@@ -53,6 +64,7 @@ OPTIONS_OF_OTHERS = {
     "--verbose": "--debug",
     "--votes": "--passes",
     "--workers": "--concurrency",
+    "-n": "--limit",
     "-v": "--version",
 }
 """Options that other tools have, and what to write instead."""
@@ -74,6 +86,16 @@ def print_stderr(text: str) -> None:
     """Print a line on stderr."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run
         typer.echo(one_line(text), err=True)
+
+
+def stderr_columns() -> int | None:
+    """Return the columns of the terminal that stderr is; None if it is none."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    with suppress(OSError, ValueError):
+        if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
+            return columns
+    return shutil.get_terminal_size().columns
 
 
 def print_note(*sentences: object) -> None:

@@ -7,19 +7,18 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 
-from ruler_cli.cli.messages import report_errors, same_command
 from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
 
 LEDGER_VARIABLE = "RULER_LEDGER"
+PANELS = ("", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other")
+"""The sections of a command's help, in their order."""
 _JUDGES = (
     "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",
     "deepseek/", "gemini/", "groq/", "litellm_proxy/", "mistral/", "ollama_chat/", "openrouter/",
@@ -74,9 +73,30 @@ Scored = Annotated[
 ]
 
 
-def _option(text: str, default: Any = None, *, names: str = "", **more: Any) -> Any:
-    """Declare an option: its help, its default, its names if they differ from the field's, more for typer."""
-    return field(default=default, metadata={"help": text, "names": names, **more})
+def _option(
+    text: str,
+    default: Any = None,
+    *,
+    names: str = "",
+    panel: str = "",
+    variable: bool | str = True,
+    **more: Any,
+) -> Any:
+    """Declare an option: its help, its default, its names if they differ from the field's, more for typer.
+
+    `panel` is the section of the help, "" the first. `variable`: the option is read from a variable too,
+    `RULER_` and its name or the one given here; False for what a user sets for one run and not for all:
+    a file or a group of one run, a part of the input, a confirmation.
+    """
+    return field(
+        default=default,
+        metadata={"help": text, "names": names, "rich_help_panel": panel, "envvar": variable, **more},
+    )
+
+
+_judge, _quality, _limits, _input, _output, _scale = (
+    functools.partial(_option, panel=panel) for panel in PANELS[1:-1]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,124 +105,141 @@ class ScoreOptions:
 
     model: list[str] | None = _option(
         "The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
-        "repeat it for a panel.  [default: openai/o3]",
-        names="--judge-model -m",
+        "repeat it for a panel. --model is the same.  [default: openai/o3]",
+        names="--judge-model --model -m",
         metavar="NAME",
         autocompletion=_complete_judge,
     )
     api_base: str | None = _option("Chat completions endpoint, up to /v1.", metavar="URL")
+    passes: int = _option("Times that a judge scores a group, in orders that balance.", 1, metavar="K", min=1)
+    max_cost: float | None = _option("Stop before spending more.", metavar="USD", min=0)
     rubric: str | None = _option(
         "Grading standards; a group's own `rubric` wins.",
         metavar="TEXT|@FILE",
         autocompletion=_complete_rubric,
     )
-    param: list[str] | None = _option(
-        "Extra parameter of the judge call; VALUE is read as JSON where it is JSON. Repeatable.",
+    param: list[str] | None = _judge(
+        "Extra parameter of the judge call; VALUE is read as JSON if it is JSON. Repeatable.",
         names="--param -p",
         metavar="KEY=VALUE",
     )
-    passes: int = _option("Times that a judge scores a group, in orders that balance.", 1, metavar="K", min=1)
-    adaptive: bool = _option(
-        "Two passes for every group, then where they help, up to --passes on average.", False
-    )
-    fallback: bool = _option(
+    api_key_env: str | None = _judge("Name of the variable that holds the key.", metavar="VAR")
+    via: Literal["auto", "http", "litellm"] = _judge("How the judge is reached.", "auto")
+    fallback: bool = _judge(
         "Ask the judges of -m in turn: the next takes over a group that one refuses.", False
     )
-    escalate: str | None = _option(
+    escalate: str | None = _judge(
         "A stronger judge for groups that passes leave neither resolved nor tied.",
-        metavar="MODEL",
+        metavar="NAME",
         autocompletion=_complete_judge,
     )
-    single: Literal["flag", "score"] = _option(
-        "How to score a group with one distinct rollout: once and flagged, or in every pass.", "flag"
+    adaptive: bool = _quality(
+        "Two passes for every group, then where they help, up to --passes on average.", False
     )
-    group_size: int = _option(
+    order: Literal["random", "input"] = _quality("Order in which the judge sees the rollouts.", "random")
+    seed: int = _quality("Seed of order and labels.", 0, metavar="N")
+    group_size: int = _quality(
         "Distinct rollouts shown at once; more are shown in random windows, each in two at least.",
         AskSettings().group_size,
         metavar="N",
         min=2,
     )
-    order: Literal["random", "input"] = _option("Order in which the judge sees the rollouts.", "random")
-    seed: int = _option("Seed of order and labels.", 0)
-    min_passes: int = _option(
+    single: Literal["flag", "score"] = _quality(
+        "How to score a group with one distinct rollout: once and flagged, or in every pass.", "flag"
+    )
+    min_passes: int = _quality(
         "Valid passes that a judge needs for its scores to count.", 1, metavar="M", min=1
     )
-    debias: bool = _option("Correct for position bias measured over the batch.", False)
-    standardize: bool = _option(
+    debias: bool = _quality("Correct for position bias measured over the batch.", False)
+    standardize: bool = _quality(
         "Bring the judges of a panel to one mean and spread before they are averaged.", False
     )
-    blend: float | None = _option(
-        "Mix: W times the judge's score, the rest the original reward.", metavar="W", min=0.0, max=1.0
+    blend: float | None = _quality(
+        "Mix: W times the judge's score, the rest the original reward; W from 0 to 1.",
+        metavar="W",
+        min=0.0,
+        max=1.0,
     )
-    order_by_outcome: bool = _option(
+    order_by_outcome: bool = _quality(
         "A rollout that failed its check (--outcome, else the reward) never outranks one that passed.", False
     )
-    api_key_env: str | None = _option("Name of the variable that holds the key.", metavar="VAR")
-    via: Literal["auto", "http", "litellm"] = _option("How the judge is reached.", "auto")
-    concurrency: int | None = _option(
-        "Calls in flight.  [default: as many as the judge takes]", names="--concurrency -c", min=1
+    dry_run: bool = _limits(
+        "Do what `ruler check INPUT` does: estimate calls and cost, send and write nothing.",
+        False,
+        variable=False,
     )
-    rpm: float | None = _option("Requests per minute.", metavar="N", min=0.01)
-    tpm: float | None = _option("Tokens per minute.", metavar="N", min=1)
-    timeout: float = _option("Deadline per call, seconds.", JudgeSettings().timeout, metavar="S", min=0.001)
-    retries: int = _option("Retries per call; waits at a limit do not count.", PoolSettings().retries, min=0)
-    max_cost: float | None = _option("Stop before spending more.", metavar="USD", min=0)
-    price: list[str] | None = _option(
-        "USD per million prompt and completion tokens, where it is not known; once, or once for each "
-        "judge in order.",
+    concurrency: int | None = _limits(
+        "Calls in flight.  [default: as many as the judge takes]",
+        names="--concurrency -c",
+        metavar="N",
+        min=1,
+    )
+    rpm: float | None = _limits("Requests per minute.", metavar="N", min=0.01)
+    tpm: float | None = _limits("Tokens per minute.", metavar="N", min=1)
+    timeout: float = _limits("Deadline per call, seconds.", JudgeSettings().timeout, metavar="S", min=0.001)
+    retries: int = _limits(
+        "Retries per call; waits at a limit do not count.", PoolSettings().retries, metavar="N", min=0
+    )
+    max_failures: str | None = _limits("Stop when more groups and lines than that fail.", metavar="N|P%")
+    price: list[str] | None = _limits(
+        "USD per million prompt and completion tokens, if it is not known; once, or once for each judge in "
+        "order.",
         metavar="IN,OUT",
     )
-    group_by: str | None = _option("Dotted path of the group key.", metavar="PATH")
-    reward: str | None = _option("Dotted path of the original reward.", metavar="PATH")
-    messages: str | None = _option(
-        "Dotted path of the messages, or of an answer's text, in a dump that no format fits.", metavar="PATH"
+    ledger: list[str] | None = _limits(
+        "File of paid replies; repeat it to read others as well, e.g. of shards.  [default: "
+        "ruler/ledger.sqlite in the user's cache directory]",
+        metavar="PATH|none",
+        envvar=None,  # typer would split the variable's value at every space
     )
-    prompt: str | None = _option(
-        "Dotted path of the task's text, for conversations that do not begin with it.", metavar="PATH"
+    no_cache: bool = _limits("Keep no replies and read none: --ledger none.", False, variable=False)
+    retry_failed: bool = _limits("Ask again what failed in an earlier run.", False)
+    cached_only: bool = _limits(
+        "Ask no judge: score what the ledger answers, and mark the rest as failed.", False
     )
-    outcome: str | None = _option("Dotted path of a verifier's result.", metavar="PATH")
-    grouping: Literal["auto", "line", "consecutive", "scattered"] = _option(
-        "How the records of a group are arranged.", "auto"
-    )
-    format_: str = _option(
+    limit: int | None = _input("The first N groups only, in input order.", metavar="N", min=1, variable=False)
+    format_: str = _input(
         "The dump's shape, if it is not to be detected.",
         "auto",
         metavar="auto|NAME",
         autocompletion=_complete_format,
     )
-    on_failure: Literal["null", "drop", "keep"] = _option(
+    group_by: str | None = _input("Dotted path of the group key.", metavar="PATH")
+    grouping: Literal["auto", "line", "consecutive", "scattered"] = _input(
+        "How the records of a group are arranged.", "auto"
+    )
+    messages: str | None = _input(
+        "Dotted path of the messages, or of an answer's text, in a dump that no format fits.", metavar="PATH"
+    )
+    prompt: str | None = _input(
+        "Dotted path of the task's text, for conversations that do not begin with it.", metavar="PATH"
+    )
+    reward: str | None = _input("Dotted path of the original reward.", metavar="PATH")
+    outcome: str | None = _input("Dotted path of a verifier's result.", metavar="PATH")
+    on_failure: Literal["null", "drop", "keep"] = _output(
         "A group that cannot be scored: reward null, record left out, or reward kept.", "null"
     )
-    failed: Path | None = _option(
+    failed: Path | None = _output(
         "File for lines that cannot be read and for dropped records.  [default: OUTPUT.failed.jsonl]",
         metavar="FILE",
+        variable=False,
     )
-    max_failures: str | None = _option("Stop when more groups and lines than that fail.", metavar="N|P%")
-    shard: str | None = _option(
+    summary: Path | None = _output("Write the run's summary as JSON.", metavar="FILE", variable=False)
+    progress: Literal["auto", "bar", "log", "none"] = _output("Progress on stderr.", "auto")
+    quiet: bool = _output("No progress and no summary: --progress none.", False, names="--quiet -q")
+    debug: bool = _output("Show each reply.", False)
+    shard: str | None = _scale(
         "Judge only the groups of shard I of N; the first is 1. Limits and cost cap hold for this process.",
         metavar="I/N",
     )
-    ledger: list[str] | None = _option(
-        "File of paid replies; repeat it to read others as well, e.g. of shards.  [default: "
-        f"ruler/ledger.sqlite in the user's cache directory]  [env var: {LEDGER_VARIABLE}]",
-        metavar="PATH|none",
-        envvar=None,  # typer would split the variable's value at every space
-    )
-    retry_failed: bool = _option("Ask again what failed in an earlier run.", False)
-    cached_only: bool = _option(
-        "Ask no judge: score what the ledger answers, and mark the rest as failed.", False
-    )
-    engine: Literal["here", "ray"] = _option(
+    engine: Literal["here", "ray"] = _scale(
         "Judge in this process, or in workers of Ray; OUTPUT is the same.", "here"
     )
-    ray_address: str | None = _option(
+    ray_address: str | None = _scale(
         "A running Ray cluster of which this machine is a part.  [default: one is started here]",
         metavar="HOST:PORT",
     )
-    ray_workers: int | None = _option("Workers of Ray.  [default: 2]", metavar="N", min=1)
-    summary: Path | None = _option("Write the run's summary as JSON.", metavar="FILE")
-    progress: Literal["auto", "bar", "log", "none"] = _option("Progress on stderr.", "auto")
-    debug: bool = _option("Show each reply.", False)
+    ray_workers: int | None = _scale("Workers of Ray.  [default: 2]", metavar="N", min=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,24 +247,25 @@ class Options(ScoreOptions):
     """The options of all commands. One that a command does not take has its default."""
 
     as_json: bool = _option("Print one JSON object instead.", False, names="--json")
-    one_ledger: str | None = _option(
+    one_ledger: str | None = _limits(
         "File of paid replies.  [default: ruler/ledger.sqlite in the user's cache directory]",
         names="--ledger",
         metavar="PATH|none",
     )
-    labels: str | None = _option(
+    labels: str | None = _input(
         "Dotted path of the labels.  [default: the first original reward, else the outcome]", metavar="PATH"
     )
     # check
     batch: bool = _option("Show cost and time in a provider's batch API, too.", False)
     # prompt, report
-    group: str | None = _option("Which group.  [default: the first]", metavar="KEY")
-    pass_: int = _option("Which pass over the group.", 1, metavar="P", min=1)
-    window: int = _option("Which window of that pass.", 1, metavar="W", min=1)
+    group: str | None = _option("Which group.  [default: the first]", metavar="KEY", variable=False)
+    pass_: int = _option("Which pass over the group.", 1, metavar="P", min=1, variable=False)
+    window: int = _option("Which window of that pass.", 1, metavar="W", min=1, variable=False)
     output: str | None = _option(
         "Write a page for a browser instead: one file, which opens offline.",
         names="--output -o",
         metavar="FILE.html",
+        variable=False,
     )
     max_groups: int | None = _option(
         "Groups in FILE.html, the most telling first.  [default: 10000]", metavar="N", min=1
@@ -238,11 +276,15 @@ class Options(ScoreOptions):
         "disagreement with labels lies in a range; rollouts whose score does. Both ends belong to it, and "
         "either may be left out. Repeatable: all must hold.",
         metavar="NAME[=LOW..HIGH]",
+        variable=False,
         autocompletion=_complete_condition,
     )
-    keep: int | None = _option("Of each group at most M rollouts, by --by.", metavar="M", min=1)
+    keep: int | None = _option(
+        "Of each group at most M rollouts, by --by.", metavar="M", min=1, variable=False
+    )
     by: Literal["variance", "score", "majority"] | None = _option(
-        "Those whose scores have the greatest variance, the best, or the best of the majority."
+        "Those whose scores have the greatest variance, the best, or the best of the majority.",
+        variable=False,
     )
     answer: str | None = _option("Dotted path of a rollout's answer, for the majority.", metavar="PATH")
     # render, batch, ledger
@@ -257,7 +299,7 @@ class Options(ScoreOptions):
         metavar="S",
         min=0.0,
         callback=_finite,
-        envvar="RULER_WAIT_TIMEOUT",
+        variable="RULER_WAIT_TIMEOUT",
     )
     settle: float = _option(
         "Seconds in which a batch may still appear at its provider after a crash.",
@@ -266,82 +308,35 @@ class Options(ScoreOptions):
         min=0.0,
         callback=_finite,
     )
-    every: bool = _option("Every batch that is out.", False, names="--all", envvar=None)
+    every: bool = _option("Every batch that is out.", False, names="--all", variable=False)
     forget: bool = _option(
-        "Give them up without asking the provider; their requests are free at once.", False, envvar=None
+        "Give them up without asking the provider; their requests are free at once.", False, variable=False
     )
     older_than: float | None = _option(
         "Only replies older than so many days.  [default: all]",
         metavar="DAYS",
         min=0.0,
         callback=_finite,
-        envvar=None,
+        variable=False,
     )
-    yes: bool = _option("Do not ask for confirmation on a terminal.", False, names="--yes -y", envvar=None)
+    yes: bool = _option("Do not ask for confirmation on a terminal.", False, names="--yes -y", variable=False)
     stats_json: bool = _option(
-        "One JSON object, times as ISO 8601, an unknown cost as null.", False, names="--json", envvar=None
+        "One JSON object, times as ISO 8601, an unknown cost as null.", False, names="--json", variable=False
     )
     imported_model: str | None = _option(
         "Name of the judge in the ledger; its price is looked up by it.  "
         "[default: the model that each reply names]",
-        names="--judge-model -m",
+        names="--judge-model --model -m",
         metavar="NAME",
-        envvar=None,
+        variable=False,
     )
 
 
 SCORE_OPTIONS = " ".join(one.name for one in fields(ScoreOptions))
 REQUEST_OPTIONS = (
-    "model api_base rubric param passes adaptive fallback escalate single group_size order seed "
-    "group_by reward messages prompt outcome grouping format_"
+    "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
+    "limit format_ group_by grouping messages prompt reward outcome"
 )
 """Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
-SCORED_OPTIONS = "labels group_by messages prompt grouping format_"
+SCORED_OPTIONS = "labels format_ group_by grouping messages prompt"
 """Options on how a scored file is read."""
-_HINTS = get_type_hints(Options)
-_FIELDS = {one.name: one for one in fields(Options)}
-
-
-def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
-    """Return a field of Options as typer reads it in a signature, with another help if it is given."""
-    more = dict(_FIELDS[name].metadata)
-    more["help"] = text or more["help"]
-    names = more.pop("names").split() or [f"--{name.rstrip('_').replace('_', '-')}"]
-    variable = "RULER_" + names[0].removeprefix("--").replace("-", "_").upper()
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=_FIELDS[name].default,
-        annotation=Annotated[_HINTS[name], typer.Option(*names, **{"envvar": variable, **more})],
-    )
-
-
-def with_options(
-    names: str, *, resumes: bool = False, **texts: str
-) -> Callable[[Callable[..., int]], Callable[..., None]]:
-    """Give a command options, by the names of fields, in this order; its result is the exit code.
-
-    The command gets them in its parameter `options`; its other parameters stand in front, as arguments do.
-    `texts` is the help, by name, of options that differ from those of other commands in nothing else. An
-    error is printed as one sentence; for a command that `resumes`, another names the command to go on with.
-    """
-
-    def decorate(command: Callable[..., int]) -> Callable[..., None]:
-        arguments = dict(inspect.signature(command, eval_str=True).parameters)
-        del arguments["options"]
-
-        @functools.wraps(command)
-        def run(**values: Any) -> None:
-            options = Options(**{name: values.pop(name) for name in names.split()})
-            with report_errors(same_command(*values.values()) if resumes else None):
-                raise typer.Exit(command(options=options, **values))
-
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-            [
-                *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in arguments.values()),
-                *(_typer_parameter(name, texts.get(name)) for name in names.split()),
-            ]
-        )
-        return run
-
-    return decorate

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import print_note, safe
-from ruler_cli.cli.options import Options, Source, with_options
+from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.report import COMPARED, unknown_group
 from ruler_cli.cli.settings import score_settings
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @with_options(
-    "group pass_ window model api_base rubric order seed passes group_size single "
-    "group_by messages prompt grouping format_"
+    "group pass_ window model api_base passes rubric order seed group_size single "
+    "limit format_ group_by grouping messages prompt"
 )
 def command(source: Source, options: Options) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import ledger_option, print_note, score_command
-from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source, with_options
+from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
@@ -37,12 +38,12 @@ def command(
     ],
     options: Options,
 ) -> int:
-    """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.
+    """Write the requests that `score` would send to a file. Nothing is sent.
 
-    OpenAI's or Anthropic's batch API, `vllm run-batch` or any other engine can answer them. Requests may
-    follow from answers: put these into the ledger and run the same command again, until it writes none;
-    REQUESTS is empty then. Files are split where a provider takes no larger ones. A panel has a set of
-    files for each judge, named after it.
+    Requests that the ledger answers are left out. The batch APIs of OpenAI and Anthropic, `vllm run-batch` or
+    another engine can answer them. Requests may follow from answers: put these into the ledger and run the
+    same command again, until it writes none; REQUESTS is empty then. Files are split where a provider takes
+    no larger ones. A panel has a set of files for each judge, named after it.
 
     Example: ruler render rollouts.jsonl requests.jsonl -m openai/o3
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note, printable_key
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, with_options
+from ruler_cli.cli.command import with_options
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
@@ -37,7 +38,7 @@ def command(
     Example:
       ruler select scored.jsonl train.jsonl --where live --where reliability=0.7..
       ruler select scored.jsonl sharp.jsonl --keep 4 --by variance
-      ruler select scored.jsonl best.jsonl --keep 1 --by majority --answer metadata.answer
+      ruler select scored.jsonl - --keep 1 --by majority --answer metadata.answer
       ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
 
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad

@@ -120,12 +120,14 @@ class Directory(MultiFileContainer):
     def records(self) -> Iterator[Line]:
         """Yield every record of every file; the damaged end of a file is reported once.
 
-        A later pass reads the same records as the first one: it leaves lines that were appended since, and
-        raises UsageError for any other change.
+        A later pass reads the same records as the first one, which may have ended before the last file: it
+        leaves lines that were appended since, and raises UsageError for any other change.
         """
         before, scans = self._scans, list[_FileScan]()
+        self._scans = before or scans
         start = 0
-        for index, name in enumerate(name for name in self.listing.names if name not in self._left_out):
+        names = [name for name in self.listing.names if name not in self._left_out]
+        for index, name in enumerate(names[: len(before) or None]):
             scan, last = _FileScan(name, start), before[index].last if before else math.inf
             scans.append(scan)
             with ExitStack() as stack:
@@ -138,11 +140,10 @@ class Directory(MultiFileContainer):
                         scan.last, scan.end = line.number, line.offset + len(line.raw)
                         yield Line(start + line.number, line.offset, line.raw, f"{name} {line.where}", name)
                 except UsageError as error:
-                    self._report_damage(name, start + scan.last, error)
+                    self._report_damage(name, start + scan.last, error, again=bool(before))
             if before and before[index] != scan:
                 raise UsageError(f"{self.name}: {name} changed while it was read; run again when it is whole")
             start += scan.last
-        self._scans = scans
 
     def line(self, number: int, offset: int, raw: bytes) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
@@ -226,9 +227,9 @@ class Directory(MultiFileContainer):
             if b"\0" in head and head.removeprefix(BOM).lstrip()[:1] not in (b"{", b"["):
                 raise ForeignError(f"{location.shown}: is no text")
 
-    def _report_damage(self, name: str, number: int, error: UsageError) -> None:
+    def _report_damage(self, name: str, number: int, error: UsageError, *, again: bool) -> None:
         """Report a damaged file once; raise the error if an earlier pass could read the file."""
-        if self._on_problem is None or (self._scans and name not in self._damaged):
+        if self._on_problem is None or (again and name not in self._damaged):
             raise error
         if name in self._damaged:
             return

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from ruler_cli.config import Shard
+from ruler_cli.config import Subset
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.interface import printable
@@ -36,6 +36,7 @@ counts once."""
 _WAY = "if that is not meant, name another key with --group-by PATH"
 Opening = list[tuple[object, object]]
 """Role and content of the messages before the agent's first turn."""
+ALL = Subset()
 _SYSTEM = ("system", "developer")
 
 
@@ -123,7 +124,8 @@ class Survey:
 
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `reader` knows the
-    words that all records have for rewards and outcomes: groups are read with it.
+    words that all records have for rewards and outcomes: groups are read with it. `cut`: the file was not
+    read to its end, because the run needs its first groups only.
     """
 
     reader: Reader
@@ -139,6 +141,7 @@ class Survey:
     openings: Openings = field(default_factory=Openings)
     first_mixed: int = 0
     end: tuple[int, int] = (0, 0)
+    cut: bool = False
     where: Where = "line {}".format
 
     @property
@@ -148,11 +151,12 @@ class Survey:
     def warnings(self) -> list[str]:
         """List the signs of a wrong group key, a sentence each."""
         out: list[str] = []
+        whole = self.reader.format.shape != "trajectory"
         if self.groups > 1 and self.singles == self.groups:
-            whole = self.reader.format.shape == "group"
-            key, advice = ("", "") if whole else (f" ({self._key})", f"; {_WAY}")
+            given = self.reader.format.shape == "group"
+            key, advice = ("", "") if given else (f" ({self._key})", f"; {_WAY}")
             out.append(f"every group has one rollout{key}: nothing can be compared{advice}")
-        elif self.groups == 1 and self.records > 1 and self.reader.format.shape == "trajectory":
+        elif self.groups == 1 and self.records > 1 and not (whole or self.cut):
             out.append(f"all {self.records} records are one group ({self._key}); {_WAY}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
             out.append(
@@ -180,6 +184,22 @@ def records(
         yield from parts
 
 
+def first_groups(read: Iterable[Record], limit: int, *, alone: bool) -> Iterator[Record]:
+    """Yield the records of the first groups: adjacent records of one key, or each record `alone`.
+
+    Nothing behind them is read. A columnar line, which is several groups, is not cut.
+    """
+    groups, last = 0, None
+    for record in read:
+        groups += alone or not groups or record.key != last
+        last = record.key
+        if groups > limit and not record.part:
+            return
+        yield record
+        if alone and groups >= limit and record.part == record.parts - 1:
+            return
+
+
 def survey(
     lines: Iterable[Line],
     reader: Reader,
@@ -188,9 +208,13 @@ def survey(
     on_problem: OnProblem,
     where: Where = "line {}".format,
     on_record: OnRecord | None = None,
-    shard: Shard | None = None,
+    subset: Subset = ALL,
 ) -> Survey:
-    """Read the whole input once; decide how its groups lie, and which are those of a shard."""
+    """Read the input once; decide how its groups lie, and which are those of the run.
+
+    Input behind the first groups that a `subset` asks for is not read if none of them can go on there.
+    """
+    shard, limit = subset.shard, subset.limit
     whole = reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
@@ -203,12 +227,16 @@ def survey(
             yield line
 
     compare = not reader.by_prompt  # else rollouts of one group begin alike
-    last, runs = b"", 0
-    for record in records(noted(), reader.read_rounded, on_problem):
+    last, runs, read = b"", 0, records(noted(), reader.read_rounded, on_problem)
+    ends = limit is None or whole or grouping in ("line", "consecutive")
+    if limit is not None and ends:
+        read = first_groups(read, limit, alone=whole or grouping == "line")
+    for record in read:
         result.records += 1
         result.reader = result.reader.with_words((record,))
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
-        mine = shard is None or shard.holds(digest(str(record.key)))
+        within = ends or limit is None or index.among_first(digest(key), limit)
+        mine = within and (shard is None or shard.holds(digest(str(record.key))))
         begins = openings.look(record.rollouts, record.line.where, compare=whole or compare)
         if whole or len(begins) > 1:
             openings.compared(begins, str(record.key))
@@ -217,11 +245,13 @@ def survey(
         result.rollouts += rollouts
         if short != last:
             last, runs = short, runs + 1
-        if on_record is not None:
+        if on_record is not None and within:
             on_record(record, rollouts)
     index.flush()
     sizes = index.sizes(each_line=whole)
     result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
+    if limit is not None and ends and result.groups >= limit:
+        result.cut, result.end = True, (record.line.number, record.line.offset + len(record.line.raw))
     if whole:
         result.repeated = index.repeated_key()
         return result
@@ -246,14 +276,18 @@ def streamed(
     index: Index,
     openings: Openings,
     on_record: OnRecord | None,
-    shard: Shard | None,
+    subset: Subset = ALL,
 ) -> Iterator[Group]:
     """Groups of a stream, with the checks that a survey makes of a file.
 
-    Adjacent records of one key are a group; a key that comes back is a UsageError.
+    Adjacent records of one key are a group; a key that comes back is a UsageError. The stream is read
+    until the first groups that a `subset` asks for are whole.
     """
+    shard, limit = subset.shard, subset.limit
     whole = reader.format.shape != "trajectory"
     alone = whole or grouping == "line"
+    if limit is not None:
+        stream = first_groups(stream, limit, alone=alone)
     for group in _groups(stream, alone=alone):
         number = group.records[0].line.number
         before = number if alone else index.first_seen(group.key, number)

@@ -144,8 +144,9 @@ def open_input(
         return _survey_file(container, settings, stack, index, reader, report, on_record, on_again)
     openings = Openings(reader.format.simulated_user)
     read = records(itertools.chain(first, lines), reader.read, report)
-    groups = streamed(read, reader, settings.grouping, index, openings, on_record, shard)
-    notes = [] if shard is None else [str(shard)]
+    groups = streamed(read, reader, settings.grouping, index, openings, on_record, settings.subset)
+    notes = [_cut(settings.limit)] if settings.limit is not None else []
+    notes += [] if shard is None else [str(shard)]
     return Input(container, index, reader, groups=groups, waits=True, notes=notes, openings=openings)
 
 
@@ -160,7 +161,7 @@ def _survey_file(
     on_again: Callable[[], None],
 ) -> Input:
     location, shard, fd = Location(settings.source), settings.shard, container.fd
-    name, problems, notes = location.shown, list[Problem](), list[str]()
+    name, problems, notes, limit = location.shown, list[Problem](), list[str](), settings.limit
 
     def report(problem: Problem) -> None:
         problems[:] = problems or [problem]
@@ -173,19 +174,21 @@ def _survey_file(
         container.shard = shard
         notes += container.check_files(_fits(reader), report)
     how, where = settings.grouping, container.where
-    result = survey(lines(), reader, how, index, report, where, on_record, shard)
+    result = survey(lines(), reader, how, index, report, where, on_record, settings.subset)
     if settings.group_by is None and reader.format.shape == "trajectory":
         within = labelled(result.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
             index = stack.enter_context(closing(Index()))
             on_again()
-            result = survey(lines(), within, how, index, lambda _: None, where, on_record, shard)
+            result = survey(lines(), within, how, index, lambda _: None, where, on_record, settings.subset)
     reader = result.reader
     if result.first_mixed:
         line = next(line for line in lines() if line.number == result.first_mixed)
         result.openings.first_mixed = str(reader.read(line)[0].key)
+    if limit is not None and limit <= result.groups:
+        notes.append(_cut(limit) if result.cut else f"--limit {limit}: of {_groups(result.groups)} the first")
     if shard is not None:
-        notes.append(f"{shard}: {result.mine:,} of {result.groups:,} group{'s' * (result.groups != 1)}")
+        notes.append(f"{shard}: {result.mine:,} of {_groups(result.groups)}")
     if result.records == 0:
         why = f"; {problems[0].where} {problems[0].reason}" if problems else ""
         raise UsageError(f"{name}: none of its {container.unit}s can be read{why}")
@@ -209,6 +212,14 @@ def _survey_file(
         container, index, reader, result, groups(), notes=notes, fd=fd, openings=result.openings,
         waits=location.remote and result.grouping != "scattered", total=result.mine,
     )  # fmt: skip
+
+
+def _groups(number: int) -> str:
+    return f"{number:,} group{'s' * (number != 1)}"
+
+
+def _cut(limit: int) -> str:
+    return f"--limit {limit}: input behind the first {_groups(limit)} is not read"
 
 
 def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:

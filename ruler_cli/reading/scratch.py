@@ -136,6 +136,7 @@ class Index:
         self._db = temporary_database("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)
         self._rows: list[tuple[int, int, int, bytes, int, bool, int | None, int]] = []
         self._sources: dict[str, int] = {}
+        self._asked_about = 0
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
@@ -190,6 +191,17 @@ class Index:
         (row,) = self._all("SELECT number FROM seen WHERE key = ?", seen[:1])
         return int(row[0])
 
+    def among_first(self, key: bytes, limit: int) -> bool:
+        """Tell if a group, by the digest of its key, is one of the first `limit` that are asked about."""
+        with self._statement():
+            if self._db.execute("SELECT 1 FROM seen WHERE key = ?", (key,)).fetchone():
+                return True
+            if self._asked_about < limit:
+                self._db.execute("INSERT INTO seen VALUES (?, 0)", (key,))
+                self._asked_about += 1
+                return True
+        return False
+
     def sizes(self, *, each_line: bool = False) -> list[int]:
         """Groups, smallest, largest, how many have one rollout, and how many are the run's own.
 
@@ -224,14 +236,17 @@ class Index:
         return int(row[0]), int(row[1] or 0) >> PARTS
 
     def volume(self) -> int:
-        """Bytes of all records, those of a line for each of its parts."""
-        ((size,),) = self._all("SELECT sum(size) FROM line")
+        """Bytes of the own records, those of a line for each of its parts."""
+        ((size,),) = self._all("SELECT sum(size) FROM line WHERE mine")
         return int(size)
 
     def groups(self, *, each_line: bool = False) -> Iterator[tuple[int, int, int]]:
-        """The first record, the rollouts and the bytes of every group, in the order of the keys' digests."""
+        """The first record, the rollouts and the bytes of own groups, in the order of the keys' digests."""
         by = "key, id" if each_line else "key"
-        query = f"SELECT min(id), sum(rollouts), sum(size) FROM line GROUP BY {by} HAVING sum(rollouts)"  # noqa: S608 - the same
+        query = (
+            "SELECT min(id), sum(rollouts), sum(size) FROM line "  # noqa: S608 - the same
+            f"WHERE mine GROUP BY {by} HAVING sum(rollouts)"
+        )
         with self._statement():
             rows = self._db.execute(query)
         yield from rows

@@ -285,20 +285,22 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
 
 
 def refuse_settings(settings: ScoreSettings) -> None:
-    """UsageError if dropped records have no place, or OUTPUT of a shard would hold what is not its own."""
-    source, output, shard = Location(settings.input.source), Location(settings.output), settings.input.shard
+    """UsageError if dropped records have no place, or OUTPUT of some groups would take the place of all."""
+    source, output = Location(settings.input.source), Location(settings.output)
+    shard, limit = settings.input.shard, settings.input.limit
     if settings.on_failure == "drop" and not output.local and settings.failed is None:
         what = "OUTPUT -" if output.stream else "an address as OUTPUT"
         raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
-    if shard is None or output.stream:
+    if (shard is None and limit is None) or output.stream:
         return
+    option, left = ("--limit", f"the first {limit}") if shard is None else ("--shard", str(shard))
     listing = source.listed() if source.many else None
     root = source.name if listing is None else listing.base
     if output.same(root):
-        raise UsageError(f"--shard: OUTPUT {output.public} is INPUT, of which only {shard} would be left")
+        raise UsageError(f"{option}: OUTPUT {output.public} is INPUT, of which only {left} would be left")
     if listing is not None and not source.remote and not output.as_lines and find_trials(listing):
         raise UsageError(
-            "--shard: a Harbor job as OUTPUT would hold trials of other shards, not scored; name it .jsonl"
+            f"{option}: a Harbor job as OUTPUT would hold other trials too, not scored; name it .jsonl"
         )
 
 

@@ -154,3 +154,47 @@ def test_shard_of_render(ruler: Ruler) -> None:
     text = " ".join(lines.split("--ledger")[0].split())
     assert "requests for the groups of shard I of N" in text
     assert "cost cap" not in text
+
+
+def test_panels(ruler: Ruler) -> None:
+    """The help of `score` begins with the five options that matter first, and `--help` is the last."""
+    text = ruler("score", "--help", COLUMNS="80").stdout
+    sections = re.findall(r"^(\w[\w ]*):\n", text, re.MULTILINE)
+    panels = ["Options", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other"]
+    assert sections == ["Arguments", *panels]
+    first = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
+    long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
+    assert long == ["--judge-model", "--api-base", "--passes", "--max-cost", "--rubric"]
+    assert text.partition("\nOther:\n")[2].split()[0] == "-h,"
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_help_fits(columns: int, ruler: Ruler) -> None:
+    """Every help fits the terminal: no line is cut, no variable, range or brace stands in it."""
+    for names in EVERY:
+        text = ruler(*names, "--help", COLUMNS=str(columns)).stdout
+        assert max(map(len, text.splitlines())) <= columns, names
+        assert not re.search(r"env var|…$|[a-z ]\.\.\.$|[{}]|[x<>]=|range>|[a-z]-$", text, re.MULTILINE), (
+            names
+        )
+
+
+def test_summaries_of_commands(ruler: Ruler) -> None:
+    """Each command has one line in the list of commands, at 80 columns."""
+    listed = ruler("--help", COLUMNS="80").stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == list(cli._COMMANDS)
+
+
+def test_variables(ruler: Ruler) -> None:
+    """The help says once that options have variables; what is for one run has none."""
+    for names in EVERY[1:]:
+        text = " ".join(ruler(*names, "--help").stdout.split())
+        group = names in {("batch",), ("ledger",)}
+        assert ("a variable, RULER_ and its name" in text) == (not group), names
+    root: Any = typer.main.get_command(app)
+    score, select = (root.commands[name].params for name in ("score", "select"))
+    variables = {one.name: one.envvar for one in (*select, *score)}
+    assert variables["max_cost"] == "RULER_MAX_COST"
+    assert variables["model"] == ["RULER_JUDGE_MODEL", "RULER_MODEL"]
+    for name in ("source", "output", "keep", "where", "failed", "summary", "limit", "dry_run"):
+        assert variables[name] is None, name

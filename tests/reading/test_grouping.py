@@ -73,7 +73,7 @@ def test_consecutive(index: Index) -> None:
     """From a pipe, adjacent records of one key are a group, and a key that returns later is an error."""
     problems: list[Problem] = []
     read = records(rows("aa.bba"), READER.read, problems.append)
-    groups = streamed(read, READER, "auto", index, Openings(), None, None)
+    groups = streamed(read, READER, "auto", index, Openings(), None)
     assert [(g.key, [r.line.number for r in g.records]) for g in (next(groups), next(groups))] == [
         ("a", [1, 2]),
         ("b", [4, 5]),

@@ -1,0 +1,200 @@
+"""`--limit N`: a run takes the first groups of an input, whatever holds them and however they lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.config import InputSettings, shard_of
+from ruler_cli.reading.input import open_input
+from ruler_cli.run import RunResult
+from tests.conftest import Ruler, group, read, write
+from tests.fuzz_containers import KINDS, unpack
+from tests.judge_server import JudgeServer
+from tests.runs import Stage
+from tests.test_shards import LIES, bare, laid, staged
+
+
+def limited(stage: Stage, kind: str, limit: int | None, **more: Any) -> RunResult:
+    """Run over the first groups, with one ledger for all runs."""
+    reading = {"limit": limit, **more.pop("reading", {})}
+    names: Any = {"source": f"in{kind}", "output": f"out-{limit}{kind}", "ledger": "ledger"}
+    return stage.run(reading=reading, failed=stage.path / "failed", **names, **more)
+
+
+def keys(records: list[bytes]) -> list[str]:
+    """The keys of the groups of records, each once, in order."""
+    return list(dict.fromkeys(json.loads(record)["group_id"] for record in records))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(KINDS),
+    st.sampled_from(LIES),
+    st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    st.integers(1, 7),
+)
+def test_first_groups(kind: str, lie: str, sizes: list[int], limit: int) -> None:
+    """OUTPUT holds what a whole run writes for the first groups, and the whole run pays the rest only."""
+    records = [json.dumps(record).encode() for record in laid(sizes, lie)]
+    with staged(records, kind) as stage:
+        summary = limited(stage, kind, limit).summary
+        some = bare(unpack(stage.path / f"out-{limit}{kind}", kind))
+        assert (summary.total, summary.scored) == (min(limit, len(sizes)),) * 2
+        first = stage.asked
+        limited(stage, kind, None)
+        assert stage.asked == first + max(0, len(sizes) - limit)
+        alone = unpack(stage.path / f"out-None{kind}", kind)
+        wanted = keys(records)[:limit]
+        assert some == [one for one in bare(alone) if json.loads(one)["group_id"] in wanted]
+
+
+def opened(path: Path, **settings: Any) -> tuple[list[str], int, list[str]]:
+    """The keys of the groups of a file, the records that were read, and the notes."""
+    with ExitStack() as stack:
+        source = open_input(
+            InputSettings(str(path), **settings), stack, lambda problem: pytest.fail(str(problem))
+        )
+        assert source.survey is not None
+        return [one.key for one in source.groups], source.survey.records, list(source.notes)
+
+
+def test_reads_no_further(tmp_path: Path) -> None:
+    """Input behind the first groups is read only if a group may go on there, and a sentence says which."""
+    lines = write(tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)])
+    cut = ["--limit 3: input behind the first 3 groups is not read"]
+    assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
+    rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
+    assert opened(rows, limit=3, grouping="consecutive") == (["g0", "g1", "g2"], 6, cut)
+    whole = ["--limit 3: of 50 groups the first"]
+    assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
+    assert opened(rows, limit=50)[2] == ["--limit 50: of 50 groups the first"]
+    assert opened(rows, limit=51)[2] == []
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_bytes(lines.read_bytes() + b"no JSON\n")
+    assert opened(damaged, limit=3)[1] == 3
+
+
+def test_columns_are_not_cut(tmp_path: Path) -> None:
+    """A line of several groups is taken whole."""
+    talks = [[{"role": "user", "content": text}] for text in "xyz"]
+    line = {"prompt": talks, "completion": ["a", "b", "c"], "step": [1, 2, 3]}
+    path = write(tmp_path / "in.jsonl", [line, line, line])
+    assert len(opened(path)[0]) == 9
+    assert [len(opened(path, limit=limit)[0]) for limit in (1, 3, 4)] == [3, 3, 6]
+
+
+def test_limit_before_shard(tmp_path: Path) -> None:
+    """Shards share the first groups, so that together they judge them once."""
+    path = write(tmp_path / "in.jsonl", laid([2] * 40, "scattered"))
+    parts = [opened(path, limit=10, shard=shard_of(f"{number}/3"))[0] for number in (1, 2, 3)]
+    assert sorted(key for part in parts for key in part) == sorted(f"g{i}" for i in range(10))
+
+
+def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
+    """From stdin the first groups are scored, and the rest may be anything."""
+    groups = "".join(json.dumps(group(name, 0.1, 0.9)) + "\n" for name in "abc")
+    done = ruler("score", "-", "-", "-m", "offline", "--limit", "2", stdin=groups + "no JSON\n")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["group_id"] for line in done.stdout.splitlines()] == ["a", "b"]
+    assert "--limit 2: OUTPUT has the first 2 groups of INPUT" in done.stderr
+    rows = "".join(json.dumps(row) + "\n" for row in laid([2, 3, 2], "scattered"))
+    scattered = ("--grouping", "scattered", "--limit", "2")
+    done = ruler("score", "-", "-", "-m", "offline", *scattered, stdin=rows)
+    assert keys(done.stdout.encode().splitlines()) == ["g0", "g1"]
+    assert len(done.stdout.splitlines()) == 5
+
+
+def test_endless_stdin(tmp_path: Path) -> None:
+    """An input without an end is read no further than the first groups."""
+
+    def lines() -> Iterator[Any]:
+        yield from (group(f"g{i}", 0.1) for i in range(3))
+        pytest.fail("it was read on")
+
+    from ruler_cli.reading.grouping import first_groups
+
+    class Row:
+        part, parts = 0, 1
+
+        def __init__(self, key: str) -> None:
+            self.key = key
+
+    rows: Any = (Row(one["group_id"]) for one in lines())
+    assert [row.key for row in first_groups(rows, 3, alone=True)] == ["g0", "g1", "g2"]
+
+
+def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
+    """`check`, `render` and `prompt` take the same groups; figures of `check` are theirs."""
+    write(tmp_path / "in.jsonl", laid([2] * 9, "scattered"))
+    facts = json.loads(ruler("check", "in.jsonl", "--limit", "4", "--json").stdout)
+    assert (facts["groups"], facts["rollouts"], facts["estimate"]["calls"]["expected"]) == (4, 8, 4)
+    assert ruler("render", "in.jsonl", "requests.jsonl", "--limit", "4").returncode == 0
+    assert len(read(tmp_path / "requests.jsonl")) == 4
+    assert ruler("prompt", "in.jsonl", "--group", "g3", "--limit", "4").returncode == 0
+    assert "no group" in ruler("prompt", "in.jsonl", "--group", "g4", "--limit", "4").stderr
+
+
+def test_refused(ruler: Ruler, tmp_path: Path) -> None:
+    """OUTPUT that is INPUT would lose the groups that are left out."""
+    path = write(tmp_path / "in.jsonl", [group("a", 0.1), group("b", 0.2)])
+    before = path.read_bytes()
+    done = ruler("score", "in.jsonl", "in.jsonl", "-m", "offline", "--limit", "1")
+    assert (done.returncode, path.read_bytes()) == (2, before)
+    assert "--limit: OUTPUT in.jsonl is INPUT, of which only the first 1 would be left" in done.stderr
+    for bad in ("0", "-1", "x"):
+        assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--limit", bad).returncode == 2
+
+
+def test_dry_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`score --dry-run` prints what `check` prints, with its exit code; no judge and no file is touched."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9), {"group_id": "b", "trajectories": [{}]}])
+    (tmp_path / "out.jsonl").write_text("mine")
+    judge = ("-m", "openai/good", "--api-base", server.base, "--passes", "3", "--price", "1,2")
+    check = ruler("check", "in.jsonl", *judge)
+    dry = ruler("score", "in.jsonl", "out.jsonl", *judge, "--dry-run")
+    assert (dry.returncode, dry.stdout, dry.stderr) == (check.returncode, check.stdout, check.stderr)
+    assert check.returncode == 1
+    assert server.stats()["requests"] == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name != "in.jsonl"] == ["out.jsonl"]
+    assert (tmp_path / "out.jsonl").read_text() == "mine"
+
+
+def test_quiet(ruler: Ruler, tmp_path: Path) -> None:
+    """`-q` is `--progress none`: stderr is empty if nothing is wrong."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    for word in ("-q", "--quiet"):
+        assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", word).stderr == ""
+    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", RULER_QUIET="1").stderr == ""
+
+
+def test_no_cache(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`--no-cache` keeps and reads no reply; with --ledger or --cached-only it is a contradiction."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    run = ("score", "in.jsonl", "out.jsonl", "--model", "openai/good", "--api-base", server.base)
+    for number in (1, 2):
+        done = ruler(*run, "--no-cache", RULER_LEDGER="ledger")
+        assert (done.returncode, server.stats()["requests"]) == (0, number), done.stderr
+    assert not (tmp_path / "ledger").exists()
+    for words in (("--ledger", "x"), ("--cached-only",)):
+        done = ruler(*run, "--no-cache", *words)
+        assert (done.returncode, "leave one out" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lie", LIES)
+def test_each_container(kind: str, lie: str) -> None:
+    """Each container and arrangement of groups, with records behind the first groups."""
+    records = [json.dumps(record).encode() for record in laid([2, 1, 3, 2, 2, 2], lie)]
+    with staged(records, kind) as stage:
+        for limit in (1, 3, 5):
+            assert limited(stage, kind, limit).summary.scored == limit
+            out = unpack(stage.path / f"out-{limit}{kind}", kind)
+            assert keys(out) == keys(records)[:limit]
