@@ -56,6 +56,7 @@ def check(pages: list[str], *, everything: bool) -> Report:
     links.check_links(report)
     links.check_markdown(report)
     links.check_navigation(report)
+    links.check_length(report)
     examples.check_examples(fenced, report)
     examples.check_syntax(fenced, report)
     if everything:

@@ -25,7 +25,7 @@ from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import print_lines, summary_lines, write_summary
 from ruler_cli.cli.units import count
-from ruler_cli.config import ScoreSettings
+from ruler_cli.config import ScoreSettings, default_path
 from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
@@ -171,8 +171,6 @@ def _refuse_unreachable(option: str, address: str) -> None:
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
     """Warn of options that mislead, and say which figures rest on a shard only."""
-    from ruler_cli.ledger.database import default_path
-
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT, Report, names, prose, read
 
+README_LINES = 250
 _LINK = re.compile(r"""\]\(([^)\s]+)\)|<(?:a href|img src)="([^"]+)\"""")
 
 
@@ -60,6 +61,14 @@ def check_markdown(report: Report) -> None:
             if starts and before and not re.match(r"([-*]|[0-9]+\.) |\||\s", before):
                 report.wrong.append(f"{name} line {number}: put an empty line before the list or table")
             before = line
+
+
+def check_length(report: Report) -> None:
+    """Check that README.md is short: a page of `docs/` has the rest."""
+    lines = len(read("README.md").splitlines())
+    if lines > README_LINES:
+        report.wrong.append(f"README.md has {lines} lines, more than {README_LINES}: a page of docs has room")
+    report.done.append(f"{lines} lines of README.md")
 
 
 def check_navigation(report: Report) -> None:
