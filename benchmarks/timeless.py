@@ -54,6 +54,7 @@ def run_case(folder: Path, case: Case) -> list[dict[str, Any]]:
         PoolSettings(case.calls, case.rpm, case.tpm),
         panel=tuple(others),
         adaptive=case.adaptive,
+        ledger=None,
     )
 
     async def main() -> bool:

@@ -1,29 +1,62 @@
-"""From Python, with the signatures of ART's `ruler` and `ruler_score_group`: change the import."""
+"""From Python: all that `ruler score` can, and functions with the signatures of ART's: change the import."""
 
 from __future__ import annotations
 
 import copy
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
-import orjson
 from pydantic import BaseModel, ConfigDict
 
-from ruler_cli.config import CombineSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
-from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.formats.native import read_trajectory
-from ruler_cli.formats.reader import validated
-from ruler_cli.judges.resolve import resolve
-from ruler_cli.judging.group_run import JudgeRunner
-from ruler_cli.judging.panel import open_panel
-from ruler_cli.pool.engine import StopSignal
-from ruler_cli.scoring.batch_statistics import BatchStatistics
-from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Line, Record
-from ruler_cli.writing.fields import annotations_of, group_fields
+from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings, ScoreSettings, refuse_contradictions
+from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
+from ruler_cli.object_groups import G, JudgedGroup, read_group
+from ruler_cli.observer import Observer, Summary
+from ruler_cli.run import score
+from ruler_cli.scorer import Groups, Log, Scorer
 
-_LOG = "RULER explanation: "
+
+async def score_file(
+    input: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    settings: ScoreSettings | None = None,
+    *,
+    observer: Observer | None = None,
+) -> Summary:
+    """Score INPUT into OUTPUT as `ruler score` does, and return the summary.
+
+    Each is a path, an address, or `-`. `settings.input` and `settings.output` take these values; the other
+    settings are those of the command. Groups that could not be scored are counted in the summary. RulerError
+    if something stopped the run: the same call goes on where it stopped, for replies are in the ledger.
+    """
+    settings = ScoreSettings() if settings is None else settings
+    refuse_contradictions(settings)
+    source = replace(settings.input, source=os.fspath(input))
+    result = await score(replace(settings, input=source, output=os.fspath(output)), observer or Log())
+    if result.stopped is not None:
+        raise result.stopped
+    return result.summary
+
+
+async def score_groups(
+    groups: Groups[G], settings: ScoreSettings | None = None, *, observer: Observer | None = None
+) -> AsyncGenerator[JudgedGroup[G], None]:
+    """Score groups, an iterable or an async iterable, as `Scorer.score_groups` does, with an own Scorer.
+
+    Replies are kept in the command's own ledger unless `settings.ledger` says otherwise, so that a program
+    that is run again goes on where it stopped. Close the generator, with `contextlib.aclosing`, if what
+    follows a loop that ends early depends on it.
+    """
+    async with (
+        Scorer(settings, observer=observer) as scorer,
+        aclosing(scorer.score_groups(groups)) as stream,
+    ):
+        async for scored in stream:
+            yield scored
 
 
 class TrajectoryScore(BaseModel):
@@ -57,18 +90,23 @@ async def ruler(
     """Score conversations that pursue one goal, side by side; scores in the order given.
 
     `extra_litellm_params` are parameters of the judge call; `api_base` among them names an
-    endpoint. NotScoredError where the judge gave no usable answer, UsageError on bad usage.
+    endpoint. NotScoredError if the judge gave no usable answer, UsageError on bad usage.
     """
-    if not message_lists:
+    conversations = list(_several(message_lists, "message_lists", "a list of conversations"))
+    messages = [
+        list(_several(each, f"message_lists[{i}]", "a list of messages"))
+        for i, each in enumerate(conversations)
+    ]
+    if not messages:
         return []
-    values = [{"messages": _plain(list(messages))} for messages in message_lists]
-    group = _group(values, rubric, _plain(list(tools)) if tools else None)
-    _, scores = await _judge(group, judge_model, extra_litellm_params, debug=debug)
+    group = {"trajectories": [{"messages": each} for each in messages], "tools": tools and list(tools)}
+    scored = await _score_once(group, judge_model, extra_litellm_params, rubric, debug=debug)
     out = []
-    for number, one in enumerate(scores.rollouts, 1):
-        if one.score is None:
-            raise NotScoredError("input", f"conversation {number} {one.explanation}")
-        out.append(TrajectoryScore(trajectory_id=str(number), explanation=one.explanation, score=one.score))
+    for number, fields in enumerate(scored.trajectories, 1):
+        if fields["status"] == "failed":
+            raise NotScoredError("input", f"conversation {number} {fields['reason']}")
+        explanation, own = fields["explanation"], fields["score"]
+        out.append(TrajectoryScore(trajectory_id=str(number), explanation=explanation, score=own))
     return out
 
 
@@ -83,35 +121,29 @@ async def score_group(
 ) -> Any:
     """Score a group; return it annotated, of the same kind, and leave the argument as it was.
 
-    `group` is a dict with `trajectories`, or any object with ART's attributes. Each trajectory gets
-    `reward`, `metrics["independent_reward"]`, `metrics["ruler_score"]` and a line in `logs`. With
-    `swallow_exceptions` a group that cannot be scored gives None instead of an exception.
+    `group` is a dict with `trajectories`, or any object with ART's attributes; WrongShapeError if it is
+    neither. Each trajectory gets `reward`, `metrics["independent_reward"]`, `metrics["ruler_score"]` and a
+    line in `logs`. NotScoredError if the judge gave no usable answer. With `swallow_exceptions` a group that
+    cannot be scored gives None instead. No reply is kept: `Scorer` has a ledger.
     """
+    if not read_group(group, 0, ScoreSettings().input, "group").items:
+        return copy.copy(group)
     try:
-        items = _get(group, "trajectories") or []
-        values = [_trajectory(item) for item in items]
-        own = _get(group, "rubric")
-        tools = _get(group, "tools")
-        asked = _group(values, own if isinstance(own, str) else rubric, _plain(tools) if tools else None)
-        if not values:
-            return copy.copy(group)
-        result, scores = await _judge(asked, judge_model, extra_litellm_params, debug=debug)
+        scored = await _score_once(group, judge_model, extra_litellm_params, rubric, debug=debug)
     except RulerError:
         if swallow_exceptions:
             return None
         raise
-    annotations = annotations_of(asked, result, scores, [judge_model])
-    scored = [
-        _annotated(item, each.get("score"), dict(each)) for item, each in zip(items, annotations, strict=True)
-    ]
-    fields = group_fields(asked, result, scores, [judge_model], None)
-    return _with(group, {"trajectories": scored, "ruler": fields})
+    return scored.group
 
 
-async def _judge(
-    group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool
-) -> tuple[GroupResult, GroupScores]:
-    """Judge a group in one pass of one judge; litellm's own parameters are acted on, the rest is sent."""
+async def _score_once(
+    group: G, model: str, params: Mapping[str, Any] | None, rubric: str | None, *, debug: bool
+) -> JudgedGroup[G]:
+    """Score a group with a judge of its own, in one pass and without a ledger; NotScoredError if it fails.
+
+    litellm's own parameters are acted on, the rest is sent.
+    """
     params, usual = dict(params or {}), JudgeSettings()
     bases = [params.pop(name, None) for name in ("api_base", "base_url")]
     tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
@@ -123,85 +155,28 @@ async def _judge(
         params=params,
     )
     retries = next((int(n) for n in tries if n is not None), PoolSettings().retries)
-    pool = PoolSettings(concurrency=1, retries=retries)
-    settings = ScoreSettings(InputSettings("-"), "-", judge, pool=pool)
+    pool, ask = PoolSettings(concurrency=1, retries=retries), AskSettings(rubric=rubric)
+    settings = ScoreSettings(judge=judge, ask=ask, pool=pool, ledger=None, debug=debug)
+    async with Scorer(settings, observer=_Replies()) as scorer:
+        try:
+            scored = await scorer.score(group)
+        except RefusedError as error:
+            raise NotScoredError("refused", str(error)) from None
+    if scored.kind is not None:
+        raise NotScoredError(scored.kind, str(scored.reason))
+    return scored
 
-    def show(_key: str, text: str) -> None:
+
+class _Replies(Observer):
+    """Shows the judge's replies on stderr."""
+
+    def replied(self, group: str, text: str) -> None:
+        """Show a reply."""
         sys.stderr.write(f"judge: {text}\n")
 
-    resolved = resolve(judge)
-    if resolved.judge is None:
-        raise ValueError("a judge of whom only cached replies count is not opened")
-    async with resolved.judge:
-        stop_signal = StopSignal()
-        panel = open_panel(settings, [resolved], stop_signal, None)
-        runner = JudgeRunner(settings, panel.judges, show if debug else None)
-        result = await runner.start(group).judge()
-    if stop_signal.reason is not None:
-        kind = "refused" if isinstance(stop_signal.reason, RefusedError) else "transport"
-        raise NotScoredError(kind, str(stop_signal.reason))
-    scores = combine(result, CombineSettings(), BatchStatistics())
-    if isinstance(scores, GroupError):
-        raise NotScoredError(scores.kind, scores.reason)
-    return result, scores
 
-
-def _group(values: list[dict[str, Any]], rubric: str | None, tools: Any) -> Group:
-    read = (read_trajectory(value, ("trajectories", i)) for i, value in enumerate(values))
-    record = Record(Line(1, 0, b""), tuple(map(validated, read)), "group", rubric, tools)
-    return Group("group", (record,))
-
-
-def _trajectory(item: Any) -> dict[str, Any]:
-    """The parts of a trajectory that are judged, as plain values."""
-    keys = ("messages_and_choices", "messages", "additional_histories", "exchanges", "tools", "reward")
-    parts = {key: _get(item, key) for key in keys}
-    if parts["messages_and_choices"]:
-        del parts["messages"]
-    # ART's trajectory.messages is a method
-    return {key: _plain(value) for key, value in parts.items() if not (value is None or callable(value))}
-
-
-def _plain(value: Any) -> Any:
-    """Models and mappings → dicts, so that one reader serves files and objects."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if hasattr(value, "__dict__"):
-        return {key: _plain(inner) for key, inner in vars(value).items() if not key.startswith("_")}
-    return orjson.loads(orjson.dumps(value, default=str))
-
-
-def _annotated(item: Any, score: float | None, fields: Mapping[str, Any]) -> Any:
-    reward = _get(item, "reward")
-    metrics = dict(_get(item, "metrics") or {})
-    original = metrics.get("independent_reward", reward)
-    logs = [log for log in _get(item, "logs") or [] if not str(log).startswith(_LOG)]
-    metrics.pop("ruler_score", None)
-    if original is not None:
-        metrics["independent_reward"] = original
-    if score is not None:
-        metrics["ruler_score"] = score
-        logs.append(_LOG + str(fields["explanation"]))
-    new = {"reward": score, "metrics": metrics, "logs": logs}
-    return _with(item, {**new, "ruler": {**fields, "independent_reward": original}})
-
-
-def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _with(value: Any, changes: dict[str, Any]) -> Any:
-    """A shallow copy with other members; an object gets only those that its kind has."""
-    if isinstance(value, Mapping):
-        return {**value, **changes}
-    new = copy.copy(value)
-    for name, changed in changes.items():
-        if name != "ruler":
-            setattr(new, name, changed)
-    return new
+def _several(value: Any, name: str, meant: str) -> Iterable[Any]:
+    """Return an iterable; WrongShapeError if the value is a text, a dict, or no iterable."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise WrongShapeError(f"{name}: is of type {type(value).__name__}; give {meant}")
+    return value

@@ -63,6 +63,37 @@ class Subset:
     limit: int | None = None
 
 
+LEDGER_VARIABLE = "RULER_LEDGER"
+"""The variable that names the ledger, or says `none`."""
+
+
+def expand_home(path: str) -> Path:
+    """Return a path with a leading `~` replaced, as a shell does. UsageError if there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{path}: there is no such home directory; give a path that begins with /") from None
+
+
+def default_path() -> Path:
+    """Return the path of the ledger if none is named: in the user's cache directory."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    cache = base if base.is_absolute() else expand_home("~/.cache")  # the standard ignores a relative one
+    return cache / "ruler" / "ledger.sqlite"
+
+
+def ledger_path(text: str | None) -> Path | None:
+    """Return the path of `--ledger PATH|none`; None if no replies are to be stored."""
+    if text == "none":
+        return None
+    return expand_home(text) if text else default_path()
+
+
+def _default_ledger() -> Path | None:
+    """Return the ledger of a run that names none."""
+    return ledger_path(os.environ.get(LEDGER_VARIABLE))
+
+
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]
 
@@ -160,7 +191,7 @@ class InputSettings:
     read, the first; with `shard` only its own. `prompt` is the path of the task's text.
     """
 
-    source: str
+    source: str = "-"
     format: str = "auto"
     grouping: Grouping = "auto"
     group_by: str | None = None
@@ -184,21 +215,21 @@ class ScoreSettings:
 
     `panel` are judges beside the first: each scores every pass, or with `fallback` the next one takes
     over a group that one refuses. `adaptive` spends passes where they help, `ask.passes` on average;
-    `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` None keeps
-    nothing; `ledgers` are others in which answers are looked up too. `grace` is how many seconds calls
-    in flight may take to finish once the run is told to stop. `cached_only` asks nobody: what no ledger
-    answers fails.
+    `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` keeps every
+    reply: by default the command's own, None keeps nothing; `ledgers` are others in which replies are looked
+    up too. `grace` is how many seconds calls in flight may take to finish once the run is told to stop.
+    `cached_only` asks nobody: what no ledger answers fails.
     """
 
-    input: InputSettings
-    output: str
+    input: InputSettings = InputSettings()
+    output: str = "-"
     judge: JudgeSettings = JudgeSettings()
     ask: AskSettings = AskSettings()
     pool: PoolSettings = PoolSettings()
     on_failure: OnFailure = "null"
     failed: Path | None = None
     max_failures: MaxFailures | None = None
-    ledger: Path | None = None
+    ledger: Path | None = field(default_factory=_default_ledger)
     retry_failed: bool = False
     grace: float = 60.0
     debug: bool = False
@@ -209,3 +240,43 @@ class ScoreSettings:
     escalate: JudgeSettings | None = None
     cached_only: bool = False
     ledgers: tuple[Path, ...] = ()
+
+
+def refuse_contradictions(settings: ScoreSettings) -> None:
+    """Raise UsageError if options of one run contradict one another.
+
+    A group gets 2 passes first, see `judging.adaptive.FIRST`.
+    """
+    ask, combine = settings.ask, settings.combine
+    averaged = settings.panel and not settings.fallback
+    if combine.standardize and not averaged:
+        raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
+    if combine.debias and ask.order == "input":
+        raise UsageError(
+            "--debias: in input order a position says what the rollout is; leave out --order input"
+        )
+    if ask.passes < 2 and settings.adaptive:
+        raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
+    if ask.passes < 2 and settings.escalate and not averaged:
+        raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
+    few = f"--min-passes {combine.min_passes}"
+    if combine.min_passes > ask.passes:
+        raise UsageError(f"{few}: is more than --passes {ask.passes}, so no group could be scored")
+    if combine.min_passes > 2 and settings.adaptive:
+        raise UsageError(f"{few}: with --adaptive most groups get 2 passes; give 2 or less")
+    if combine.min_passes > 2 and settings.escalate:
+        raise UsageError(
+            f"{few}: the judge of --escalate gives 2 passes, so its scores would never count; give 2 or less"
+        )
+    needing_all = (
+        ("--adaptive", settings.adaptive, "give --passes 2 here, and --adaptive", ""),
+        ("--escalate", settings.escalate, "leave it out here, and give it", ""),
+        ("--debias", combine.debias, "leave it out here, and give it", ": it costs no call"),
+        ("--standardize", combine.standardize, "leave it out here, and give it", ": it costs no call"),
+    )
+    for option, given, instead, cost in needing_all:
+        if given and settings.input.shard is not None:
+            raise UsageError(
+                f"{option}: needs the replies to all groups, and a shard has some; {instead} to the last "
+                f"run, over the whole file with the --ledger of every shard{cost}"
+            )

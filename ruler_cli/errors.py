@@ -18,6 +18,10 @@ class UsageError(RulerError):
     exit_code = 2
 
 
+class WrongShapeError(UsageError, TypeError):
+    """An argument of a Python function is of another kind than it takes; nothing was sent."""
+
+
 class ForeignError(UsageError):
     """A file of a kind without records; a directory is read without it."""
 

@@ -68,16 +68,18 @@ class Contradiction:
 class BatchFigures:
     """Statistics over the scores of a batch.
 
-    `groups` were scored. `tie_rate` is the share of them without relative signal, `degraded` the number
-    with a failed pass. `slot_curve` is the position bias over `slot_groups` groups; `debiased` tells that
-    it was subtracted. `reliability` counts groups by tenths of it, 0.0 to 0.1 first; `reliability_median`
-    is over those. `noise` is the standard deviation of one score over passes, all groups together.
-    `flawed` rollouts passed their check with a score below 0.5, `near_misses` failed with one from 0.5 on:
-    the most extreme are listed. `without_outcome` counts rollouts without an outcome, if others have one or
-    if outcomes were asked for.
+    `groups` were scored, `mean_score` is the mean of all their scores. `tie_rate` is the share of them
+    without relative signal, `degraded` the number with a failed pass. `slot_curve` is the position bias
+    over `slot_groups` groups; `debiased` tells that it was subtracted. `reliability` counts groups by
+    tenths of it, 0.0 to 0.1 first; `reliability_median` is over those. `noise` is the standard
+    deviation of one score over passes, all groups together. `flawed` rollouts passed their check with a
+    score below 0.5, `near_misses` failed with one from 0.5 on: the most extreme are listed.
+    `without_outcome` counts rollouts without an outcome, if others have one or if outcomes were asked
+    for.
     """
 
     groups: int = 0
+    mean_score: float | None = None
     tie_rate: float | None = None
     degraded: int = 0
     slot_curve: tuple[PositionBin, ...] = ()

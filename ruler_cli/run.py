@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import anyio
 
+from ruler_cli.batch_scores import BatchScores, RunStats
 from ruler_cli.config import ScoreSettings
-from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
+from ruler_cli.errors import ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import ResolvedJudge, cached_only, resolve
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel, judges_of, open_panel
@@ -19,7 +20,7 @@ from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, threaded
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input, open_input
-from ruler_cli.result_writer import ResultWriter, RunStats
+from ruler_cli.result_writer import ResultWriter
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
 from ruler_cli.writing.output import FailedFile, failed_path, open_output, refuse_clashes, refuse_settings
 
@@ -52,26 +53,37 @@ async def score(
     resolved = resolve_judges(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
-        ledger = _ledger(settings, resolved, stack)
         output = stack.enter_context(open_output(settings.input.source, settings.output))
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
-        async with AsyncExitStack() as opened:  # before the input: a judge that is not there costs no wait
-            for way in resolved:
-                if way.judge is not None:
-                    await opened.enter_async_context(way.judge)
-            panel = open_panel(settings, resolved, stop_signal, ledger)
-            stats, coverage = RunStats(settings.max_failures, panel), Coverage()
-            names = [judge.model for judge in judges_of(settings)]
-            writer = ResultWriter(settings, names, stats, panel, output, failed, observer)
+        # before the input: a judge that is not there costs no wait
+        async with open_judges(settings, resolved, stop_signal) as panel:
+            scores, coverage = BatchScores(settings, RunStats(settings.max_failures, panel)), Coverage()
+            writer = ResultWriter(settings, scores, panel, output, failed, observer)
             on_reply = observer.replied if settings.debug else None
             runner = JudgeRunner(settings, panel.judges, on_reply, coverage)
-            this = _Run(settings, observer, panel, stats, writer, runner, coverage)
+            this = _Run(settings, observer, panel, scores.stats, writer, runner, coverage)
             await this.all(inputs)
         failed.close()
         if this.whole:
             output.commit()
     return this.finish()
+
+
+@asynccontextmanager
+async def open_judges(
+    settings: ScoreSettings, resolved: Sequence[ResolvedJudge], stop_signal: StopSignal
+) -> AsyncIterator[Panel]:
+    """Open the judges of a run, and its ledger unless all judges are embedded: those cost nothing to ask."""
+    with ExitStack() as files:
+        ledger = None
+        if settings.ledger is not None and not all(way.embedded for way in resolved):
+            ledger = files.enter_context(Ledger(settings.ledger, settings.ledgers))
+        async with AsyncExitStack() as opened:
+            for way in resolved:
+                if way.judge is not None:
+                    await opened.enter_async_context(way.judge)
+            yield open_panel(settings, resolved, stop_signal, ledger)
 
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
@@ -89,13 +101,6 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
                 "in USD per million prompt and completion tokens"
             )
     return resolved
-
-
-def _ledger(settings: ScoreSettings, resolved: list[ResolvedJudge], stack: ExitStack) -> Ledger | None:
-    """Open the ledger; None if all judges are embedded: their replies cost nothing to ask again."""
-    if settings.ledger is None or all(way.embedded for way in resolved):
-        return None
-    return stack.enter_context(Ledger(settings.ledger, settings.ledgers))
 
 
 class _Run:
@@ -146,9 +151,7 @@ class _Run:
         """Return the counts of the whole run, and why it stopped before its end."""
         self._writer.close()
         summary, stopped = self._stats.summary, self._stop_signal.reason
-        left = summary.failed.get("budget", 0)
-        if stopped is None and (left or summary.cut):
-            stopped = CapReached(self._settings.pool.max_cost or 0.0, left, summary.cut)
+        stopped = stopped or self._stats.cap_reached(self._settings.pool.max_cost)
         summary = self._stats.finish(stopped)
         for sentence in self._input.warnings() if self._input and not self._input.survey else ():
             self._observer.warn(sentence)

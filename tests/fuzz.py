@@ -198,7 +198,7 @@ def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
     for stale in (out, lost):
         stale.unlink(missing_ok=True)
     judge = JudgeSettings("simulated", params=EXACT)
-    settings = ScoreSettings(InputSettings(str(source)), str(out), judge, pool=_POOL)
+    settings = ScoreSettings(InputSettings(str(source)), str(out), judge, pool=_POOL, ledger=None)
     try:
         done = anyio.run(score, settings)
     except RulerError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ruler_cli.batch_scores import RunStats
 from ruler_cli.config import MaxFailures
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
@@ -11,7 +12,6 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
-from ruler_cli.result_writer import RunStats
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Usage
 from tests.virtual import ASKED, World, virtually
 

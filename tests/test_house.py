@@ -15,7 +15,18 @@ from tests.conftest import ROOT
 PACKAGE = Path(ruler_cli.__file__).parent
 LAYERS = (
     {"__main__", "cli"},
-    {"run", "result_writer", "api", "batch", "cluster", "estimate", "results"},
+    {
+        "run",
+        "result_writer",
+        "batch_scores",
+        "scorer",
+        "object_groups",
+        "api",
+        "batch",
+        "cluster",
+        "estimate",
+        "results",
+    },
     {"judging"},
     {"prompting", "scoring", "pool", "judges", "ledger"},
     {"reading", "writing", "formats"},

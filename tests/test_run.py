@@ -53,6 +53,7 @@ def settings(path: Path, server: JudgeServer, cue: str, **judge: object) -> Scor
         str(path / "out.jsonl"),
         JudgeSettings(f"openai/{cue}", server.base, **values),  # type: ignore[arg-type]  # by keyword
         pool=PoolSettings(**pool),  # type: ignore[arg-type]  # by keyword
+        ledger=None,
     )
 
 
@@ -164,7 +165,7 @@ async def test_on_failure(tmp_path: Path, server: JudgeServer) -> None:
 async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:
     """Scoring in place, twice, keeps the first original reward and one explanation."""
     run = settings(tmp_path, server, "good")
-    run = ScoreSettings(run.input, str(tmp_path / "in.jsonl"), run.judge)
+    run = ScoreSettings(run.input, str(tmp_path / "in.jsonl"), run.judge, ledger=None)
     await score(run)
     await score(run)
     for record in read(tmp_path / "in.jsonl"):
@@ -236,7 +237,7 @@ async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
 async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
     """With `--order input` the judge gets the rollouts in the order of the dump."""
     run = settings(tmp_path, server, "good")
-    await score(ScoreSettings(run.input, run.output, run.judge, AskSettings(order="input")))
+    await score(ScoreSettings(run.input, run.output, run.judge, AskSettings(order="input"), ledger=None))
     asked = [body["messages"][1]["content"] for body in server.requests()]
     first = next(text for text in asked if "a-0" in text)
     assert first.index("a-0") < first.index("a-1") < first.index("a-2")

@@ -21,6 +21,7 @@ from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
+from ruler_cli.config import ledger_path
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def submit(source: Source, options: Options) -> int:
     """
     from ruler_cli.batch import submit as submitting
     from ruler_cli.batch.collect import Batches
-    from ruler_cli.ledger.database import ledger_path
 
     settings = replace(score_settings(options, source), ledger=ledger_path(options.one_ledger))
     source = settings.input.source

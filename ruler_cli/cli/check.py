@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import one_line, safe_value
+from ruler_cli.cli.messages import safe_value
 from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 def command(source: Source, options: Options) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
-    Requests that the ledger answers are not counted. Figures are low, expected and high. Above 64 MB
-    some groups are laid out, and figures that rest on them are marked with `about`.
+    The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
+    Figures are low, expected and high. Above 64 MB some groups are laid out, and figures that rest on
+    them are marked with `about`.
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
@@ -39,7 +40,8 @@ def command(source: Source, options: Options) -> int:
 
 def check(source: str, options: Options) -> int:
     """Print the estimate of a run; return the exit code."""
-    from ruler_cli.cli.check_page import batch_facts, check_facts, page_rows
+    from ruler_cli.cli.check_facts import batch_facts, check_facts
+    from ruler_cli.cli.check_page import print_page
     from ruler_cli.estimate import estimate
     from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.input import open_input
@@ -54,16 +56,13 @@ def check(source: str, options: Options) -> int:
         notes = InputCounts(console.problem)
         opened = open_input(settings.input, stack, console.problem, on_record=notes.add, on_again=notes.again)
         result = estimate(sample(opened, notes.bytes), bills)
-        facts = check_facts(settings, opened, notes, result)
+        facts = check_facts(settings, opened, notes, result, console.problems)
         if options.batch:
             facts["batch"] = batch_facts(judges_of(settings), bills)
         if isinstance(console, _ProblemList):
             console.write(facts)
         else:
-            for sentence in facts["warnings"]:
-                console.warn(sentence)
-            for name, value in [("input", opened.found()), *page_rows(facts, console.problems, result)]:
-                typer.echo(one_line(f"{name + ':':<20}{value}"))
+            print_page(facts, console.problems, opened.found(), result)
     return 1 if console.problems or result.widest.too_long else 0
 
 

@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperCommand
 
 from ruler_cli.cli.messages import report_errors, same_command
-from ruler_cli.cli.options import LEDGER_VARIABLE, PANELS, Options
+from ruler_cli.cli.options import PANELS, Options
+from ruler_cli.config import LEDGER_VARIABLE
 from ruler_cli.errors import UsageError
 
 _FEW = 12

@@ -15,6 +15,7 @@ from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
 from ruler_cli.cli.options import Options
 from ruler_cli.cli.units import columns, count, iso, size
+from ruler_cli.config import ledger_path
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -135,8 +136,6 @@ def import_(
 
 def required_ledger_path(options: Options) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
-    from ruler_cli.ledger.database import ledger_path
-
     file = ledger_path(options.one_ledger)
     if file is None:
         raise UsageError(

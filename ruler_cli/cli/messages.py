@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -85,6 +86,16 @@ def print_stderr(text: str) -> None:
     """Print a line on stderr."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run
         typer.echo(one_line(text), err=True)
+
+
+def stderr_columns() -> int | None:
+    """Return the columns of the terminal that stderr is; None if it is none."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    with suppress(OSError, ValueError):
+        if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
+            return columns
+    return shutil.get_terminal_size().columns
 
 
 def print_note(*sentences: object) -> None:

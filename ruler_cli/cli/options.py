@@ -16,7 +16,6 @@ import typer
 
 from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
 
-LEDGER_VARIABLE = "RULER_LEDGER"
 PANELS = ("", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other")
 """The sections of a command's help, in their order."""
 _JUDGES = (

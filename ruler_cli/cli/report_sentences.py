@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ruler_cli.cli.units import count, seconds, short, usd
 
@@ -151,20 +151,27 @@ def position_bias(figures: ReportFigures) -> str:
     bars = figures["slots"]["bins"]
     if not bars or figures["slots"]["groups"] < FEW:
         return ""
-    first = bars[0]
-    sure = {
-        name: bar
-        for name, bar in (("first", first), ("last", bars[-1]))
-        if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
-    }
+    sure = sure_positions(bars)
     if not sure:
-        error = given(first["error"], " ± {:.3f}")
-        return f"shown first or last makes no sure difference (first {first['mean']:+.3f}{error})"
+        error = given(bars[0]["error"], " ± {:.3f}")
+        return f"shown first or last makes no sure difference (first {bars[0]['mean']:+.3f}{error})"
     parts = []
     for name, bar in sure.items():
         word = "more" if bar["mean"] > 0 else "less"
         parts.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
     return f"{' and '.join(parts)} than its group: --debias takes that out, more --passes average it"
+
+
+def sure_positions(bars: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the bars of the positions `first` and `last` whose bias is no chance, and worth an option.
+
+    A bar has the `mean` difference of the scores at a position, and its standard `error`.
+    """
+    return {
+        name: bar
+        for name, bar in (("first", bars[0]), ("last", bars[-1]))
+        if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
+    }
 
 
 def length(figures: ReportFigures) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -17,18 +18,19 @@ import typer
 
 from ruler_cli.cli.check import check
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import collect_command, print_note
+from ruler_cli.cli.messages import collect_command, print_note, same_command
 from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.summary import summary_lines, write_summary
+from ruler_cli.cli.summary import print_lines, summary_lines, write_summary
 from ruler_cli.cli.units import count
-from ruler_cli.config import ScoreSettings
+from ruler_cli.config import ScoreSettings, default_path
 from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
+    from ruler_cli.observer import Summary
     from ruler_cli.run import RunResult
 
 _PATIENCE = 10.0
@@ -69,12 +71,11 @@ def command(
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
-        print_note(*summary_lines(result.summary))
+        print_lines(summary_lines(result.summary))
         if (limit := settings.input.limit) is not None and result.summary.total in (None, limit):
             groups = f"the first {count(limit, 'group')} of INPUT"
             print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it scores the rest")
-        if result.summary.unanswered and (clause := _requests_in_batches(settings)):
-            print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
+        _print_next(settings, options, result)
     if options.summary is not None:
         try:
             write_summary(options.summary, result.summary)
@@ -170,8 +171,6 @@ def _refuse_unreachable(option: str, address: str) -> None:
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
     """Warn of options that mislead, and say which figures rest on a shard only."""
-    from ruler_cli.ledger.database import default_path
-
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(
@@ -229,6 +228,41 @@ def _requests_in_batches(settings: ScoreSettings) -> str | None:
     number = 0 if settings.ledger is None else count_open_requests(settings.ledger)
     are = "is" if number == 1 else "are"
     return f"{count(number, 'request')} of this ledger {are} out in batches" if number else None
+
+
+def _print_next(settings: ScoreSettings, options: Options, result: RunResult) -> None:
+    """Name OUTPUT, and the command that follows; if the run was stopped its error names the command."""
+    from ruler_cli.writing.output import failed_path
+
+    clauses, failed, summary = list[str](), failed_path(settings), result.summary
+    dropped = settings.on_failure == "drop" and summary.failed
+    if failed is not None and (summary.unreadable or dropped) and failed.exists():
+        what = "dropped records and what is not readable are" if dropped else "what is not readable is"
+        print_note(f"{what} in {failed}")
+    if result.whole and settings.output != "-":
+        clauses.append(f"written to {Location(settings.output).shown}")
+    following = None if result.stopped else _next_command(settings, options, summary)
+    if following:
+        clauses.append(f"next: {following}")
+    if clauses:
+        print_note("; ".join(clauses))  # not wrapped: a command is copied
+
+
+def _next_command(settings: ScoreSettings, options: Options, summary: Summary) -> str | None:
+    """Return the command that helps after a run: one for its failures, else `ruler report`."""
+    if summary.unanswered and (clause := _requests_in_batches(settings)):
+        print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
+        return collect_command()
+    again = same_command(settings.input.source, settings.output)
+    if summary.failed.get("reply") and not options.debug:
+        return f"{again} --debug"
+    if not summary.unanswered and any(summary.failed.get(kind) for kind in ("reply", "transport", "refused")):
+        return again if options.retry_failed else f"{again} --retry-failed"
+    target = Path(settings.output)
+    local = Location(settings.output).local and (target.is_file() or target.is_dir())
+    if not summary.scored or settings.input.shard is not None or not local:
+        return None
+    return shlex.join(["ruler", "report", settings.output])
 
 
 def _print_partial_output(settings: ScoreSettings) -> None:

@@ -11,9 +11,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ruler_cli.cli.options import LEDGER_VARIABLE, Options
+from ruler_cli.cli.options import Options
 from ruler_cli.cli.units import count
 from ruler_cli.config import (
+    LEDGER_VARIABLE,
     AskSettings,
     CombineSettings,
     InputSettings,
@@ -21,6 +22,9 @@ from ruler_cli.config import (
     MaxFailures,
     PoolSettings,
     ScoreSettings,
+    expand_home,
+    ledger_path,
+    refuse_contradictions,
     shard_of,
 )
 from ruler_cli.errors import UsageError
@@ -56,48 +60,8 @@ def score_settings(options: Options, source: str, output: str = "") -> ScoreSett
         ledger=ledger,
         ledgers=others,
     )
-    _refuse_contradictions(settings)
+    refuse_contradictions(settings)
     return settings
-
-
-def _refuse_contradictions(settings: ScoreSettings) -> None:
-    """Raise UsageError if options of one run contradict one another.
-
-    A group gets 2 passes first, see `judging.adaptive.FIRST`.
-    """
-    ask, combine = settings.ask, settings.combine
-    averaged = settings.panel and not settings.fallback
-    if combine.standardize and not averaged:
-        raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
-    if combine.debias and ask.order == "input":
-        raise UsageError(
-            "--debias: in input order a position says what the rollout is; leave out --order input"
-        )
-    if ask.passes < 2 and settings.adaptive:
-        raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
-    if ask.passes < 2 and settings.escalate and not averaged:
-        raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
-    few = f"--min-passes {combine.min_passes}"
-    if combine.min_passes > ask.passes:
-        raise UsageError(f"{few}: is more than --passes {ask.passes}, so no group could be scored")
-    if combine.min_passes > 2 and settings.adaptive:
-        raise UsageError(f"{few}: with --adaptive most groups get 2 passes; give 2 or less")
-    if combine.min_passes > 2 and settings.escalate:
-        raise UsageError(
-            f"{few}: the judge of --escalate gives 2 passes, so its scores would never count; give 2 or less"
-        )
-    needing_all = (
-        ("--adaptive", settings.adaptive, "give --passes 2 here, and --adaptive", ""),
-        ("--escalate", settings.escalate, "leave it out here, and give it", ""),
-        ("--debias", combine.debias, "leave it out here, and give it", ": it costs no call"),
-        ("--standardize", combine.standardize, "leave it out here, and give it", ": it costs no call"),
-    )
-    for option, given, instead, cost in needing_all:
-        if given and settings.input.shard is not None:
-            raise UsageError(
-                f"{option}: needs the replies to all groups, and a shard has some; {instead} to the last "
-                f"run, over the whole file with the --ledger of every shard{cost}"
-            )
 
 
 def _settings(kind: type[T], options: Options, **others: Any) -> T:
@@ -225,8 +189,6 @@ def _rubric(text: str | None) -> str | None:
 
 def _ledgers(names: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
     """Return the ledger that is written, None for none, and the others that are only read."""
-    from ruler_cli.ledger.database import ledger_path
-
     if not names:
         return ledger_path(os.environ.get(LEDGER_VARIABLE)), ()
     first, *others = names
@@ -252,8 +214,6 @@ def _matches(text: str) -> list[str]:
     """Return the ledgers that a name or a pattern matches, sorted; UsageError if a pattern matches none."""
     if not _is_pattern(text):
         return [text]
-    from ruler_cli.ledger.database import expand_home
-
     paths = sorted(glob.glob(str(expand_home(text))))  # noqa: PTH207 - a pattern may begin at the root
     if not paths:
         raise UsageError(f"--ledger {text}: no file matches this pattern; check the path")

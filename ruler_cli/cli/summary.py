@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
-from ruler_cli.cli.report_sentences import FEW, SURE, given
-from ruler_cli.cli.units import count, counts, shorten
+from ruler_cli.cli.messages import one_line, print_stderr, stderr_columns
+from ruler_cli.cli.report_sentences import FEW, LOW, SURE, given, sure_positions
+from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd, wrap
 from ruler_cli.errors import OutputError
 from ruler_cli.observer import BatchFigures, Summary
 
 _NAMED = 3
-"""Rollouts that are named in a line; `--summary` lists more."""
+"""Rollouts, and pairs of judges, that are named; `--summary` lists more."""
 _KEY_LENGTH = 41
 """Characters of a group's key that are printed."""
+_PREFIX = "ruler: "
+_NARROW = 30
+"""Columns of a terminal up to which lines are not wrapped."""
+_REASONS = {
+    "reply": "the judge's answers cannot be used (reply); --debug shows them",
+    "transport": "no answer came (transport)",
+    "refused": "the judge refused (refused)",
+    "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
+    "input": "nothing in the group can be judged (input)",
+    "budget": "--max-cost is reached (budget)",
+    "interrupted": "the run was stopped before (interrupted)",
+}
+"""Reasons why groups are not scored, by the kind that OUTPUT and `--summary` have."""
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """Return the lines on a run that is done."""
-    groups = count(max(summary.total or 0, summary.groups), "group")
-    contents = f"{count(summary.rollouts, 'rollout')}, {count(summary.written, 'record')}"
-    out = [f"{summary.scored} of {groups} scored ({contents}) in {summary.seconds:.1f} s"]
-    failed = ", ".join(f"{number} {kind}" for kind, number in sorted(summary.failed.items()))
-    if failed:
-        out.append(f"not scored: {failed}")
-    notes = (
+    """Return the lines on a run that is done: how it went, what needs action, how good the scores are."""
+    tied = summary.tied if summary.tied > summary.one_score else 0
+    action = (
         (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
-        (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
-        (summary.unanswered, "request", "not in the ledger: `ruler render` or `ruler batch submit` has them"),
+        (
+            summary.unanswered,
+            "request",
+            "not in the ledger: send them with `ruler batch submit` or `ruler render`",
+        ),
         (summary.unreadable, "line or trajectory", "not readable"),
-        (summary.tied, "group", "without relative signal (tied)"),
+    )
+    notes = (
+        (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
+        (tied, "group", "tied: equal scores, or no further apart than chance"),
         (summary.windowed, "group", "shown in windows"),
         (summary.escalated, "group", "scored by the stronger judge"),
         (summary.suspect, "rollout", "with text that addresses a judge (suspect)"),
@@ -40,54 +55,79 @@ def summary_lines(summary: Summary) -> list[str]:
         (summary.unknown_ids, "unknown id", "in replies, ignored"),
         (summary.shortened, "group", "shortened to fit the judge"),
     )
-    out += counts(notes)
-    compared = summary.scored - summary.alone
-    if 3 * summary.one_score > compared:
-        panel = summary.figures is not None and summary.figures.judges
-        subject = "these judges do" if panel else "this judge does"
-        out.append(
-            f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: "
-            f"{subject} not tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly "
-            "will"
-        )
+    out = [_first_line(summary), *_failures(summary), *counts(action), *counts(notes), *_same_scores(summary)]
     if summary.figures is not None:
         out += figure_lines(summary.figures)
-    usage = summary.usage
-    cost = "cost unknown" if summary.cost_usd is None else f"${summary.cost_usd:.4f}"
-    tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
-    out.append(f"{count(usage.calls, 'call')}, {tokens}, {cost}")
     if summary.retried:
         tried = ", ".join(f"{number} {kind}" for kind, number in summary.retried.items())
         out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
     if summary.unsure_usd:
-        out.append(f"calls without a stated usage may have cost up to ${summary.unsure_usd:.4f} more")
+        out.append(f"calls without a stated usage may have cost up to {usd(summary.unsure_usd)} more")
     return out
+
+
+def _first_line(summary: Summary) -> str:
+    """Return groups, time, mean score, ties, failures and cost in one line."""
+    groups, failed = max(summary.total or 0, summary.groups), sum(summary.failed.values())
+    mean = summary.figures.mean_score if summary.figures is not None else None
+    calls = count(summary.usage.calls, "call")
+    if summary.cost_usd is None:
+        tokens = summary.usage.prompt + summary.usage.completion
+        cost = f"cost unknown ({calls}{f', {short(tokens)} tokens' if tokens else ''})"
+    else:
+        cost = f"{usd(summary.cost_usd)} ({calls})"
+    parts = (
+        given(mean, "mean {:.2f}"),
+        f"{summary.tied} tied" if summary.tied else "",
+        f"{failed} failed" if failed else "",
+        cost,
+    )
+    scored = f"{summary.scored} of {count(groups, 'group')} scored in {seconds(summary.seconds)}"
+    return f"{scored}: {', '.join(filter(None, parts))}"
+
+
+def _failures(summary: Summary) -> Iterator[str]:
+    other = {"transport": "no reply in the ledger (transport)"} if summary.unanswered else {}
+    for kind, number in sorted(summary.failed.items()):
+        yield f"{count(number, 'group')} not scored: {(_REASONS | other)[kind]}"
+
+
+def _same_scores(summary: Summary) -> Iterator[str]:
+    """Yield a line if the judge does not tell rollouts apart in many groups."""
+    compared = summary.scored - summary.alone
+    if 3 * summary.one_score > compared:
+        panel = summary.figures is not None and summary.figures.judges
+        subject = "these judges do" if panel else "this judge does"
+        yield (
+            f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: "
+            f"{subject} not tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly "
+            "will"
+        )
 
 
 def figure_lines(figures: BatchFigures) -> Iterator[str]:
     """Yield a line for each figure on the scores that a person should know."""
     if figures.degraded:
-        yield f"degraded: of {count(figures.degraded, 'group')} a pass brought no scores"
+        yield f"{count(figures.degraded, 'group')} without the scores of some pass or judge (degraded)"
     if figures.reliability_median is not None:
         groups, low = sum(figures.reliability), sum(figures.reliability[:5])
-        median = f" in the median, below 0.5 in {low} of {count(groups, 'group')}" if groups > 1 else ""
-        yield f"reliability: {figures.reliability_median:.2f}{median}"
-    bias, length = figures.slot_curve, figures.length
-    if figures.slot_groups >= FEW and bias:
-        worst = max((b.error for b in bias if b.error is not None), default=None)
-        error = given(worst, " (each ± {:.3f} at most)")
-        done = ", subtracted" if figures.debiased else ""
-        yield f"position bias, first to last: {' '.join(f'{b.mean:+.3f}' for b in bias)}{error}{done}"
+        median = f" in the median, below {LOW} in {low} of {count(groups, 'group')}" if groups > 1 else ""
+        more = "; more --passes raise it" if figures.reliability_median < LOW else ""
+        yield f"reliability: {figures.reliability_median:.2f}{median}{more}"
+    length = figures.length
+    if figures.slot_groups >= FEW and figures.slot_curve:
+        sure = sure_positions([asdict(bar) for bar in figures.slot_curve])
+        if sure:
+            moved = ", ".join(f"{name} {bar['mean']:+.3f}" for name, bar in sure.items())
+            error = max(bar["error"] for bar in sure.values())
+            done = "subtracted" if figures.debiased else "--debias corrects it"
+            yield f"position bias: {moved} (± {error:.3f}); {done}"
     if length is not None and length.groups >= FEW and abs(length.slope) > SURE * length.error:
         yield (
-            f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f}, "
-            f"correlation {length.correlation:+.2f} within groups"
+            f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f} "
+            f"(correlation {length.correlation:+.2f})"
         )
-    for pair in figures.judges:
-        if pair.correlation is not None:
-            within = f"scores correlate {pair.correlation:.2f} within groups"
-            errors = given(pair.errors, ", errors against the reward {:.2f}")
-            yield f"{pair.judges[0]} and {pair.judges[1]}: {within}{errors}"
+    yield from _pairs(figures)
     contradictions = (
         (figures.flawed, figures.flawed_listed, "passed with a score below 0.5 (flawed positives)"),
         (figures.near_misses, figures.near_misses_listed, "failed with a score from 0.5 on (near misses)"),
@@ -102,6 +142,30 @@ def figure_lines(figures: BatchFigures) -> Iterator[str]:
             yield f"{count(number, 'rollout')} {note}: {', '.join(named)}{more}"
     if figures.without_outcome:
         yield f"{count(figures.without_outcome, 'rollout')} without an outcome"
+
+
+def _pairs(figures: BatchFigures) -> Iterator[str]:
+    """Yield a line for each two judges; of many, for those that agree least."""
+    known = [(pair.correlation, pair) for pair in figures.judges if pair.correlation is not None]
+    listed = known if len(known) <= _NAMED else sorted(known, key=lambda each: each[0])[:_NAMED]
+    for correlation, pair in listed:
+        errors = given(pair.errors, ", errors against the reward {:.2f}")
+        yield f"{' and '.join(pair.judges)}: scores correlate {correlation:.2f} within groups{errors}"
+    if len(known) > len(listed):
+        yield f"{len(known) - len(listed)} more pairs of judges correlate better; --summary has all"
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines on stderr; on a terminal each is wrapped at words, its further rows indented."""
+    columns = stderr_columns()
+    for line in lines:
+        text = one_line(_PREFIX + line)
+        rows = [text]
+        if columns is not None and columns > _NARROW:
+            first, *rest = wrap(text.removeprefix(_PREFIX), columns - 1 - len(_PREFIX))
+            rows = [_PREFIX + first, *(" " * len(_PREFIX) + row for row in rest)]
+        for row in rows:
+            print_stderr(row)
 
 
 def write_summary(path: Path, summary: Summary) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from unicodedata import combining, east_asian_width
 
 _PLURALS = {
     "reply": "replies", "batch": "batches", "pass": "passes", "line or trajectory": "lines or trajectories",
@@ -35,6 +36,32 @@ def columns(rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = 
 def shorten(text: str, most: int) -> str:
     """Return text cut to `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def cells(text: str) -> int:
+    """Return the columns that text takes on a terminal: a wide character two, a combining mark none."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(c) in "WF" else not combining(c) for c in text)
+
+
+def wrap(text: str, width: int) -> Iterator[str]:
+    """Yield text as lines of at most `width` columns: broken at spaces, a longer word anywhere."""
+    line = ""
+    for word in text.split(" "):
+        if line and cells(line) + 1 + cells(word) <= width:
+            line += f" {word}"
+            continue
+        if line:
+            yield line
+        line = word
+        while cells(line) > width:
+            most = next(i for i in range(1, len(line) + 1) if i == len(line) or cells(line[: i + 1]) > width)
+            if most == len(line):  # a wide character alone
+                break
+            yield line[:most]
+            line = line[most:]
+    yield line
 
 
 def short(number: float) -> str:

@@ -170,7 +170,7 @@ class LitellmJudge(ChatJudge):
         litellm is imported, which takes seconds, only if it may know more.
         """
         provider, given = self._provider, self._credentials()
-        if provider is None or (missing(provider, self.model, given) and _knows_more()):
+        if provider is None or (missing(provider, self.model, given) and knows_more()):
             litellm = _litellm()
             if getattr(litellm, "secret_manager_client", None) is not None:
                 return
@@ -285,7 +285,7 @@ def _litellm() -> Any:
     return litellm
 
 
-def _knows_more() -> bool:
+def knows_more() -> bool:
     """Tell if litellm may have keys that are in no variable yet: set in Python, or in a `.env` file.
 
     It reads the first `.env` above its own folder, or above the current one, as python-dotenv does.

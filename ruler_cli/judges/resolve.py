@@ -151,6 +151,23 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     return ResolvedJudge(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
 
 
+def missing_for(settings: JudgeSettings) -> str | None:
+    """Return why `resolve` would refuse a judge; None if it would not, or if only litellm could tell."""
+    try:
+        if _is_direct(settings):
+            endpoint_of(settings)
+            return None
+        if settings.model not in EMBEDDED:
+            from ruler_cli.judges.litellm import knows_more
+
+            if provider_of(settings.model, settings.params) is None or knows_more():
+                return None
+        _judge(settings)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     """The answer format that a judge is asked for first; no key is needed."""
     return first_format(settings, (address_of(settings) or LOCAL) if _is_direct(settings) else None)

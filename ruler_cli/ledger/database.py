@@ -34,28 +34,6 @@ ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id."""
 
 
-def expand_home(path: str) -> Path:
-    """Return a path with a leading `~` replaced, as a shell does. UsageError if there is no such user."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise UsageError(f"{path}: there is no such home directory; give a path that begins with /") from None
-
-
-def default_path() -> Path:
-    """Return the path of the ledger if none is named: in the user's cache directory."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    cache = base if base.is_absolute() else expand_home("~/.cache")  # the standard ignores a relative one
-    return cache / "ruler" / "ledger.sqlite"
-
-
-def ledger_path(text: str | None) -> Path | None:
-    """Return the path of `--ledger PATH|none`; None if no replies are to be stored."""
-    if text == "none":
-        return None
-    return expand_home(text) if text else default_path()
-
-
 def open_ledger(path: Path) -> sqlite3.Connection:
     """Open a ledger, and create it if it is missing. Each statement is its own transaction.
 

@@ -130,6 +130,7 @@ class BatchStatistics:
         self._names = tuple(names)
         self._moments: dict[int, Moments] = {}
         self._groups = self._tied = self._degraded = 0
+        self._scores, self._score_sum = 0, 0.0
         self._reliability: Counter[int] = Counter()
         self._length = LengthSums()
         self._pairs: dict[tuple[int, int], dict[str, Counter[str]]] = {}
@@ -196,6 +197,9 @@ class BatchStatistics:
         self._groups += 1
         self._tied += scores.tied
         self._degraded += scores.degraded
+        final = [score for score in scores.scores if score is not None]
+        self._scores += len(final)
+        self._score_sum += fsum(final)
         if scores.reliability is not None:
             self._reliability[round(scores.reliability * _STEPS)] += 1
         first: dict[int, int] = {}  # distinct rollout → its first number in the group, if it has a score
@@ -258,6 +262,7 @@ class BatchStatistics:
         median = quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
         return BatchFigures(
             groups=self._groups,
+            mean_score=self._score_sum / self._scores if self._scores else None,
             tie_rate=self._tied / self._groups if self._groups else None,
             degraded=self._degraded,
             slot_curve=self.position_bias.bins(),

@@ -18,9 +18,22 @@ PANEL = ["-m", "openai/o3", "-m", "openai/gpt-4o"]
 
 
 def rows(text: str) -> dict[str, str]:
-    """The lines as names and values."""
-    pairs = (line.partition(":") for line in text.splitlines())
-    return {name: value.strip() for name, _, value in pairs}
+    """The rows of the page as names and values; `verdict` has its lines, `warnings` those of that section."""
+    head, *sections = text.split("\n\n")
+    result = {"verdict": head}
+    for section in sections:
+        title, *lines = section.splitlines()
+        if title == "Warnings":
+            result["warnings"] = " ".join(map(str.strip, lines))
+            continue
+        name = ""
+        for line in lines:
+            if line[2:19].strip():
+                name = line[2:19].strip()
+                result[name] = line[21:]
+            else:
+                result[name] += " " + line.strip()
+    return result
 
 
 @pytest.fixture
@@ -43,12 +56,12 @@ def check(ruler: Ruler, tmp_path: Path) -> Any:
 
 
 def test_figures(ruler: Ruler, dump: Path) -> None:
-    """Calls, tokens and cost are printed as expected, lowest and highest, in lines of name and value."""
+    """Calls, tokens and cost are printed as expected, lowest and highest, in rows of name and value."""
     result = rows(ruler("check", dump, "-m", "openai/o3").stdout)
     assert result["calls"] == "2 (up to 4)"
-    assert result["kept"] == "0 of 2 calls"
+    assert "cached" not in result
     assert result["prompt tokens"].startswith("about ")
-    assert result["completion tokens"] == "about 3240 (from 700 to 33200), thinking included"
+    assert result["completion tokens"] == "about 3,240 (from 700 to 33,200), thinking included"
     assert result["cost"].startswith("$0.0")
     assert result["--max-cost"].split()[0] == result["cost"].rpartition("$")[2].rstrip(")")
 
@@ -66,8 +79,9 @@ def test_unknown_price(ruler: Ruler, dump: Path) -> None:
 def test_price(ruler: Ruler, dump: Path) -> None:
     """A given price holds for any model, listed or not; zero is a price, and a word is bad usage."""
     free = rows(ruler("check", dump, "-m", "openai/o3", "--price", "0,0").stdout)
-    assert free["cost"] == "$0.00 (from $0.00 to $0.00)"
-    assert free["--max-cost"].startswith("0.00 ")
+    assert free["cost"] == "$0.00"
+    assert "--max-cost" not in free
+    assert free["verdict"].endswith(" 2 groups, 2 calls, no cost with openai/o3")
     mine = ["-m", "mine", "--api-base", "http://x/v1", "-p", "max_tokens=100"]
     dear = rows(ruler("check", dump, *mine, "--price", "0,1000000").stdout)
     assert dear["completion tokens"].startswith("about 200 (from 100 to 400)")
@@ -96,16 +110,17 @@ def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
     write(tmp_path / "more.jsonl", [*OK, group("c", 0.3, 0.4)])
     result = rows(ruler("check", "more.jsonl", *args).stdout)
-    assert result["kept"] == "2 of 3 calls, not paid again"
+    assert result["cached"] == "2 of 3 calls, not paid again"
     assert result["calls"] == "1 (up to 2)"
+    assert result["verdict"].startswith("ready: 3 groups, 1 call (and 2 cached), about $0.0")
     all_cached = rows(ruler("check", dump, *args).stdout)
-    assert all_cached["kept"] == "2 of 2 calls, not paid again"
-    assert all_cached["cost"] == "$0.00 (from $0.00 to $0.00)"
+    assert all_cached["cached"] == "2 of 2 calls, not paid again"
+    assert all_cached["cost"] == "$0.00"
     others = (["--seed", "1"], ["-p", "top_p=1"], ["--rubric", "brevity"], ["--ledger", "none"])
     for more in (*others, ["--ledger", "other.sqlite"]):
-        assert rows(ruler("check", dump, *args, *more).stdout)["kept"] == "0 of 2 calls", more
+        assert "cached" not in rows(ruler("check", dump, *args, *more).stdout), more
     other = ["-m", "openai/reordered", *args[2:]]
-    assert rows(ruler("check", dump, *other).stdout)["kept"] == "0 of 2 calls"
+    assert "cached" not in rows(ruler("check", dump, *other).stdout)
 
 
 def test_failed_calls(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
@@ -113,7 +128,7 @@ def test_failed_calls(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
     args = ["-m", "openai/400", "--api-base", server.base]
     assert ruler("score", dump, "out.jsonl", *args).returncode == 1
     result = rows(ruler("check", dump, *args).stdout)
-    assert result["kept"] == "2 of 2 calls, not paid again; 2 failed, --retry-failed asks again"
+    assert result["cached"] == "2 of 2 calls, not paid again; 2 failed, --retry-failed asks again"
 
 
 def test_ledger_is_unchanged(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
@@ -135,7 +150,7 @@ def test_ledger_is_unchanged(ruler: Ruler, server: JudgeServer, dump: Path, tmp_
     assert done.returncode == 2
     assert "--ledger" in done.stderr
     result = rows(ruler("check", dump, "-m", "offline", "--ledger", "/dev/null/x").stdout)
-    assert (result["kept"], result["cost"]) == ("0 of 2 calls", "$0.00 (from $0.00 to $0.00)")
+    assert ("cached" in result, result["cost"]) == (False, "$0.00")
 
 
 def test_panel(ruler: Ruler, several: Path) -> None:
@@ -146,7 +161,6 @@ def test_panel(ruler: Ruler, several: Path) -> None:
     assert result["passes"] == "2"
     assert result["windows"] == "1 group in parts, twice at least: 13 (up to 36) of the calls"
     assert result["calls"] == "24 (up to 64)"
-    assert result["kept"] == "0 of 24 calls"
     assert result["judge 1"].startswith("openai/o3: 11 (up to 22) calls, about ")
     assert result["judge 2"].startswith("openai/gpt-4o: 11 (up to 22) calls, about ")
     assert result["judge 3"].startswith("openai/gpt-5: 2 (up to 20) calls, about ")
@@ -207,7 +221,8 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     both = ruler("check", "in.jsonl", *args, "-m", "openai/gpt-4.1")
     assert (alone.returncode, both.returncode) == (1, 0)
     assert rows(alone.stdout)["too long"] == "1 group for 128,000 tokens (b)"
-    assert rows(both.stdout)["too long"] == "0"
+    assert "too long" not in rows(both.stdout)
+    assert "1 group is too long for the judge" in rows(alone.stdout)["verdict"]
     assert rows(both.stdout)["judge 1"].endswith(", too long for its 128,000 tokens: 1 group")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.cli.test_check import rows
 from tests.conftest import Ruler, write
+from tests.on_terminal import on_terminal, widest
 from tests.values import talk
 
 
@@ -55,8 +57,8 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["outcomes"] == "60.0% true of 5"
     assert result["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
     assert result["tied groups"].startswith("1 ")
-    assert result["identical rollouts"] == "1"
-    assert result["laid out"] == "all 2 groups"
+    assert result["identical"] == "1 rollout, shown once"
+    assert "laid out" not in result
     given = {"RULER_MESSAGES": "chat", "RULER_GROUP_BY": "q.id", "RULER_REWARD": "r"}
     assert page(ruler, custom, RULER_OUTCOME="check.ok", **given) == result
 
@@ -140,7 +142,8 @@ def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("check", "in.jsonl", *more, "-m", f"x{nasty[:-1]}")
         assert done.returncode == 0, done.stderr
         assert not {"\x1b", "\u202e"} & set(done.stdout)
-        assert sum(line.startswith("cost:") for line in done.stdout.splitlines()) == (not more)
+        lines = done.stdout.splitlines()
+        assert sum(line.lstrip().startswith("cost") for line in lines) == (not more)
 
 
 def test_pipe(ruler: Ruler, tmp_path: Path) -> None:
@@ -172,7 +175,10 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
     assert result["rollouts"] == "2 in 4 lines"
     assert result["rewards"] == "min 0, mean 0.5, max 1; mean spread in a group 1"
     assert "1 group of 2 rollouts" in result["input"]
-    assert "(2 rollouts, 4 records)" in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "sum.json")
+    assert done.returncode == 0
+    summary = json.loads((tmp_path / "sum.json").read_text())
+    assert (summary["rollouts"], summary["written"]) == (2, 4)
 
 
 def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
@@ -197,10 +203,83 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
             {"id": 1, "epoch": 1, "messages": talk("a"), "scores": {"match": {"value": "C"}}},
             '`scores.*.value`, first: "C"',
         ),
-        ({"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]}, "none"),
+        ({"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]}, None),
     ],
 )
-def test_reward_path(record: dict[str, Any], message: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_reward_path(record: dict[str, Any], message: str | None, ruler: Ruler, tmp_path: Path) -> None:
     """The page names the path of the reward, and no path if the format has none."""
     write(tmp_path / "in.jsonl", [record])
-    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout)["reward"] == message
+    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout).get("reward") == message
+
+
+def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
+    """The first line says if `score` can run: how large the run is, or what is missing, a line each."""
+    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
+    key = {"OPENAI_API_KEY": "sk-0123456789"}
+    ready = ruler("check", "in.jsonl", "-m", "openai/o3", **key).stdout.splitlines()[0]
+    assert re.fullmatch(r"ready: 2 groups, 2 calls, about \$0\.0\d+ with openai/o3", ready)
+    embedded = ruler("check", "in.jsonl", "-m", "offline").stdout.splitlines()[0]
+    assert embedded == "ready: 2 groups, 2 calls, no cost with offline"
+    panel = ruler("check", "in.jsonl", "-m", "mine", "-m", "other", "--api-base", "http://x/v1").stdout
+    assert panel.splitlines()[0] == "ready: 2 groups, 4 calls, cost unknown with mine and other"
+    with (tmp_path / "in.jsonl").open("a") as file:
+        file.write("{broken\n")
+    done = ruler("check", "in.jsonl", "-m", "openai/o3")
+    verdict = rows(done.stdout)["verdict"].splitlines()
+    assert verdict[:2] == [
+        "not ready: 1 line or trajectory cannot be scored",
+        "           judge openai/o3 needs a key and OPENAI_API_KEY is not set",
+    ]
+    assert verdict[2].startswith("           2 groups, 2 calls, about $0.0")
+    assert "export OPENAI_API_KEY=" in rows(done.stdout)["warnings"]
+    assert "line 3 is not JSON" not in done.stdout
+    assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
+
+
+def test_verdict_in_json(ruler: Ruler, tmp_path: Path) -> None:
+    """`--json` has the verdict and its reasons; a missing key is no error of the input."""
+    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
+    for model, reasons in (("offline", 0), ("openai/o3", 1), ("anthropic/m", 1)):
+        done = ruler("check", "in.jsonl", "-m", model, "--json")
+        assert done.returncode == 0
+        result = json.loads(done.stdout)
+        assert (result["ready"], len(result["not_ready"])) == (not reasons, reasons)
+        assert all("API_KEY" in reason for reason in result["not_ready"])
+
+
+def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups of one rollout, and an input without any group, are not ready."""
+    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "abc"])
+    done = ruler("check", "in.jsonl", "-m", "offline")
+    result = rows(done.stdout)
+    assert done.returncode == 0
+    assert result["verdict"].startswith("not ready: every group has one rollout, so nothing can be compared")
+    assert "every group has one rollout (" in result["warnings"]
+    alone = page(ruler, "in.jsonl", "--single", "score")
+    assert alone["verdict"].startswith("ready: 3 groups")
+    (tmp_path / "in.jsonl").write_text("")
+    assert page(ruler, "in.jsonl")["verdict"] == "not ready: there is no group that can be scored"
+
+
+def test_news_only(ruler: Ruler, tmp_path: Path) -> None:
+    """Rows that say that nothing is wrong are left out."""
+    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in ("a", "a", "b", "b")])
+    quiet = {
+        "cached", "cannot be scored", "equal rewards", "laid out", "outcome", "outcomes", "passes", "reward",
+        "suspect", "tasks", "too long", "warnings", "windows",
+    }  # fmt: skip
+    assert not quiet & set(page(ruler, "in.jsonl"))
+
+
+@pytest.mark.parametrize("columns", [24, 40, 60, 80, 100, 120])
+def test_width(columns: int, ruler: Ruler, tmp_path: Path) -> None:
+    """No line is wider than the terminal, whatever the dump holds."""
+    wide = "\u9577\u3044" * 40
+    made = [{wide: wide, "group_id": wide, "messages": talk(wide + str(i)), "reward": i} for i in range(3)]
+    write(tmp_path / "in.jsonl", [*made, {"group_id": "b" * 90, "messages": talk("b")}])
+    args = ["-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "--batch", "--passes", "2"]
+    done = ruler("check", "in.jsonl", *args, COLUMNS=str(columns))
+    assert widest(done.stdout) <= columns
+    code, text = on_terminal(tmp_path, "check", "in.jsonl", *args, columns=columns)
+    assert code == 0
+    assert widest(re.sub(r"\x1b\[[0-9;]*m", "", text)) <= columns

@@ -1,12 +1,20 @@
-"""The lines about a batch's scores."""
+"""The end of a run: the lines on its groups and scores, OUTPUT, and the next command."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
 
 from ruler_cli.cli.messages import safe
 from ruler_cli.cli.summary import figure_lines, summary_lines
 from ruler_cli.observer import BatchFigures, Contradiction, Length, Pair, PositionBin, Summary
+from ruler_cli.types import Kind, Usage
+from tests.conftest import Ruler, group, write
+from tests.judge_server import JudgeServer
+from tests.on_terminal import on_terminal
 
 FULL = BatchFigures(
     groups=50,
@@ -39,10 +47,10 @@ def test_no_figures() -> None:
 def test_all_figures() -> None:
     """Each known figure is one line."""
     assert [*figure_lines(FULL)] == [
-        "degraded: of 2 groups a pass brought no scores",
+        "2 groups without the scores of some pass or judge (degraded)",
         "reliability: 0.87 in the median, below 0.5 in 3 of 50 groups",
-        "position bias, first to last: +0.031 +0.000 -0.031 (each ± 0.004 at most)",
-        "length: twice as long scores +0.020 ± 0.004, correlation +0.20 within groups",
+        "position bias: first +0.031, last -0.031 (± 0.004); --debias corrects it",
+        "length: twice as long scores +0.020 ± 0.004 (correlation +0.20)",
         "a and b: scores correlate 0.61 within groups, errors against the reward 0.33",
         "a and c: scores correlate 0.50 within groups",
         "5 rollouts passed with a score below 0.5 (flawed positives): group task 0 rollout 1 (0.00), "
@@ -53,13 +61,124 @@ def test_all_figures() -> None:
     assert {*figure_lines(FULL)} <= set(summary_lines(Summary(figures=FULL)))
 
 
+def test_clean_run() -> None:
+    """A run without failures is one line, and a line for each figure that matters; none is wider than 80."""
+    figures = replace(
+        FULL, degraded=0, judges=(), flawed=0, near_misses=0, without_outcome=0, mean_score=0.56
+    )
+    summary = Summary(
+        total=40, groups=40, scored=40, tied=11, usage=Usage(calls=160), cost_usd=1.2, seconds=12.3,
+        figures=figures,
+    )  # fmt: skip
+    lines = summary_lines(summary)
+    assert lines[0] == "40 of 40 groups scored in 12.3 s: mean 0.56, 11 tied, $1.20 (160 calls)"
+    assert [line.partition(":")[0] for line in lines[1:]] == [
+        "11 groups tied", "reliability", "position bias", "length",
+    ]  # fmt: skip
+    assert max(len(f"ruler: {line}") for line in lines) <= 80
+    plain = Summary(groups=3, scored=3, usage=Usage(calls=3), seconds=0.25)
+    assert summary_lines(plain) == ["3 of 3 groups scored in 0.2 s: $0 (3 calls)"]
+
+
+def test_unknown_cost() -> None:
+    """If the price is not known, the first line has the tokens."""
+    summary = Summary(groups=3, scored=3, cost_usd=None, usage=Usage(2000, 811, calls=3))
+    assert summary_lines(summary)[0].endswith(": cost unknown (3 calls, 2.81k tokens)")
+
+
+def test_failures_by_kind() -> None:
+    """Each kind of failure is a line with what it means, and the first line has their number."""
+    kinds = get_args(Kind)
+    first, *lines = summary_lines(Summary(groups=7, failed=dict.fromkeys(kinds, 1)))
+    assert "7 failed" in first
+    for kind, line in zip(sorted(kinds), lines, strict=True):
+        assert line.startswith("1 group not scored: ")
+        assert f"({kind})" in line
+    assert "no reply in the ledger" in summary_lines(Summary(failed={"transport": 1}, unanswered=1))[1]
+
+
+def test_chance_position_bias() -> None:
+    """Position bias is reported by the rule of the report: twice its error, and at least 0.01."""
+    for mean, error, reported in ((0.031, 0.016, False), (0.031, 0.015, True), (0.009, 0.001, False)):
+        curve = tuple(PositionBin(end, end, sign * mean, error, 50) for end, sign in ((0, 1), (1, -1)))
+        lines = figure_lines(BatchFigures(slot_curve=curve, slot_groups=50))
+        assert any(line.startswith("position bias") for line in lines) is reported
+
+
+def test_many_judges() -> None:
+    """Of many pairs of judges those that agree least are named."""
+    pairs = tuple(Pair(("a", f"j{i}"), 0.9 - i / 10, 400, None, 0) for i in range(6))
+    assert [line.partition(":")[0] for line in figure_lines(BatchFigures(judges=pairs))] == [
+        "a and j5", "a and j4", "a and j3", "3 more pairs of judges correlate better; --summary has all",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("judge", "code", "following"),
+    [
+        ("good", 0, "ruler report out.jsonl"),
+        ("not-json", 1, "--debug"),
+        ("400", 1, "--retry-failed"),
+    ],
+)
+def test_next_command(
+    judge: str, code: int, following: str, ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
+    """The last line has OUTPUT and the next command: the report, or what helps after failures."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", f"openai/{judge}", "--api-base", server.base)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == code
+    assert last.startswith("ruler: written to out.jsonl; next: ruler ")
+    assert last.endswith(following)
+    if code:  # it shows the reply, or asks again
+        again = ruler(*last.partition("next: ruler ")[2].split())
+        assert again.returncode == 1
+        assert "judge on group g: " in again.stderr or server.stats()["requests"] == 2
+
+
+def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """If the replies were shown, the next command asks again; an option is not given twice."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/not-json", "--api-base", server.base, "--debug")
+    assert ruler(*run).stderr.splitlines()[-1].endswith(" --debug --retry-failed")
+    last = ruler(*run, "--retry-failed").stderr.splitlines()[-1]
+    assert last.count("--retry-failed") == 1
+
+
+def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
+    """Stdout is no place to name; the file of what cannot be read is named if this run wrote it."""
+    path = write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), {"trajectories": []}])
+    path.write_text(path.read_text() + "{broken\n")
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    assert "ruler: what is not readable is in out.jsonl.failed.jsonl" in done.stderr.splitlines()
+    assert "ruler: 1 group not scored: nothing in the group can be judged (input)" in done.stderr.splitlines()
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    assert "failed.jsonl" not in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
+    done = ruler("score", "in.jsonl", "-", "-m", "offline")
+    assert "1 of 1 group scored" in done.stderr
+    assert "written" not in done.stderr
+    assert "next:" not in done.stderr
+    assert "1 of 1 group" not in ruler("score", "in.jsonl", "-", "-m", "offline", "--progress", "none").stderr
+
+
+def test_narrow_terminal(tmp_path: Path) -> None:
+    """On a terminal the lines are wrapped at its width; a command that is to be copied is not."""
+    write(tmp_path / "in.jsonl", [group("g", *[0.5] * 3)])
+    _, text = on_terminal(tmp_path, "score", "in.jsonl", "out.jsonl", "-m", "offline", columns=60)
+    lines = text[text.index("ruler: 1 of 1 group scored") :].splitlines()
+    assert len(lines) > 2
+    assert max(map(len, lines)) < 60
+    assert lines[-1] == "ruler: written to out.jsonl; next: ruler report out.jsonl"
+
+
 def test_too_few_groups() -> None:
     """Bias measured over fewer than 20 groups, and a slope within its error, are not reported."""
     few = replace(FULL, slot_groups=19, length=Length(0.02, 0.004, 0.2, 19))
     assert not [line for line in figure_lines(few) if line.startswith(("position", "length"))]
     flat = replace(FULL, length=Length(0.02, 0.011, 0.2, 50))
     assert not [line for line in figure_lines(flat) if line.startswith("length")]
-    assert [*figure_lines(replace(FULL, debiased=True))][2].endswith(", subtracted")
+    assert [*figure_lines(replace(FULL, debiased=True))][2].endswith("; subtracted")
 
 
 def test_hostile_key() -> None:

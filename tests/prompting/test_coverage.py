@@ -13,6 +13,7 @@ from ruler_cli.prompting import coverage as module
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import Group, Line
+from tests.cli.test_check import rows
 from tests.conftest import Ruler, write
 from tests.values import reader, talk
 
@@ -78,9 +79,8 @@ def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     hidden = {f"field {n}": f"{n} {LONG}" for n in range(5)}
     path = write(tmp_path / "in.jsonl", [group_of(LONG, "b", **hidden), group_of(LONG + "!", "b")])
     page = ruler("check", path, "-m", "offline").stdout
-    row = next(line for line in page.splitlines() if line.startswith("shown to the judge:"))
     reported = "28% of the text; not shown: field 0 51 bytes, field 1 51 bytes"
-    assert row.split(":", 1)[1].strip().startswith(reported)
+    assert rows(page)["shown"].startswith(reported)
     shown = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)["shown_to_the_judge"]
     assert shown["share"] == pytest.approx(0.286, abs=0.01)
     assert shown["not_shown"] == {f"field {n}": len(LONG) + 2 for n in range(5)}

@@ -1,0 +1,176 @@
+"""Results of groups → their scores within the batch, its statistics, and the counts of the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
+from ruler_cli.errors import CapReached
+from ruler_cli.judging.panel import Panel, judges_of
+from ruler_cli.observer import BatchFigures, Summary
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores
+
+if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
+    from ruler_cli.scoring.batch_statistics import BatchStatistics
+
+
+class BatchScores:
+    """The scores of groups as their batch grows.
+
+    `waits` tells that scores are final only once the batch is complete. `names` are those of all judges, in
+    their order.
+    """
+
+    def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
+        """`stats` counts the groups."""
+        self.stats, self._input, self._how = stats, settings.input, settings.combine
+        self.names = tuple(judge.model for judge in judges_of(settings))
+        self.waits = _waits(settings)
+        # before the batch is whole, what needs the batch is left out
+        self._early = replace(self._how, debias=False, standardize=False) if self.waits else self._how
+
+    def take(self, group: Group, result: GroupResult) -> GroupScores | GroupError:
+        """Count a group; return its scores, as far as they are known if the batch is to be complete first."""
+        self._batch.add(result)
+        scores = self._combined(result, self._early)
+        if isinstance(scores, GroupScores) or scores.kind != "interrupted":
+            self.stats.add(group, result, scores)
+        return scores
+
+    def complete(self, results: Iterable[GroupResult]) -> str | None:
+        """Note that these are the results of all groups. Return a warning if an option has no effect."""
+        from ruler_cli.scoring.position_bias import ENOUGH
+
+        positions = self._batch.position_bias
+        self._batch.refit_noise(results, self._how)
+        if not self._how.debias or positions.enough:
+            return None
+        return (
+            f"--debias: nothing is subtracted; to measure position bias takes {ENOUGH} groups with "
+            f"something to compare, here are {positions.groups}"
+        )
+
+    def final(self, result: GroupResult) -> GroupScores | GroupError:
+        """Return the scores of a group within the complete batch."""
+        return self._combined(result, self._how)
+
+    def conclude(self, group: Group, result: GroupResult, scores: GroupScores | GroupError) -> None:
+        """Count the final scores of a group."""
+        self.stats.conclude(scores)
+        if isinstance(scores, GroupScores):
+            self._batch.add_scores(group.key, result, scores)
+
+    def figures(self) -> BatchFigures:
+        """Return the figures of the batch so far."""
+        checked = self._how.by_outcome or self._input.outcome is not None
+        return self._batch.figures(debias=self._how.debias, checked=checked)
+
+    @cached_property
+    def _batch(self) -> BatchStatistics:
+        from ruler_cli.scoring.batch_statistics import BatchStatistics
+
+        return BatchStatistics(self.names)
+
+    def _combined(self, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
+        from ruler_cli.scoring.combine import combine
+
+        return combine(result, how, self._batch)
+
+
+def _waits(settings: ScoreSettings) -> bool:
+    """Tell if scores need the whole batch.
+
+    Reliability does, a little: its noise is shrunk towards the batch's. A pipe is not held up for that.
+    """
+    how, several = settings.combine, settings.ask.passes > 1 or bool(settings.panel)
+    return how.debias or how.standardize or (several and settings.output != "-")
+
+
+_ENOUGH = 20
+"""Groups of a stream from which on a share of them is one."""
+
+
+class RunStats:
+    """The summary of a run as it grows, and the bound on its failures."""
+
+    def __init__(self, most: MaxFailures | None, panel: Panel) -> None:
+        """`panel` counts the calls, and knows the prices."""
+        self._most, self._panel = most, panel
+        self._began = time.perf_counter()
+        self.summary = Summary()
+
+    def add(self, group: Group, result: GroupResult, scores: GroupScores | GroupError) -> None:
+        """Count a group that is judged."""
+        summary = self.summary
+        summary.groups += 1
+        summary.kept += result.cached
+        summary.rollouts += group.compared
+        self.pay(result)
+        if isinstance(scores, GroupError):
+            summary.failed[scores.kind] = summary.failed.get(scores.kind, 0) + 1
+            # no judge makes up for what the dump itself lacks
+            summary.failed_before += result.cached and scores.kind != "input"
+            return
+        summary.scored += 1
+        summary.alone += result.alone
+        summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
+        summary.rescaled += result.rescaled
+        summary.unknown_ids += result.unknown
+        summary.shortened += bool(result.shortened)
+        summary.degraded += scores.degraded
+        summary.windowed += result.windows > 1
+        summary.escalated += result.escalated_to in scores.used
+        summary.cut += any(call.error.kind == "budget" for call in result.failed_calls)
+
+    def conclude(self, scores: GroupScores | GroupError) -> None:
+        """Count what is known of a group only with the whole batch."""
+        if isinstance(scores, GroupScores):
+            self.summary.tied += scores.tied
+            self.summary.one_score += scores.one_score
+
+    def pay(self, result: GroupResult) -> None:
+        """Count the money of the group's cached replies; that of this run is known by the panel."""
+        summary = self.summary
+        if summary.kept_usd is None or result.used == result.paid:
+            return
+        used, paid = self._panel.cost(result.used), self._panel.cost(result.paid)
+        if used is not None and paid is not None:
+            summary.kept_usd += used - paid
+
+    def too_many(self, *, begun: bool) -> bool:
+        """Tell if more has failed than --max-failures allows; what the cap left out is no failure.
+
+        A share is of all groups if their number is known, once judging has `begun`.
+        """
+        most, summary = self._most, self.summary
+        if most is None or (most.percent and not begun):
+            return False
+        lost = sum(n for kind, n in summary.failed.items() if kind != "budget") + summary.unreadable
+        known = summary.total if summary.total is not None else max(summary.groups, _ENOUGH)
+        return lost > most.of(known)
+
+    def cap_reached(self, cap: float | None) -> CapReached | None:
+        """Return the error of a run that left out groups or passes for the cap of so many USD."""
+        left = self.summary.failed.get("budget", 0)
+        return CapReached(cap or 0.0, left, self.summary.cut) if left or self.summary.cut else None
+
+    def finish(self, stopped: Exception | None) -> Summary:
+        """Return the whole summary, with the sentence that the run was stopped with."""
+        summary, stats = self.summary, self._panel.stats()
+        self.refresh()
+        summary.seconds = time.perf_counter() - self._began
+        summary.asked, summary.retried, summary.unanswered = stats.calls, stats.retried, stats.unanswered
+        summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
+        summary.most_in_flight = stats.most
+        summary.stopped = None if stopped is None else str(stopped)
+        return summary
+
+    def refresh(self) -> None:
+        """Note the tokens and USD of all replies, also of those whose group is not written yet."""
+        self.summary.usage, self.summary.cost_usd = self._panel.spent()
+        if self.summary.cost_usd is None:
+            self.summary.kept_usd = None
