@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from ruler_cli.keys import is_key_name, is_variable_name
 from ruler_cli.suggestions import nearest, question
 
-_SECRETS = frozenset({"api_key", "key", "token", "secret", "password", "bearer"})
 _NO_KEY = "a key never stands in a file; name the variable that holds it: api_key_env"
 PREFIX = "option_"
 """Prefix of an option's name in its model: `json` and others have a meaning there."""
@@ -51,7 +50,7 @@ def _price(value: Any) -> Any:
 
 def _variable(value: Any) -> Any:
     """Return the name of a variable; what is none may be a key, so it is not repeated."""
-    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+    if isinstance(value, str) and not is_variable_name(value):
         raise _mistake("is no name of a variable; write the variable that holds the key, not the key")
     return value
 
@@ -60,7 +59,7 @@ def _params(value: Any) -> Any:
     """Refuse parameters that name a key or an endpoint."""
     if isinstance(value, Mapping):
         for name in value:
-            if name in _SECRETS:
+            if is_key_name(name):
                 raise _mistake(f"{name}: {_NO_KEY}")
             if name in ("api_base", "base_url"):
                 raise _mistake(f"{name}: name the endpoint with api_base, beside params")
@@ -144,7 +143,7 @@ def reason_of(error: ErrorDetails, unknown: str, known: Iterable[str]) -> str:
     """Return a sentence on one mistake, without the value: it may be a key."""
     name, context = str(error["loc"][0]), error.get("ctx") or {}
     if error["type"] == "extra_forbidden":
-        return _NO_KEY if name in _SECRETS else f"{unknown}{question(nearest(name, known))}"
+        return _NO_KEY if is_key_name(name) else f"{unknown}{question(nearest(name, known))}"
     bound = next((value for key, value in context.items() if key in ("ge", "le", "gt", "lt")), 0)
     reasons = {
         "ruler": str(context.get("reason")),

@@ -91,11 +91,11 @@ def test_limits_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_shares_of_workers() -> None:
     """Workers of Ray share the limits of each judge and of the run: together they have all of them."""
     judge, pool = JudgeSettings(rpm=10, tpm=900, concurrency=5), PoolSettings(rpm=10, tpm=900, concurrency=5)
-    parts: list[Any]
-    for parts in (
+    shares: list[list[Any]] = [
         [share_of(judge, number, 3) for number in range(3)],
         [share_of(pool, number, 3) for number in range(3)],
-    ):
+    ]
+    for parts in shares:
         assert sum(part.concurrency for part in parts) == 5
         assert sum(part.rpm for part in parts) == pytest.approx(10)
         assert sum(part.tpm for part in parts) == pytest.approx(900)

@@ -19,7 +19,7 @@ _COMMANDS = {
     "prompt": "Print the exact request that `score` would send for a group.",
     "render": "Write the requests that `score` would send to a file.",
     "agree": "Compare scores with labels, or two judges with one another.",
-    "report": "Look at a scored file: on a terminal, or as a page.",
+    "report": "Look at a scored file, or at two, on a terminal or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",
     "config": "Print the options that hold, and where each comes from.",
     "ledger": "Stored replies of judges, so that no request is paid for twice.",
@@ -119,9 +119,11 @@ def main() -> None:
     except KeyboardInterrupt:  # before a run has set its handlers of signals
         code = 130
     except Exception as error:
-        from ruler_cli.cli.messages import report_usage_error
+        from ruler_cli.cli.messages import hide_keys_of_tracebacks
+        from ruler_cli.cli.usage_errors import report_usage_error
 
         code = report_usage_error(error)
         if code is None:
+            hide_keys_of_tracebacks()
             raise
     sys.exit(code)

@@ -9,6 +9,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from ruler_cli.cli.messages import print_note, report_errors, same_command, usage_sentence
-from ruler_cli.cli.options import COMMANDS, PANELS, Options, Origin
+from ruler_cli.cli.messages import print_note, report_errors, same_command
+from ruler_cli.cli.options import PANELS, Options, Origin, ScoreOptions
 from ruler_cli.config import LEDGER_VARIABLE
 from ruler_cli.errors import UsageError
 
@@ -27,6 +28,32 @@ if TYPE_CHECKING:
     from ruler_cli.config_file import ConfigFile
     from ruler_cli.config_values import OptionType
 
+_REQUEST = (
+    "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
+    "limit format_ group_by grouping messages prompt reward outcome"
+)
+"""Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
+_SCORED = "labels format_ group_by grouping messages prompt"
+"""Options on how a scored file is read."""
+COMMANDS = {
+    "score": " ".join(one.name for one in fields(ScoreOptions)),
+    "check": f"{_REQUEST} price ledger no_cache batch as_json",
+    "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
+    "limit format_ group_by grouping messages prompt",
+    "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
+    "agree": f"{_SCORED} as_json",
+    "report": f"output open_page group as_json max_groups {_SCORED}",
+    "select": f"where keep by answer {_SCORED}",
+    "ledger path": "one_ledger",
+    "ledger stats": "one_ledger stats_json",
+    "ledger clear": "one_ledger older_than yes",
+    "ledger import": "one_ledger imported_model as_json",
+    "batch submit": f"{_REQUEST} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
+    "batch status": "one_ledger api_key_env every as_json settle",
+    "batch collect": "one_ledger api_key_env wait wait_timeout settle",
+    "batch cancel": "every forget one_ledger api_key_env settle",
+}
+"""Each command with the fields of its options, beside `config`, which every one has."""
 _FEW = 12
 """Options of a command that need no panels."""
 _NAMES_WIDTH = 28
@@ -155,6 +182,8 @@ def with_options(
         def run(ctx: typer.Context, **values: Any) -> None:
             options = _options(name, ctx, values)
             words = [value for value in values.values() if isinstance(value, str)]
+            if values.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
+                print_note("INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops")
             with report_errors(same_command(*words) if resumes else None):
                 warn_of_variables()
                 raise typer.Exit(command(options=without_aliases(options), **values))
@@ -267,6 +296,8 @@ def read_options(name: str, words: Sequence[str]) -> Options:
     try:
         ctx: Any = typer.main.get_command(app).make_context(f"ruler {name}", list(words))
     except Exception as error:
+        from ruler_cli.cli.usage_errors import usage_sentence
+
         if not callable(getattr(error, "format_message", None)):  # of typer, which does not export the class
             raise
         raise UsageError(usage_sentence(error)) from None

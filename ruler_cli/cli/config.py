@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import long_names, read_options, warn_of_variables, without_aliases
+from ruler_cli.cli.command import COMMANDS, long_names, read_options, warn_of_variables, without_aliases
 from ruler_cli.cli.messages import one_line, report_errors
-from ruler_cli.cli.options import COMMANDS, Options, Origin
+from ruler_cli.cli.options import Options, Origin
 from ruler_cli.cli.settings import judge_settings
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -80,6 +80,11 @@ Source = Annotated[
 Scored = Annotated[
     str,
     typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
+]
+
+Second = Annotated[
+    str | None,
+    typer.Argument(metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False),
 ]
 
 
@@ -305,6 +310,12 @@ class Options(ScoreOptions):
         metavar="FILE.html",
         variable=False,
     )
+    open_page: bool = _option(
+        "Open the page in the browser; without -o it is written to a private temporary file.",
+        False,
+        names="--open",
+        variable=False,
+    )
     max_groups: int | None = _option(
         "Groups in FILE.html, the most telling first.  [default: 10000]", metavar="N", min=1
     )
@@ -368,31 +379,3 @@ class Options(ScoreOptions):
         metavar="NAME",
         variable=False,
     )
-
-
-_REQUEST = (
-    "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
-    "limit format_ group_by grouping messages prompt reward outcome"
-)
-"""Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
-_SCORED = "labels format_ group_by grouping messages prompt"
-"""Options on how a scored file is read."""
-COMMANDS = {
-    "score": " ".join(one.name for one in fields(ScoreOptions)),
-    "check": f"{_REQUEST} price ledger no_cache batch as_json",
-    "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
-    "limit format_ group_by grouping messages prompt",
-    "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
-    "agree": f"{_SCORED} as_json",
-    "report": f"output group as_json max_groups {_SCORED}",
-    "select": f"where keep by answer {_SCORED}",
-    "ledger path": "one_ledger",
-    "ledger stats": "one_ledger stats_json",
-    "ledger clear": "one_ledger older_than yes",
-    "ledger import": "one_ledger imported_model as_json",
-    "batch submit": f"{_REQUEST} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
-    "batch status": "one_ledger api_key_env every as_json settle",
-    "batch collect": "one_ledger api_key_env wait wait_timeout settle",
-    "batch cancel": "every forget one_ledger api_key_env settle",
-}
-"""Each command with the fields of its options, beside `config`, which every one has."""

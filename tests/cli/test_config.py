@@ -244,7 +244,7 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
     assert holds(ruler, "score", "in.jsonl", "out.jsonl", "--passes", "3")["passes"] == (3, "command line")
     for words, message in (
         ("score --passses 3", "--passses: is no option of `ruler score`; did you mean --passes?"),
-        ("score --passes x", "'x' is not a whole number"),
+        ("score --passes x", "--passes x: is not a whole number from 1 on"),
         ("scor", "config scor: is no command with options; did you mean score?"),
         ("-m a -m a", "a is named twice"),
     ):

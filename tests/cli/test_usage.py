@@ -114,8 +114,8 @@ def test_prices(ruler: Ruler, tmp_path: Path) -> None:
     judges = ("-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
 
     def costs(*prices: str) -> list[bool]:
-        words = [word for price in prices for word in ("--price", price)]
-        facts = json.loads(ruler("check", "in.jsonl", *judges, *words, "--json").stdout)
+        options = [word for price in prices for word in ("--price", price)]
+        facts = json.loads(ruler("check", "in.jsonl", "--json", *judges, *options).stdout)
         return [judge["cost_usd"]["high"] == 0 for judge in facts["judges"]]
 
     assert costs("1000,1000") == [False, False, False]
