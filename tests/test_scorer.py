@@ -195,7 +195,7 @@ async def test_failures_are_values(server: JudgeServer) -> None:
 
 @pytest.mark.anyio
 async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """What is no group raises an error that is a TypeError too, and names the place; nothing is sent."""
+    """A value that is no group raises an error that is a TypeError too, and names its place."""
     shapes: list[tuple[Any, str]] = [
         (GROUPS, "of type list"),
         ("group", "of type str"),
@@ -253,6 +253,7 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"panel": (JudgeSettings("openai/good"),)}, "named twice"),
         ({"fallback": True}, "--fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
+        ({"input": InputSettings(limit=3)}, "limit"),
         ({"on_failure": "drop"}, "skip"),
     ]
     for more, sentence in wrong:
