@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import ConfigDict
 
 import ruler_cli
 from ruler_cli import (
@@ -157,8 +158,10 @@ async def test_objects(server: JudgeServer) -> None:
         assert one.trajectories[1]["independent_reward"] == 1.0
     assert server.stats()["requests"] == 3
 
-    class Frozen(Trajectory, frozen=True):
+    class Frozen(Trajectory):
         """A trajectory that takes no other values."""
+
+        model_config = ConfigDict(frozen=True)
 
     before = TrajectoryGroup(trajectories=[Frozen(**vars(t)) for t in art_group().trajectories])
     original = copy.deepcopy(before)
@@ -228,7 +231,7 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
     server.reset()
     for groups in (GROUPS[0], "groups", None, 3, art_group()):
         with pytest.raises(WrongShapeError, match=r"^groups: "):
-            await anext(score_groups(groups, at(server)))  # type: ignore[type-var]  # as a caller may
+            await anext(score_groups(groups, at(server)))  # type: ignore[arg-type]  # as a caller may
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         Scorer("openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", GROUPS[0], [GROUPS[0]["trajectories"][0]], ["text"], 3):
