@@ -582,12 +582,14 @@ def test_two_loops(server: JudgeServer) -> None:
         scored = asyncio.run(ruler_cli.score_group(GROUPS[1], "openai/good", {"api_base": server.base}))
         assert [t["reward"] for t in scored["trajectories"]] == [0.8, 0.2]
 
-    async def ends() -> None:
-        async with aclosing(score_groups(many(200), at(server))) as stream:
-            async for _ in stream:
-                return
+    async def ends(after: int, passes: int) -> None:
+        async for one in score_groups(many(200), at(server, ask=AskSettings(passes=passes))):
+            if one.index == after:
+                return  # and the loop ends while requests begin
 
-    asyncio.run(ends())
+    for after in (0, 1, 3, 10, 40):
+        for passes in (1, 3):
+            asyncio.run(ends(after, passes))
     gc.collect()
 
 
