@@ -86,7 +86,8 @@ def scored_input(options: Options, source: str) -> InputSettings:
 def _judges(options: Options) -> list[JudgeSettings]:
     """Return the judges in order, that of `--escalate` last; they differ in name and price only."""
     params = _params(options.param)
-    names = _judge_names(options.model, options.escalate, fallback=options.fallback)
+    panel = options.model or [JudgeSettings().model]
+    names = panel if options.escalate is None else [*panel, options.escalate]
     prices = _prices(options.price, len(names))
     return [
         _settings(JudgeSettings, options, model=name, params=params, price=price)
@@ -135,31 +136,6 @@ def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float
             "or once for each in order, the one of --escalate last"
         )
     return prices * number if len(prices) == 1 else prices
-
-
-def _judge_names(names: list[str] | None, escalate: str | None, *, fallback: bool) -> list[str]:
-    """Return the judges' names in order, that of `--escalate` last."""
-    panel = names or [JudgeSettings().model]
-    every = [*panel, escalate] if escalate is not None else panel
-    for name in every:
-        if not name.strip():
-            raise UsageError("-m or --escalate: the judge has no name")
-        if name != name.strip() or "," in name:
-            split = " ".join(f"-m {one.strip()}" for one in name.split(",") if one.strip())
-            raise UsageError(f"-m or --escalate '{name}': is no one name; write {split}")
-        if "://" in name:
-            raise UsageError(
-                "-m or --escalate: is an address; give it as --api-base URL, and the model's name there as -m"
-            )
-        if name.startswith("-"):
-            raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
-        if name.endswith("/"):
-            raise UsageError(f"-m or --escalate {name}: the model's own name is missing behind its provider")
-        if every.count(name) > 1:
-            raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
-    if fallback and len(panel) == 1:
-        raise UsageError("--fallback needs another judge to fall back on; give -m again")
-    return every
 
 
 def _max_failures(text: str | None) -> MaxFailures | None:

@@ -170,7 +170,8 @@ class Gate:
     async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
         while not self.wants_more:
-            self._demand = asyncio.Event()
+            if self._demand.is_set():  # one event for all who wait
+                self._demand = asyncio.Event()
             await self._demand.wait()
 
     def status(self) -> Status:
