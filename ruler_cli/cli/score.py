@@ -209,7 +209,10 @@ def _run(
     """Run `score`, or `run`, which has the same parameters, and show its progress."""
     from ruler_cli.run import score
 
-    with closing(Console(options.progress, settings.input.source)) as console:
+    progress = options.progress
+    if progress == "auto" and settings.output == "-" and sys.stdout is not None and sys.stdout.isatty():
+        progress = "log"  # records are printed on the same terminal
+    with closing(Console(progress, settings.input.source)) as console:
         return run_interruptible(partial(run or score, settings, console))
 
 
