@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from zlib import crc32
 
 from ruler_cli.errors import UsageError
+from ruler_cli.keys import refuse_key, refuse_no_variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ OnFailure = Literal["null", "drop", "keep"]
 class JudgeSettings:
     """The settings of one judge: its name, the way to it, the parameters of every call.
 
-    `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
+    `api_key` is for Python callers, who hold the key already; the command takes a variable's name. UsageError
+    if a key stands in place of a name.
     """
 
     model: str = "openai/o3"
@@ -113,6 +116,12 @@ class JudgeSettings:
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 600.0
     price: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a key where a name belongs: names are printed, and written into OUTPUT."""
+        refuse_key(self.model, "-m or --escalate")
+        if self.api_key_env is not None:
+            refuse_no_variable(self.api_key_env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +251,58 @@ class ScoreSettings:
     ledgers: tuple[Path, ...] = ()
 
 
+def _refuse_numbers(settings: ScoreSettings) -> None:
+    """Raise UsageError if a number is out of its bounds, or none."""
+    ask, pool, combine = settings.ask, settings.pool, settings.combine
+    judges = (settings.judge, *settings.panel, settings.escalate)
+    rows: list[tuple[str, float | None, float, float]] = [
+        ("--passes", ask.passes, 1, math.inf),
+        ("--group-size", ask.group_size, 2, math.inf),
+        ("--min-passes", combine.min_passes, 1, math.inf),
+        ("--blend", combine.blend, 0, 1),
+        ("--concurrency", pool.concurrency, 1, math.inf),
+        ("--rpm", pool.rpm, 0.01, math.inf),
+        ("--tpm", pool.tpm, 1, math.inf),
+        ("--retries", pool.retries, 0, math.inf),
+        ("--max-cost", pool.max_cost, 0, math.inf),
+        *(("--timeout", judge.timeout, 0.001, math.inf) for judge in judges if judge),
+    ]
+    for option, value, least, most in rows:
+        if value is not None and not least <= value <= most:  # `nan` is not, either
+            bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of {least:g} or more"
+            raise UsageError(f"{option} {value:g}: give a number {bounds}")
+
+
+def _refuse_names(settings: ScoreSettings) -> None:
+    """Raise UsageError if the name of a judge is none or comes twice, or if there is none to fall back on."""
+    names = [judge.model for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+    for name in names:
+        if not name.strip():
+            raise UsageError("-m or --escalate: the judge has no name")
+        if name != name.strip() or "," in name:
+            split = " ".join(f"-m {one.strip()}" for one in name.split(",") if one.strip())
+            raise UsageError(f"-m or --escalate '{name}': is no one name; write {split}")
+        if "://" in name:
+            raise UsageError(
+                "-m or --escalate: is an address; give it as --api-base URL, and the model's name there as -m"
+            )
+        if name.startswith("-"):
+            raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
+        if name.endswith("/"):
+            raise UsageError(f"-m or --escalate {name}: the model's own name is missing behind its provider")
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
+    if settings.fallback and not settings.panel:
+        raise UsageError("--fallback needs another judge to fall back on; give -m again")
+
+
 def refuse_contradictions(settings: ScoreSettings) -> None:
-    """Raise UsageError if options of one run contradict one another.
+    """Raise UsageError if options of one run contradict one another, or cannot be by themselves.
 
     A group gets 2 passes first, see `judging.adaptive.FIRST`.
     """
+    _refuse_names(settings)
+    _refuse_numbers(settings)
     ask, combine = settings.ask, settings.combine
     averaged = settings.panel and not settings.fallback
     if combine.standardize and not averaged:

@@ -111,19 +111,19 @@ class Scorer:
         refused it, `max_cost` is reached, too many failed, `groups` itself raised) is raised after
         everything that is done has been yielded. To leave the loop early ends the calls in flight.
         """
-        parts = self._open
+        parts, feed = self._open, _feed(groups)
         send, receive = anyio.create_memory_object_stream[JudgedGroup[G]](0)
-        stream = _Stream(parts, _feed(groups), send)
-        task = asyncio.create_task(stream.all())
-        parts.tasks.add(task)
-        try:
-            async for scored in receive:
-                yield scored
-            await task
-        finally:
-            receive.close()
-            await _end(task)
-            parts.tasks.discard(task)
+        with send, receive:
+            stream = _Stream(parts, feed, send)
+            task = asyncio.create_task(stream.all())
+            parts.tasks.add(task)
+            try:
+                async for judged in receive:
+                    yield judged
+                await task
+            finally:
+                await _end(task)
+                parts.tasks.discard(task)
         if error := stream.error or parts.stopped:
             raise error
 
@@ -337,11 +337,11 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 def _feed(groups: Any) -> AsyncIterator[Any]:
     """Return an async iterator over groups; WrongShapeError if they cannot be iterated over."""
-    if isinstance(groups, AsyncIterable):
+    one = isinstance(groups, Mapping) or hasattr(groups, "trajectories")  # ART's is an iterable of its fields
+    if isinstance(groups, AsyncIterable) and not one:
         return aiter(groups)
-    if isinstance(groups, Mapping | str | bytes) or not isinstance(groups, Iterable):
-        one = isinstance(groups, Mapping) or hasattr(groups, "trajectories")
-        hint = "a list of groups, though it be of one" if one else "an iterable of groups, or an async one"
+    if one or isinstance(groups, str | bytes) or not isinstance(groups, Iterable):
+        hint = "a list of groups; one alone is for `Scorer.score`" if one else "an iterable of groups"
         raise WrongShapeError(f"groups: is of type {type(groups).__name__}; give {hint}")
     return _in_turn(groups)
 

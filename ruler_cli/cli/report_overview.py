@@ -61,7 +61,7 @@ def show(page: _Json, shortlist: Shortlist, terminal: Terminal) -> None:
             terminal.show("", Text(title, _TITLE), _groups(groups, terminal))
     if page["source"] != "-":  # stdin cannot be read again
         key = next((one.group.key for one in (*disputed, *worst)), None)
-        commands = _next(next_commands(page["source"], key, figures), terminal)
+        commands = commands_in_lines(next_commands(page["source"], key, figures), terminal)
         terminal.show("", Text("next", _TITLE), *map(Text, commands))
 
 
@@ -197,8 +197,8 @@ def _some(numbers: list[str]) -> list[str]:
     return numbers if len(numbers) <= _SCORES else [*numbers[:half], "…", *numbers[-half:]]
 
 
-def _next(commands: Iterable[Sequence[str]], terminal: Terminal) -> Iterator[str]:
-    """Yield commands to type next, folded between words if they are too long for a line."""
+def commands_in_lines(commands: Iterable[Sequence[str]], terminal: Terminal) -> Iterator[str]:
+    """Yield commands of ruler to type next, folded between words if they are too long for a line."""
     for words in commands:
         line = "  ruler"
         for word in (_argument(text, terminal) for text in words):
@@ -211,5 +211,6 @@ def _next(commands: Iterable[Sequence[str]], terminal: Terminal) -> Iterator[str
 
 def _argument(text: str, terminal: Terminal) -> str:
     """Quote a word for a shell, with escapes for all that cannot be seen."""
-    visible = terminal.key(text)
-    return visible if visible.startswith("$'") else shlex.quote(text)
+    option, equals, key = text.partition("=") if text.startswith("--group=") else ("", "", text)
+    visible = terminal.key(key)
+    return option + equals + (visible if visible.startswith("$'") else shlex.quote(visible))

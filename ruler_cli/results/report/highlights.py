@@ -58,7 +58,7 @@ class Highlight:
         return named | {"group": summary(self.group)}
 
 
-class _Best(Generic[_Item]):
+class Best(Generic[_Item]):
     """The `most` items of the highest rank; of equals the first."""
 
     def __init__(self, most: int) -> None:
@@ -143,22 +143,30 @@ class Ranking:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._best = {because: _Best[int](most) for because in _ORDER}
+        self._best = {because: Best[int](most) for because in _ORDER}
         self._first: list[int] = []
+        self._asked: dict[int, HighlightReason] = {}
         self._kinds: set[str] = set()
 
-    def add(self, ordinal: int, group: ScoredGroup) -> bool:
-        """Count a group; true if it may be chosen, as far as is known. Ordinals grow in input order."""
+    def add(self, ordinal: int, group: ScoredGroup, *, asked: bool = False) -> bool:
+        """Count a group; true if it may be chosen, as far as is known. Ordinals grow in input order.
+
+        The first group that is `asked` for is chosen before all others.
+        """
         wanted = len(self._first) < self._most
         if wanted:
             self._first.append(ordinal)
-        for because, rank in _reasons(group, self._kinds):
+        reasons = list(_reasons(group, self._kinds))
+        for because, rank in reasons:
             wanted |= self._best[because].add(rank, ordinal)
+        if asked and not self._asked:
+            self._asked[ordinal] = reasons[0][0] if reasons else "rest"
+            return True
         return wanted
 
     def chosen(self) -> dict[int, HighlightReason]:
         """Return the ordinals of the chosen groups, the most telling first, each with its reason."""
-        chosen: dict[int, HighlightReason] = {}
+        chosen = dict(self._asked)
         remaining = {because: iter(best.ranked()) for because, best in self._best.items()}
         while remaining and len(chosen) < self._most:
             for because, ordinals in list(remaining.items()):
@@ -188,7 +196,7 @@ class Shortlist:
     """
 
     def __init__(self, n: int = 5) -> None:
-        self._worst, self._by_labels, self._by_judges = (_Best[Highlight](n) for _ in range(3))
+        self._worst, self._by_labels, self._by_judges = (Best[Highlight](n) for _ in range(3))
         self._kinds: set[str] = set()
         self._labelled = self._panel = self._half = False
         self._number, self._first = 0, list[Highlight]()
@@ -267,8 +275,13 @@ def next_commands(source: str, key: str | None, figures: ReportFigures) -> list[
     name = f"./{source}" if source.startswith("-") else source
     commands = []
     if key is not None:
-        commands.append(["report", name, *([f"--group={key}"] if key.startswith("-") else ["--group", key])])
+        commands.append(["report", name, *group_option(key)])
     commands.append(["report", name, "-o", "report.html"])
     if figures["groups"]["live"]:
         commands.append(["select", name, "live.jsonl", "--where", "live"])
     return commands
+
+
+def group_option(key: str) -> list[str]:
+    """Return the words that name a group; a key may begin with a dash."""
+    return [f"--group={key}"] if key.startswith("-") else ["--group", key]

@@ -169,6 +169,7 @@ const VIEWS = {
   overview: { show: Overview, entry: () => "Overview" },
   groups: { show: Groups, entry: ({ rows }) => html`Groups <span class="n">${number(rows.key.length, 0)}</span>` },
   group: { show: Group },
+  ...instead.views,
 };
 
 function App({ data, asked, printing, theme }) {

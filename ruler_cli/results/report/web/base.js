@@ -14,6 +14,9 @@
 
 const html = lib.htm.bind(lib.h);
 
+/** What a page of two files (compare.js) puts in the place of the report's own: `views`, the part `About`, `legend`. */
+const instead = {};
+
 // ---- Reading --------------------------------------------------------------------------------------
 
 /** The bytes of base64 text. */

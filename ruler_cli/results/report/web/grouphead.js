@@ -130,8 +130,8 @@ const groupHead = (() => {
   }
 
   /** The group's figures in a line, without those that the file does not have. */
-  function figuresInWords(rows, row) {
-    const at = (name) => rows[name][row];
+  function figuresInWords(rows, row, prefix = "") {
+    const at = (name) => rows[prefix + name][row];
     const against = at("disagreement");
     return [
       visible(at("judge")),
@@ -161,5 +161,5 @@ const groupHead = (() => {
     </section>`;
   }
 
-  return { Head, About, neighbours };
+  return { Head, About, Copied, figuresInWords, neighbours };
 })();

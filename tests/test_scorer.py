@@ -1,0 +1,593 @@
+"""Groups from Python: one pool for all, in order, with reasons, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import json
+import re
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import ruler_cli
+from ruler_cli import (
+    AskSettings,
+    CapReached,
+    CombineSettings,
+    InputSettings,
+    JudgedGroup,
+    JudgeSettings,
+    MaxFailures,
+    Observer,
+    PoolSettings,
+    RefusedError,
+    RulerError,
+    Scorer,
+    ScoreSettings,
+    Summary,
+    TooManyFailures,
+    UsageError,
+    WrongShapeError,
+    score_file,
+    score_groups,
+)
+from ruler_cli.types import CallError, Reply, Request
+from tests.conftest import Ruler, group, read, write
+from tests.judge_server import JudgeServer
+from tests.runs import BROKEN, Stage, Stub, failing, group_of, noisy, truthful
+from tests.test_api import Trajectory, TrajectoryGroup, art_group
+from tests.virtual import virtually
+
+GROUPS = [group("a", 0.1, 0.9, 0.4), group("b", 0.8, 0.2), group("c", 0.5, 0.75, 0.25, 1.0)]
+TRUE = [(0.1, 0.9, 0.4), (0.8, 0.2), (0.5, 0.75, 0.25, 1.0)]
+OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
+REFUSED = CallError("refused", "the key is wrong", "run", billed=False)
+
+
+def at(server: JudgeServer, cue: str = "good", **more: Any) -> ScoreSettings:
+    """Settings for a judge of the server."""
+    return ScoreSettings(judge=JudgeSettings(f"openai/{cue}", server.base), **{"ledger": None, **more})
+
+
+async def collect(
+    groups: Any, settings: ScoreSettings, observer: Observer | None = None
+) -> tuple[list[JudgedGroup[Any]], RulerError | None]:
+    """All that a stream yields, and the error that ends it."""
+    out: list[JudgedGroup[Any]] = []
+    try:
+        async for one in score_groups(groups, settings, observer=observer):
+            out.append(one)
+    except RulerError as error:
+        return out, error
+    return out, None
+
+
+def timeless(value: Any) -> Any:
+    """A JSON value without what depends on the time."""
+    text = json.dumps(value)
+    return json.loads(re.sub(r'"(judged_at|latency_s)": ("[^"]*"|[0-9.e-]+)', r'"\1": 0', text))
+
+
+def many(number: int) -> list[Any]:
+    """Groups of three rollouts."""
+    return [group(f"g{i:03}", 0.1, 0.9, round(i % 10 / 10, 1)) for i in range(number)]
+
+
+def test_like_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> None:
+    """A stream gives each dict what the command writes, in order, and changes none of its arguments."""
+    source = write(tmp_path / "in.jsonl", GROUPS)
+    ruler("score", source, "out.jsonl", "-m", "openai/good", "--api-base", server.base, "--ledger", "none")
+    given = copy.deepcopy(GROUPS)
+    out, error = asyncio.run(collect(given, at(server)))
+    assert error is None
+    assert given == GROUPS
+    assert [one.scores for one in out] == TRUE
+    assert [one.index for one in out] == [0, 1, 2]
+    assert not any(one.failed for one in out)
+    assert timeless([one.group for one in out]) == timeless(read(tmp_path / "out.jsonl"))
+    assert out[0].fields == out[0].group["ruler"]
+    assert [each["score"] for each in out[0].trajectories] == [0.1, 0.9, 0.4]
+
+
+def test_file_like_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> None:
+    """`score_file` writes the bytes that the command writes, and returns its counts."""
+    source = write(tmp_path / "in.jsonl", [*GROUPS, {"trajectories": 3}])
+    options = ("--passes", "2", "--api-base", server.base, "--ledger", "none")
+    ruler("score", source, "one.jsonl", "-m", "openai/good", *options)
+    settings = at(server, ask=AskSettings(passes=2))
+    summary = asyncio.run(score_file(source, str(tmp_path / "two.jsonl"), settings))
+    assert timeless(read(tmp_path / "one.jsonl")) == timeless(read(tmp_path / "two.jsonl"))
+    pattern = rb'"(judged_at|latency_s)": ?("[^"]*"|[0-9.e-]+)'
+    one, two = (re.sub(pattern, b"", (tmp_path / f"{name}.jsonl").read_bytes()) for name in ("one", "two"))
+    assert one == two
+    assert isinstance(summary, Summary)
+    assert (summary.groups, summary.scored, summary.unreadable, summary.asked) == (3, 3, 1, 6)
+    with pytest.raises(RefusedError, match="key"):
+        asyncio.run(score_file(source, tmp_path / "three.jsonl", at(server, "401")))
+    with pytest.raises(UsageError, match="nothing"):
+        asyncio.run(score_file(tmp_path / "nothing", tmp_path / "three.jsonl", at(server)))
+    with pytest.raises(UsageError, match="--adaptive"):
+        asyncio.run(score_file(source, tmp_path / "three.jsonl", at(server, adaptive=True)))
+
+
+def test_ledger_of_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> None:
+    """Replies go into the command's ledger by default: none is paid for twice, whoever asks."""
+    source = write(tmp_path / "in.jsonl", GROUPS[:2])
+    ruler("score", source, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
+    settings = ScoreSettings(judge=JudgeSettings("openai/good", server.base))
+    assert server.stats()["requests"] == 2
+    for _ in range(2):
+        out, _ = asyncio.run(collect(GROUPS, settings))
+        assert [one.scores for one in out] == TRUE
+        assert server.stats()["requests"] == 3
+    assert out[2].fields["cached"]
+
+    async def alone() -> None:
+        async with Scorer(settings) as scorer:
+            assert (await scorer.score(GROUPS[1])).scores == TRUE[1]
+
+    asyncio.run(alone())
+    assert server.stats()["requests"] == 3
+    asyncio.run(score_file(source, tmp_path / "out.jsonl", replace(settings, ledger=None)))
+    assert server.stats()["requests"] == 5
+
+
+@pytest.mark.anyio
+async def test_objects(server: JudgeServer) -> None:
+    """Objects with ART's attributes come back as such, scored; those that were given stay as they were."""
+
+    async def groups() -> AsyncIterator[TrajectoryGroup]:
+        for _ in range(3):
+            yield art_group()
+
+    out, _ = await collect(groups(), at(server))
+    for one in out:
+        assert isinstance(one.group, TrajectoryGroup)
+        assert [t.reward for t in one.group.trajectories] == [0.2, 0.9, 0.4] == list(one.scores)
+        assert one.fields["key"] == "s"
+        assert one.trajectories[1]["independent_reward"] == 1.0
+    assert server.stats()["requests"] == 3
+
+    class Frozen(Trajectory, frozen=True):
+        """A trajectory that takes no other values."""
+
+    before = TrajectoryGroup(trajectories=[Frozen(**vars(t)) for t in art_group().trajectories])
+    original = copy.deepcopy(before)
+    async with Scorer(at(server)) as scorer:
+        after = await scorer.score(before)
+    assert before == original
+    assert [t.reward for t in after.group.trajectories] == [0.2, 0.9, 0.4]
+
+
+@pytest.mark.anyio
+async def test_failures_are_values(server: JudgeServer) -> None:
+    """A group without scores is yielded with its kind and reason, at its place, and has no reward."""
+    nothing: dict[str, Any] = {"trajectories": []}
+    unreadable = {"trajectories": [{"messages": []}, group("d", 0.3)["trajectories"][0]]}
+    out, error = await collect([GROUPS[0], nothing, unreadable], at(server))
+    assert error is None
+    assert [one.kind for one in out] == [None, "input", None]
+    assert out[1].reason == "the group has no trajectories"
+    assert out[2].scores == (None, 0.3)
+    assert out[2].tied
+    for how, reward in (("null", None), ("keep", 1.0)):
+        out, _ = await collect(GROUPS, at(server, "empty", on_failure=how))
+        for one in out:
+            assert one.failed
+            assert (one.kind, set(one.scores)) == ("reply", {None})
+            assert one.reason == one.fields["reason"] == one.trajectories[0]["reason"]
+            assert one.group["trajectories"][1]["reward"] == reward
+            assert one.group["trajectories"][1]["metrics"] == {"independent_reward": 1.0}
+    for again in [one.group for one in out]:  # a second try finds the rewards that were there first
+        async with Scorer(at(server)) as scorer:
+            scored = await scorer.score(again)
+        assert [t["ruler"]["independent_reward"] for t in scored.group["trajectories"]][:2] == [0.0, 1.0]
+
+
+@pytest.mark.anyio
+async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """Any other argument raises an error that is a TypeError too and names the place; nothing is sent."""
+    shapes: list[tuple[Any, str]] = [
+        (GROUPS, "of type list"),
+        ("group", "of type str"),
+        (None, "of type NoneType"),
+        (GROUPS[0]["trajectories"][0], "one trajectory"),
+        ({"rollouts": []}, "without `trajectories`"),
+        ({"trajectories": None}, "`trajectories` is of type NoneType"),
+        ({"trajectories": {"messages": []}}, "`trajectories` is of type dict"),
+        ({"trajectories": "abc"}, "`trajectories` is of type str"),
+        (
+            {"trajectories": [GROUPS[0]["trajectories"][0]["messages"]]},
+            r"`trajectories\[0\]` is of type list",
+        ),
+        ({"trajectories": [ValueError("a rollout failed")]}, r"`trajectories\[0\]` is of type ValueError"),
+        (object(), "of type object"),
+    ]
+    for shape, sentence in shapes:
+        with subtests.test(shape=str(shape)[:40]):
+            with pytest.raises(WrongShapeError, match=sentence):
+                await ruler_cli.score_group(shape, "openai/good", {"api_base": server.base})
+            with pytest.raises(TypeError, match=sentence):  # it is the program that is wrong, not the judge
+                await ruler_cli.score_group(shape, "offline", swallow_exceptions=True)
+            async with Scorer(at(server)) as scorer:
+                with pytest.raises(WrongShapeError, match=sentence):
+                    await scorer.score(shape)
+            out, error = await collect([GROUPS[0], shape, GROUPS[1]], at(server))
+            assert isinstance(error, WrongShapeError)
+            assert str(error).startswith("group 2: ")
+            assert [one.scores for one in out] == TRUE[:1]
+    server.reset()
+    for groups in (GROUPS[0], "groups", None, 3, art_group()):
+        with pytest.raises(WrongShapeError, match=r"^groups: "):
+            await anext(score_groups(groups, at(server)))  # type: ignore[type-var]  # as a caller may
+    with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
+        Scorer("openai/o3")  # type: ignore[arg-type]  # as a caller may
+    for lists in (None, "text", GROUPS[0], [GROUPS[0]["trajectories"][0]], ["text"], 3):
+        with pytest.raises(WrongShapeError, match=r"^message_lists"):
+            await ruler_cli.ruler(lists, "offline")  # type: ignore[arg-type]  # as a caller may
+    assert server.stats()["requests"] == 0
+
+
+@pytest.mark.anyio
+async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """Settings that contradict one another, or that say how a file is read, are refused before a call."""
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"combine": CombineSettings(standardize=True)}, "--standardize"),
+        ({"adaptive": True}, "--adaptive"),
+        ({"combine": CombineSettings(min_passes=2)}, "--min-passes"),
+        ({"ask": AskSettings(passes=0)}, "--passes 0"),
+        ({"pool": PoolSettings(max_cost=float("nan"))}, "--max-cost nan"),
+        ({"pool": PoolSettings(concurrency=0)}, "--concurrency 0"),
+        ({"combine": CombineSettings(blend=2.0)}, "--blend 2"),
+        ({"judge": JudgeSettings("offline", timeout=0.0)}, "--timeout 0"),
+        ({"judge": JudgeSettings("")}, "no name"),
+        ({"panel": (JudgeSettings("openai/good"),)}, "named twice"),
+        ({"fallback": True}, "--fallback"),
+        ({"input": InputSettings(group_by="x")}, "group_by"),
+        ({"on_failure": "drop"}, "skip"),
+    ]
+    for more, sentence in wrong:
+        with subtests.test(sentence), pytest.raises(UsageError, match=sentence):
+            Scorer(replace(at(server), **more))
+    with pytest.raises(UsageError, match="score_groups"):
+        async with Scorer(at(server, combine=CombineSettings(debias=True))) as scorer:
+            await scorer.score(GROUPS[0])
+    with pytest.raises(UsageError, match="async with"):
+        await Scorer(OFFLINE).score(GROUPS[0])
+    with pytest.raises(UsageError, match="--max-cost: the price"):
+        async with Scorer(at(server, pool=PoolSettings(max_cost=1.0))):
+            pass
+    assert server.stats()["requests"] == 0
+
+
+@pytest.mark.anyio
+async def test_paths(server: JudgeServer) -> None:
+    """The paths of rewards and outcomes lead through a trajectory, else through its group."""
+    one = group("a", 0.9, 0.2)
+    for trajectory, fine in zip(one["trajectories"], (False, True), strict=True):
+        trajectory |= {"metadata": {"passed": fine}, "own": [0.5]}
+    settings = at(
+        server,
+        input=InputSettings(outcome="metadata.passed", reward="own.0"),
+        combine=CombineSettings(by_outcome=True, blend=0.5),
+    )
+    async with Scorer(settings) as scorer:
+        first = await scorer.score(one)
+        assert first.scores == pytest.approx((0.525, 0.525))
+        assert first.tied
+
+
+def staged(
+    path: Path, patch: pytest.MonkeyPatch, main: Callable[[Stage], Awaitable[None]], *judges: Stub
+) -> None:
+    """Run with judges that are functions, in virtual time."""
+    stage = Stage(path, patch, GROUPS, *judges)
+    virtually(lambda: main(stage))
+
+
+def test_back_pressure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups are read no further ahead of a slow consumer than a bounded number, and come in order."""
+    judge = Stub(say=truthful, latency=0.01)
+    pulled = 0
+
+    def endless() -> Iterator[Any]:
+        nonlocal pulled
+        while True:
+            pulled += 1
+            yield group(f"g{pulled}", 0.1, 0.9)
+
+    async def main(stage: Stage) -> None:
+        taken, ahead = 0, 0
+        async with aclosing(score_groups(endless(), stage.settings(ledger=None))) as stream:
+            async for one in stream:
+                assert one.index == taken
+                taken += 1
+                await anyio.sleep(1)
+                ahead = max(ahead, pulled - taken)
+                if taken == 200:
+                    break
+        assert 30 < ahead < 100
+
+    staged(tmp_path, monkeypatch, main, judge)
+
+
+def test_stragglers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results come in the order of the input, whichever judge call ends first."""
+
+    class Uneven(Stub):
+        """A judge that takes long for some groups."""
+
+        async def ask(self, request: Request) -> Reply | CallError:
+            await anyio.sleep(50 if group_of(request) in ("g003", "g007") else 0)
+            return await super().ask(request)
+
+    async def main(stage: Stage) -> None:
+        out, _ = await collect(many(40), stage.settings(ledger=None))
+        assert [one.fields["key"] for one in out] == [f"g{i:03}" for i in range(40)]
+        assert anyio.current_time() < 80
+
+    staged(tmp_path, monkeypatch, main, Uneven())
+
+
+def test_one_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits per minute and in flight hold over all streams and single groups of a Scorer."""
+    judge = Stub()
+
+    async def main(stage: Stage) -> None:
+        async with Scorer(stage.settings(rpm=60, concurrency=4, ledger=None)) as scorer:
+
+            async def stream(start: int) -> None:
+                groups = many(start + 50)[start:]
+                assert len([one async for one in scorer.score_groups(groups)]) == 50
+
+            async with anyio.create_task_group() as tasks:
+                for start in (0, 50):
+                    tasks.start_soon(stream, start)
+                for one in many(130)[100:]:
+                    tasks.start_soon(scorer.score, one)
+            summary = scorer.summary()
+        assert (summary.groups, summary.scored, summary.asked) == (130, 130, 130)
+        assert judge.most <= 4
+        times = [begun for begun, _ in judge.times]
+        assert max(sum(start <= at < start + 60 for at in times) for start in times) <= 60
+        assert times[-1] - times[0] > 120
+
+    staged(tmp_path, monkeypatch, main, judge)
+
+
+def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that the cap leaves out are yielded as such, and the cap is raised at the end."""
+    judge = Stub(price=(2.0, 8.0))  # 0.0028 USD a call
+
+    async def main(stage: Stage) -> None:
+        settings = stage.settings(max_cost=0.05)
+        out, error = await collect(many(40), settings)
+        assert isinstance(error, CapReached)
+        scored = [one for one in out if not one.failed]
+        assert len(out) == 40
+        assert {one.kind for one in out if one.failed} == {"budget"}
+        assert 10 <= len(scored) == len(judge.asked) <= 17
+        judge.asked.clear()
+        async with Scorer(settings) as scorer:  # the scored ones are in the ledger, and cost nothing
+            again = [await scorer.score(one) for one in many(40)]
+            summary = scorer.summary()
+        assert sum(not one.failed for one in again) == len(scored) + len(judge.asked)
+        assert summary.cost_usd is not None
+        assert 0 < summary.cost_usd <= 0.05
+        assert isinstance(summary.stopped, str)
+
+    staged(tmp_path, monkeypatch, main, judge)
+
+
+def test_refused_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge that refuses the run ends a stream after all that is done, and each single group."""
+
+    def say(request: Request) -> Reply | CallError:
+        return REFUSED if group_of(request) >= "g010" else truthful(request)
+
+    async def main(stage: Stage) -> None:
+        settings = stage.settings(concurrency=4, ledger=None)
+        out, error = await collect(many(40), settings)
+        assert isinstance(error, RefusedError)
+        assert [one.index for one in out] == list(range(10))
+        async with Scorer(settings) as scorer:
+            assert not (await scorer.score(many(1)[0])).failed
+            with pytest.raises(RefusedError):
+                await scorer.score(many(11)[10])
+            with pytest.raises(RefusedError):
+                await scorer.score(many(1)[0])
+
+    staged(tmp_path, monkeypatch, main, Stub(say=say))
+
+
+def test_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is stopped waits for calls in flight, no longer than `grace`, and leaves out late groups."""
+
+    class Hanging(Stub):
+        """A judge that never answers about two groups, and late about one."""
+
+        async def ask(self, request: Request) -> Reply | CallError:
+            await anyio.sleep({"g001": 1e5, "g002": 20, "g004": 1e5}.get(group_of(request), 0))
+            return await super().ask(request)
+
+    def say(request: Request) -> Reply | CallError:
+        return REFUSED if group_of(request) == "g006" else truthful(request)
+
+    async def main(stage: Stage) -> None:
+        settings = replace(stage.settings(concurrency=10, ledger=None), grace=30)
+        out, error = await collect(many(40), settings)
+        assert isinstance(error, RefusedError)
+        assert [one.index for one in out][:4] == [0, 2, 3, 5]
+        assert 25 < anyio.current_time() < 40
+
+        async def waits() -> AsyncIterator[Any]:
+            for one in many(7):
+                yield one
+            await anyio.sleep_forever()  # for rollouts that are not made yet
+
+        out, error = await collect(waits(), settings)
+        assert isinstance(error, RefusedError)
+        assert anyio.current_time() < 80
+
+    staged(tmp_path, monkeypatch, main, Hanging(say=say))
+
+
+def test_max_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More failed groups than allowed end the run."""
+    judge = Stub(say=failing(lambda _: True))
+    assert BROKEN.scope == "group"
+
+    async def main(stage: Stage) -> None:
+        settings = stage.settings(concurrency=1, max_failures=MaxFailures(3), ledger=None)
+        out, error = await collect(many(40), settings)
+        assert isinstance(error, TooManyFailures)
+        assert 4 <= len(out) <= 6
+        assert {one.kind for one in out} == {"transport"}
+
+    staged(tmp_path, monkeypatch, main, judge)
+
+
+def test_error_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the groups' own iterator is raised after all groups before it, which finish."""
+
+    async def broken() -> AsyncIterator[Any]:
+        for one in many(10):
+            yield one
+        raise KeyError("the rollout worker is gone")
+
+    async def main(stage: Stage) -> None:
+        out = []
+        with pytest.raises(KeyError, match="worker"):
+            async for one in score_groups(broken(), stage.settings(ledger=None)):
+                out.append(one)
+        assert len(out) == 10
+
+    staged(tmp_path, monkeypatch, main, Stub())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"debias": True, "passes": 2},
+        {"standardize": True},
+        {"adaptive": True, "passes": 4},
+        {"escalate": "strong", "passes": 2},
+        {"fallback": True},
+        {"group_size": 2, "passes": 2},
+    ],
+    ids=str,
+)
+def test_all_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]) -> None:
+    """Passes, panel, windows and all that needs the batch give the rewards that a file gets."""
+    judges = [Stub("one", noisy), Stub("two", truthful), Stub("strong", truthful)]
+    names = ("one", "two") if more.keys() & {"standardize", "fallback"} else ("one",)
+    stage = Stage(tmp_path, monkeypatch, many(70), *judges)
+    stage.run(*names, ledger=None, **more)
+    stage.forget()
+
+    async def main() -> None:
+        out, error = await collect(many(70), stage.settings(*names, ledger=None, **more))
+        assert error is None
+        assert [list(one.scores) for one in out] == stage.rewards()
+        assert [one.fields["passes"] for one in out] == [part["passes"] for part in stage.parts()]
+
+    virtually(main)
+
+
+def test_alone_and_adaptive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single groups decide on their own further passes and wait for no others."""
+
+    async def main(stage: Stage) -> None:
+        async with Scorer(stage.settings(passes=6, adaptive=True, ledger=None)) as scorer:
+            out = [await scorer.score(one) for one in many(3)]
+        assert all(2 <= one.fields["passes"] <= 6 for one in out)
+
+    staged(tmp_path, monkeypatch, main, Stub(say=noisy))
+
+
+def left_behind() -> set[Any]:
+    """All tasks of the loop but this one."""
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+@pytest.mark.anyio
+async def test_left_early(server: JudgeServer) -> None:
+    """A consumer that breaks out of the loop, or is cancelled, leaves no task, connection or thread."""
+    before, threads = left_behind(), threading.active_count()
+
+    async def endless() -> AsyncIterator[Any]:
+        while True:
+            yield GROUPS[0]
+            await anyio.lowlevel.checkpoint()
+
+    async def breaks() -> None:
+        async for _ in score_groups(endless(), at(server)):
+            break
+
+    async def closes() -> None:
+        async with aclosing(score_groups(endless(), at(server))) as stream:
+            await anext(stream)
+        assert left_behind() == before
+
+    async def raises() -> None:
+        with pytest.raises(KeyError):
+            async with Scorer(at(server)) as scorer:
+                async for _ in scorer.score_groups(endless()):
+                    raise KeyError
+        assert left_behind() == before
+
+    async def cancelled(cue: str) -> None:
+        with anyio.move_on_after(0.3) as scope:
+            async for _ in score_groups(endless(), at(server, cue)):
+                pass
+        assert scope.cancelled_caught
+        assert left_behind() == before
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                async for _ in score_groups(endless(), at(server, cue)):
+                    await asyncio.sleep(0.001)
+
+    await breaks()
+    await closes()
+    await raises()
+    await cancelled("good")
+    await cancelled("hang")
+    for _ in range(100):
+        gc.collect()
+        if left_behind() == before:
+            break
+        await anyio.sleep(0.05)
+    assert left_behind() == before
+    assert threading.active_count() == threads
+
+
+def test_two_loops(server: JudgeServer) -> None:
+    """Loops one after another each have judges of their own, and one that ends within a stream is clean."""
+    for _ in range(2):
+        out, _ = asyncio.run(collect(GROUPS, at(server)))
+        assert [one.scores for one in out] == TRUE
+        scored = asyncio.run(ruler_cli.score_group(GROUPS[1], "openai/good", {"api_base": server.base}))
+        assert [t["reward"] for t in scored["trajectories"]] == [0.8, 0.2]
+
+    async def ends() -> None:
+        async with aclosing(score_groups(many(200), at(server))) as stream:
+            async for _ in stream:
+                return
+
+    asyncio.run(ends())
+    gc.collect()
+
+
+def test_names() -> None:
+    """Every name that the package lists is there."""
+    assert [name for name in ruler_cli.__all__ if getattr(ruler_cli, name, None) is None] == []
+    assert ruler_cli.__all__ == sorted(ruler_cli.__all__)
