@@ -195,7 +195,7 @@ async def test_failures_are_values(server: JudgeServer) -> None:
 
 @pytest.mark.anyio
 async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """What is no group raises an error that is a TypeError too, and names the place; nothing is sent."""
+    """Any other argument raises an error that is a TypeError too and names the place; nothing is sent."""
     shapes: list[tuple[Any, str]] = [
         (GROUPS, "of type list"),
         ("group", "of type str"),
