@@ -19,7 +19,7 @@ _COMMANDS = {
     "prompt": "Print the exact request that `score` would send for a group.",
     "render": "Write the requests that `score` would send to a file.",
     "agree": "Compare scores with labels, or two judges with one another.",
-    "report": "Look at a scored file, or at two, on a terminal or as a page.",
+    "report": "Look at a scored file: on a terminal, or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",
     "config": "Print the options that hold, and where each comes from.",
     "ledger": "Stored replies of judges, so that no request is paid for twice.",
