@@ -14,7 +14,7 @@ import typer
 from ruler_cli.cli.command import COMMANDS, long_names, read_options, warn_of_variables, without_aliases
 from ruler_cli.cli.messages import one_line, report_errors
 from ruler_cli.cli.options import Options, Origin
-from ruler_cli.cli.settings import judge_settings
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
@@ -90,7 +90,10 @@ def _facts(name: str, options: Options) -> dict[str, Any]:
         for field in COMMANDS[name].split()
         if (value := _value(field, options)) not in (None, False)
     }
-    judges = judge_settings(options) if "model" in COMMANDS[name].split() else []
+    judges: list[JudgeSettings] = []
+    if "model" in COMMANDS[name].split():
+        settings = score_settings(options, "-", "-")
+        judges = [one for one in (settings.judge, *settings.panel, settings.escalate) if one is not None]
     return {
         "version": 1,
         "command": name,
