@@ -14,7 +14,7 @@ import typer
 from ruler_cli.cli.command import COMMANDS, long_names, read_options, warn_of_variables, without_aliases
 from ruler_cli.cli.messages import one_line, report_errors
 from ruler_cli.cli.options import Options, Origin
-from ruler_cli.cli.settings import score_settings
+from ruler_cli.cli.settings import judges_of, score_settings
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
@@ -65,6 +65,8 @@ def command(
             typer.echo(json.dumps(facts, indent=2, default=str))
         else:
             typer.echo("\n".join(one_line(line) for line in _page(facts)))
+        if facts["judges"]:
+            score_settings(options, "-", "-")  # says what the command would refuse
 
 
 def _command(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -90,14 +92,12 @@ def _facts(name: str, options: Options) -> dict[str, Any]:
         for field in COMMANDS[name].split()
         if (value := _value(field, options)) not in (None, False)
     }
-    judges: list[JudgeSettings] = []
-    if "model" in COMMANDS[name].split():
-        settings = score_settings(options, "-", "-")
-        judges = [one for one in (settings.judge, *settings.panel, settings.escalate) if one is not None]
+    judges = judges_of(options) if "model" in COMMANDS[name].split() else []
     return {
         "version": 1,
         "command": name,
         "file": None if options.file is None else str(options.file.path),
+        "name": None if options.file is None else options.file.name,
         "directory": str(Path.cwd()),
         "options": shown,
         "judges": [_judge_facts(judge, options) for judge in judges],
@@ -169,7 +169,7 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     if facts["file"] is None:
         yield f"no ruler.toml: there is none in {facts['directory']}, and no [tool.ruler] in a pyproject.toml"
     else:
-        yield f"file: {facts['file']}"
+        yield f"file: {facts['name']}"
     rows = [[f"{facts['command']}", "value", "from"]]
     for name, option in facts["options"].items():
         value = option["value"]

@@ -44,7 +44,7 @@ def score_settings(options: Options, source: str, output: str = "") -> ScoreSett
         if isinstance(value, float) and math.isnan(value):  # it passes every bound
             option = f"--{one.name.replace('_', '-')}"
             raise UsageError(f"{option} nan: is no number; give one, or leave the option out")
-    judges = _judges(options)
+    judges = judges_of(options)
     stronger = None if options.escalate is None else judges.pop()
     ledger, others = _ledgers(options.ledger)
     settings = _settings(
@@ -99,7 +99,7 @@ def settings(**options: Any) -> ScoreSettings:
     return score_settings(check_options("score", given, read_options("score", words)), "-", "-")
 
 
-def _judges(options: Options) -> list[JudgeSettings]:
+def judges_of(options: Options) -> list[JudgeSettings]:
     """Return the judges in order, that of `--escalate` last."""
     panel = options.model or [JudgeSettings().model]
     names = panel if options.escalate is None else [*panel, options.escalate]

@@ -17,7 +17,7 @@ FILE = """\
 # comments count as lines
 [score]
 passes = 2
-debias = true
+retry_failed = true
 max-cost = 7.5
 order = "input"
 judge_model = ["fast", "offline"]
@@ -54,7 +54,7 @@ OPTIONS = [
     ("passes", 2, "--passes 4", 4, "RULER_PASSES", "5", 5, 1),
     ("max-cost", 7.5, "--max-cost 1", 1.0, "RULER_MAX_COST", "2", 2.0, None),
     ("order", "input", "--order random", "random", "RULER_ORDER", "random", "random", "random"),
-    ("debias", True, "--debias", True, "RULER_DEBIAS", "1", True, None),
+    ("retry-failed", True, "--retry-failed", True, "RULER_RETRY_FAILED", "1", True, None),
     ("judge-model", ["fast", "offline"], "--model a", ["a"], "RULER_MODEL", "b c", ["b", "c"], ["openai/o3"]),
     ("param", ["temperature=0.5"], "-p a=1 -p b=2", ["a=1", "b=2"], "RULER_PARAM", "c=3", ["c=3"], None),
     ("price", ["1,2"], "--price 3,4", ["3,4"], "RULER_PRICE", "5,6", ["5,6"], None),
@@ -250,6 +250,9 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
     ):
         done = ruler("config", *words.split())
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    done = ruler("config", "score", "--adaptive")
+    assert (done.returncode, "adaptive " in done.stdout) == (2, True), done.stdout
+    assert "--adaptive spends 2 passes" in done.stderr
 
 
 @pytest.mark.parametrize("debug", ["--debug", "-q"])
