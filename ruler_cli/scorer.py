@@ -76,6 +76,8 @@ class Scorer:
 
     async def __aenter__(self) -> Self:
         """Open the judges and the ledger; UsageError if a key, an address or a price is missing."""
+        if self._parts is not None:
+            raise UsageError("the Scorer is open already; make another one, or share it")
         resolved, stop_signal = resolve_judges(self._settings), StopSignal()
         async with AsyncExitStack() as stack:
             panel = await stack.enter_async_context(open_judges(self._settings, resolved, stop_signal))
@@ -120,7 +122,10 @@ class Scorer:
             try:
                 async for judged in receive:
                     yield judged
-                await task
+                await asyncio.wait([task])
+                if task.cancelled():
+                    raise UsageError("the Scorer was closed before its groups were all scored")
+                task.result()
             finally:
                 await _end(task)
                 parts.tasks.discard(task)
@@ -135,6 +140,8 @@ class Scorer:
     def _open(self) -> _Parts:
         if self._parts is None:
             raise UsageError("the Scorer is not open; use it as `async with Scorer(settings) as scorer`")
+        if self._parts.loop is not asyncio.get_running_loop():
+            raise UsageError("the Scorer is open in another event loop; score there, or open one here")
         return self._parts
 
 
@@ -146,6 +153,7 @@ class _Parts:
         self.stats = RunStats(settings.max_failures, panel)
         self.scores = BatchScores(settings, self.stats)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.loop = asyncio.get_running_loop()
         self._taken = 0
         self._runner = self.runner()
         self._scopes: dict[anyio.CancelScope, float] = {}
@@ -224,7 +232,7 @@ class _Parts:
         """Return the counts so far."""
         summary = self.stats.finish(self.stopped)
         summary.figures = self.scores.figures()
-        return replace(summary)
+        return replace(summary, failed=dict(summary.failed), retried=dict(summary.retried))
 
     @contextmanager
     def ending(self, seconds: float) -> Iterator[None]:

@@ -593,6 +593,35 @@ def test_two_loops(server: JudgeServer) -> None:
     gc.collect()
 
 
+@pytest.mark.anyio
+async def test_one_loop_at_a_time() -> None:
+    """A Scorer is open once, in one loop, and says so if it is used otherwise."""
+    scorer = Scorer(OFFLINE)
+    async with scorer:
+        with pytest.raises(UsageError, match="open already"):
+            await scorer.__aenter__()
+        stream = scorer.score_groups(many(100))
+        await anext(stream)
+        with pytest.raises(UsageError, match="another event loop"):
+            await anyio.to_thread.run_sync(lambda: asyncio.run(scorer.score(GROUPS[0])))
+    with pytest.raises(UsageError, match="closed"):
+        [one async for one in stream]
+    async with scorer:  # open once more
+        assert not (await scorer.score(GROUPS[0])).failed
+
+
+@pytest.mark.anyio
+async def test_cached_only(server: JudgeServer, tmp_path: Path) -> None:
+    """A run that asks nobody scores what the ledger answers, and says of the rest that nobody was asked."""
+    settings = at(server, ledger=tmp_path / "ledger.sqlite")
+    await collect(GROUPS[:2], settings)
+    server.reset()
+    out, error = await collect(GROUPS, replace(settings, cached_only=True))
+    assert error is None
+    assert [one.kind for one in out] == [None, None, "transport"]
+    assert server.stats()["requests"] == 0
+
+
 def test_names() -> None:
     """Every name that the package lists is there."""
     assert [name for name in ruler_cli.__all__ if getattr(ruler_cli, name, None) is None] == []
