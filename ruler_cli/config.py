@@ -12,6 +12,7 @@ from typing import Any, Literal
 from zlib import crc32
 
 from ruler_cli.errors import UsageError
+from ruler_cli.keys import refuse_key, refuse_no_variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ OnFailure = Literal["null", "drop", "keep"]
 class JudgeSettings:
     """The settings of one judge: its name, the way to it, the parameters of every call.
 
-    `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
+    `api_key` is for Python callers, who hold the key already; the command takes a variable's name. UsageError
+    if a key stands in place of a name.
     """
 
     model: str = "openai/o3"
@@ -114,6 +116,12 @@ class JudgeSettings:
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 600.0
     price: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a key where a name belongs: names are printed, and written into OUTPUT."""
+        refuse_key(self.model, "-m or --escalate")
+        if self.api_key_env is not None:
+            refuse_no_variable(self.api_key_env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +277,15 @@ def _refuse_names(settings: ScoreSettings) -> None:
     """Raise UsageError if the name of a judge is none or comes twice, or if there is none to fall back on."""
     names = [judge.model for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
     for name in names:
-        if not name:
+        if not name.strip():
             raise UsageError("-m or --escalate: the judge has no name")
+        if name != name.strip() or "," in name:
+            split = " ".join(f"-m {one.strip()}" for one in name.split(",") if one.strip())
+            raise UsageError(f"-m or --escalate '{name}': is no one name; write {split}")
+        if "://" in name:
+            raise UsageError(
+                "-m or --escalate: is an address; give it as --api-base URL, and the model's name there as -m"
+            )
         if name.startswith("-"):
             raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
         if name.endswith("/"):

@@ -169,7 +169,8 @@ class Summary:
 class Status:
     """The state of the pool at one moment.
 
-    No call will go for `waiting` seconds, because of `why`. Numbers per minute are of the last one.
+    No call will go for `waiting` seconds, because of `why`; if `why` alone is given, the seconds are not
+    known. Numbers per minute are of the last one. `retrying` calls failed, and wait to be tried again.
     """
 
     in_flight: int = 0
@@ -180,11 +181,12 @@ class Status:
     waiting: float = 0.0
     why: str = ""
     spent_usd: float | None = None
+    retrying: int = 0
 
     @classmethod
     def of(cls, each: Sequence[Status], spent_usd: float | None = None) -> Status:
         """Return the sum of several, with the longest wait of any."""
-        longest = max(each, key=lambda status: status.waiting, default=cls())
+        longest = max(each, key=lambda status: (status.waiting, status.why), default=cls())
         return cls(
             sum(s.in_flight for s in each),
             sum(s.limit for s in each),
@@ -194,6 +196,7 @@ class Status:
             longest.waiting,
             longest.why,
             spent_usd,
+            sum(s.retrying for s in each),
         )
 
 

@@ -113,9 +113,11 @@ def main() -> None:
     except KeyboardInterrupt:  # before a run has set its handlers of signals
         code = 130
     except Exception as error:
-        from ruler_cli.cli.messages import report_usage_error
+        from ruler_cli.cli.messages import hide_keys_of_tracebacks
+        from ruler_cli.cli.usage_errors import report_usage_error
 
         code = report_usage_error(error)
         if code is None:
+            hide_keys_of_tracebacks()
             raise
     sys.exit(code)

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import starmap
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count, shorten
@@ -62,16 +62,7 @@ _FEW = 100
 
 
 @with_options(f"{SCORED_OPTIONS} as_json")
-def command(
-    source: Scored,
-    options: Options,
-    second: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
-        ),
-    ] = None,
-) -> int:
+def command(source: Scored, options: Options, second: Second = None) -> int:
     """Compare scores with labels, or two judges with one another.
 
     The judges have scored the same rollouts. Intervals are bootstrapped over groups. Judges that chance

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Annotated, Any, get_type_hints
@@ -14,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from ruler_cli.cli.messages import report_errors, same_command
+from ruler_cli.cli.messages import print_note, report_errors, same_command
 from ruler_cli.cli.options import PANELS, Options
 from ruler_cli.config import LEDGER_VARIABLE
 from ruler_cli.errors import UsageError
@@ -125,6 +126,8 @@ def with_options(
         @functools.wraps(command)
         def run(**values: Any) -> None:
             options = Options(**{name: values.pop(name) for name in names.split()})
+            if values.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
+                print_note("INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops")
             with report_errors(same_command(*values.values()) if resumes else None):
                 raise typer.Exit(command(options=_without_aliases(options), **values))
 

@@ -1,4 +1,4 @@
-"""Print sentences on stderr: messages, errors with the way out, and usage errors of typer.
+"""Print sentences on stderr: messages, and errors with the way out.
 
 Control characters never reach a terminal raw.
 """
@@ -13,11 +13,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Any
 
 import typer
 
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
+from ruler_cli.keys import secrets_among, without_keys
 from ruler_cli.reading.location import Location
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -31,61 +33,31 @@ _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[
 _OWN_OPTIONS = frozenset({"--target", "--timeout", "--settle"})
 _OWN_FLAGS = frozenset({"--wait"})
 """Options with and without a value that `batch submit` and `render` do not share with `score`."""
-OPTIONS_OF_OTHERS = {
-    "--api-key": "--api-key-env VAR; a key never stands on a command line",
-    "--base-url": "--api-base",
-    "--batch-size": "--concurrency",
-    "--best": "--keep",
-    "--budget": "--max-cost",
-    "--dryrun": "--dry-run",
-    "--endpoint": "--api-base",
-    "--filter": "--where",
-    "--head": "--limit",
-    "--html": "--output FILE.html",
-    "--json": "--summary FILE",
-    "--key": "--group",
-    "--max-groups": "--limit",
-    "--max-samples": "--limit",
-    "--max-tokens": "-p max_tokens=VALUE",
-    "--min-score": "--where score=LOW..",
-    "--models": "--judge-model",
-    "--n": "--limit",
-    "--no-ledger": "--no-cache",
-    "--no-progress": "--quiet",
-    "--num-groups": "--limit",
-    "--reasoning-effort": "-p reasoning_effort=VALUE",
-    "--samples": "--passes",
-    "--silent": "--quiet",
-    "--temperature": "-p temperature=VALUE",
-    "--threads": "--concurrency",
-    "--token": "--api-key-env VAR; a key never stands on a command line",
-    "--top": "--keep",
-    "--top-p": "-p top_p=VALUE",
-    "--verbose": "--debug",
-    "--votes": "--passes",
-    "--workers": "--concurrency",
-    "-n": "--limit",
-    "-v": "--version",
-}
-"""Options that other tools have, and what to write instead."""
-COMMANDS_OF_OTHERS = {
-    "compare": "agree", "cost": "check", "estimate": "check", "evaluate": "score", "filter": "select",
-    "grade": "score", "help": "--help", "inspect": "report", "judge": "score", "run": "score",
-    "show": "report", "stats": "ledger stats", "status": "batch status", "submit": "batch submit",
-    "validate": "check",
-}  # fmt: skip
-"""Commands that other tools have, and the words for the same here."""
-_FILE_NAME = re.compile(r"-$|.*[./*]")
-_ADDRESS = re.compile(r"\w+://[^\s')]*[^\s'):]")
-_NO_COMMAND = re.compile(r"No such command ['\"](.*?)['\"]")
-_MANY, _MISSING = "Got unexpected extra argument", "Missing argument"
-_SEVERAL_INPUTS = "; several files are one INPUT as a directory, or as a pattern in quotes: 'part-*.jsonl'"
 
 
 def print_stderr(text: str) -> None:
-    """Print a line on stderr."""
+    """Print a line on stderr, without the keys that stand in it."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run
-        typer.echo(one_line(text), err=True)
+        typer.echo(one_line(hide_keys(text)), err=True)
+
+
+def hide_keys(text: str) -> str:
+    """Return a text in which keys of the command line, and of variables of ruler, are `[key]`."""
+    words = [*sys.argv[1:]]
+    for name, value in os.environ.items():
+        if name.startswith("RULER_"):
+            words += [f"--{name.removeprefix('RULER_').replace('_', '-').lower()}", value]
+    return without_keys(text, secrets_among(words))
+
+
+def hide_keys_of_tracebacks() -> None:
+    """Have Python print the traceback of a bug without keys; the message of an error may hold one."""
+    import traceback
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.stderr.write(hide_keys("".join(traceback.format_exception(kind, error, trace))))
+
+    sys.excepthook = show
 
 
 def stderr_columns() -> int | None:
@@ -142,61 +114,6 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
         hint = "; make room, or name another directory for what waits on disk with TMPDIR"
         print_note(f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}")
         raise typer.Exit(2 if error.filename else 1) from None
-
-
-def report_usage_error(error: Exception) -> int | None:
-    """Print a usage error of typer as one sentence; return the exit code, None for any other error.
-
-    typer does not export the classes of its usage errors, so their attributes tell them.
-    """
-    if isinstance(error, typer.Abort):
-        print_note("aborted")
-        return 1
-    if not callable(getattr(error, "format_message", None)):
-        return None
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()  # type: ignore[attr-defined]  # the help, on stderr
-    else:
-        print_note(f"{_ADDRESS.sub(lambda match: Location(match[0]).public, _usage_sentence(error))}")
-    return int(getattr(error, "exit_code", 2))
-
-
-def _usage_sentence(error: Any) -> str:
-    message, ctx = error.format_message().rstrip("."), getattr(error, "ctx", None)
-    if ctx is None:  # an option without its value, or with one too many
-        return f"{message}; its command lists what it takes with --help"
-    see = f"; `{ctx.command_path} --help` lists what there is"
-    if hasattr(error, "possibilities"):
-        return _unknown_option(error.option_name, error.possibilities, ctx) or f"{message}{see}"
-    if (unknown := _NO_COMMAND.match(message)) is not None:
-        command = COMMANDS_OF_OTHERS.get(unknown[1], "")
-        if not command and _FILE_NAME.match(unknown[1]):
-            command = "score INPUT OUTPUT"
-        if command.split(" ")[0] in ("--help", *ctx.command.commands):
-            return f"{unknown[0]}; did you mean `{ctx.command_path} {command}`?"
-    if message.startswith((_MISSING, _MANY)):
-        arguments = [str(one.metavar) for one in ctx.command.params if one.param_type_name == "argument"]
-        several = _SEVERAL_INPUTS if message.startswith(_MANY) and "INPUT" in arguments else ""
-        return f"{message}; write `{' '.join((ctx.command_path, *arguments))}`{several}"
-    return message if message.endswith("?") else f"{message}{see}"
-
-
-def _unknown_option(name: str, near: Sequence[str] | None, ctx: Any) -> str | None:
-    """Return a sentence with the option to write instead, or the commands that have it; None for neither."""
-    instead, problem = OPTIONS_OF_OTHERS.get(name), f"{name}: is no option of `{ctx.command_path}`"
-    if instead and re.split("[ ;]", instead)[0] in _options(ctx.command):
-        return f"{problem}; write {instead}"
-    root = ctx.find_root()
-    others = [
-        f"`{root.command_path} {n}`" for n, one in root.command.commands.items() if name in _options(one)
-    ]
-    if others:
-        return f"{problem}; it belongs to {', '.join(others)}"
-    return f"{problem}; did you mean {near[0]}?" if near and not instead else None
-
-
-def _options(command: Any) -> set[str]:
-    return {name for param in command.params for name in param.opts}
 
 
 def same_command(*addresses: str) -> str:

@@ -71,6 +71,11 @@ Scored = Annotated[
     typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
 ]
 
+Second = Annotated[
+    str | None,
+    typer.Argument(metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False),
+]
+
 
 def _option(
     text: str,
@@ -264,6 +269,12 @@ class Options(ScoreOptions):
         "Write a page for a browser instead: one file, which opens offline.",
         names="--output -o",
         metavar="FILE.html",
+        variable=False,
+    )
+    open_page: bool = _option(
+        "Open the page in the browser; without -o it is written to a private temporary file.",
+        False,
+        names="--open",
         variable=False,
     )
     max_groups: int | None = _option(

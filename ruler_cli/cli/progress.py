@@ -3,44 +3,53 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-from ruler_cli.cli.messages import print_note, print_stderr
-from ruler_cli.cli.units import count, short
+from ruler_cli.cli.messages import print_note, print_stderr, stderr_columns
+from ruler_cli.cli.units import count, rounded, short
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Problem
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
 Progress = Literal["auto", "bar", "log", "none"]
 _NAMED = 20
 """Problems, and groups not scored, that are named one by one; the rest is counted."""
+_UNLIKE = 3
+"""Groups that are named as not compared."""
 _LOG_INTERVAL = 30.0
 """Seconds between two progress lines where there is no terminal."""
+_REDRAW_INTERVAL = 0.1
+"""Seconds between two drawings of the lines on a terminal, at least."""
+_SMOOTHING = 60.0
+"""Seconds after which a group counts a third in the rate."""
+_LEAST_BAR = 10
+"""Columns of the bar, at least."""
 _COUNTER_DELAY = 1.0
 """Seconds before `group_counter` shows anything."""
 
 
 class Console(Observer):
-    """An observer that shows a run on stderr: a bar on a terminal, elsewhere a line every 30 seconds."""
+    """An observer that shows a run on stderr: two lines on a terminal, elsewhere a line every 30 seconds."""
 
     def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
         """`source` is INPUT, `named` the number of problems named one by one."""
         self._mode = progress
         if progress == "auto":
-            self._mode = "bar" if sys.stderr and sys.stderr.isatty() else "log"
+            drawn = sys.stderr and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+            self._mode = "bar" if drawn else "log"
         self._source, self._named = Location(source).shown, named
         self.problems = self._failures = 0
         self._printed = set[str]()
+        self._lines: _TwoLines | None = None
+        self._began = self._drawn = self._last = time.monotonic()
         self._total: int | None = None
-        self._bar: tqdm[Any] | None = None
-        self._last = time.monotonic()
+        self._facts, self._rate = list[str](), _Rate()
 
     def note(self, sentence: str) -> None:
         """Show a sentence, once, unless progress is off."""
@@ -64,30 +73,34 @@ class Console(Observer):
             self._print(f"ruler: group {group} not scored ({kind}): {reason}")
 
     def started(self, groups: int | None) -> None:
-        """Open the bar in mode `bar`."""
-        self._total = groups
+        """Note the number of groups, and draw the lines in mode `bar`."""
+        self._total, self._began = groups, time.monotonic()
+        self._rate = _Rate(self._began)
         if self._mode == "bar":
-            if self._bar is not None:
-                self._bar.close()
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=groups, unit="group", file=sys.stderr, dynamic_ncols=True)
+            self._lines = self._lines or _TwoLines()
+            self._draw(Summary(), self._began)
 
     def advanced(self, summary: Summary) -> None:
-        """Move the bar."""
-        if self._bar is not None:
-            with suppress(OSError):
-                self._bar.update(1)
+        """Move the bar, a few times a second at most."""
+        if self._lines is not None:
+            now = time.monotonic()
+            if now - self._drawn >= _REDRAW_INTERVAL:
+                self._draw(summary, now)
 
     def tick(self, summary: Summary, status: Status) -> None:
-        """Show the state on the bar, or as a line every 30 seconds."""
-        if self._bar is not None:
-            with suppress(OSError):
-                self._bar.set_postfix_str(_state(summary, status, self._total), refresh=True)
-        elif self._mode == "log" and time.monotonic() - self._last >= _LOG_INTERVAL:
-            self._last = time.monotonic()
-            of = f" of {self._total}" if self._total else ""
-            print_note(f"{summary.groups}{of} groups; {_state(summary, status, self._total)}")
+        """Draw the lines again, or print one every 30 seconds."""
+        now, asked = time.monotonic(), summary.groups - summary.kept
+        if asked or status.requests_per_minute:  # the time of cached groups before the first call is no rate
+            self._rate.update(now, asked)
+        else:
+            self._rate = _Rate(now)
+        self._facts = _parts(summary, status, self._total)
+        if self._lines is not None:
+            self._draw(summary, now)
+        elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
+            self._last = now
+            done = ", ".join(_amounts(summary.groups, self._total, self._left(summary), self._rate.value))
+            print_note("; ".join(filter(None, (done, ", ".join(self._facts)))))
 
     def stopping(self, in_flight: int, grace: float) -> None:
         """Say how many calls are waited for, and how long."""
@@ -100,15 +113,28 @@ class Console(Observer):
         self._print(f"judge on group {group}: {text}")
 
     def close(self) -> None:
-        """Close the bar and print how many problems were not named."""
-        if self._bar is not None:
-            with suppress(OSError):
-                self._bar.close()
-            self._bar = None
+        """Remove the lines and print how many problems were not named."""
+        if self._lines is not None:
+            self._lines.clear()
+            self._lines = None
         totals = ((self.problems, "lines that cannot be read"), (self._failures, "groups not scored"))
         for number, what in totals:
             if number > self._named:
                 print_note(f"… and {number - self._named:.0f} more {what}")
+
+    def _draw(self, summary: Summary, now: float) -> None:
+        self._drawn = now
+        if self._lines is not None:
+            width = (stderr_columns() or shutil.get_terminal_size().columns) - 1
+            left, elapsed = self._left(summary), now - self._began
+            first = bar_line(summary.groups, self._total, left, self._rate.value, elapsed, width)
+            self._lines.draw(first, fitting(self._facts, width))
+
+    def _left(self, summary: Summary) -> float | None:
+        """Return the seconds until the end, None if they are not known."""
+        if self._total is None or not self._rate.value:
+            return None
+        return max(0, self._total - summary.groups) / self._rate.value
 
     def _print_once(self, text: str) -> None:
         """Print a line, unless it was printed before: a run on Ray reads INPUT twice."""
@@ -117,33 +143,142 @@ class Console(Observer):
             self._print(text)
 
     def _print(self, text: str) -> None:
-        if self._bar is not None:
-            with suppress(OSError):
-                self._bar.clear()
-        print_stderr(text)
+        """Print a line above the two lines."""
+        if self._lines is None:
+            print_stderr(text)
+        else:
+            self._lines.clear()
+            print_stderr(text)
+            self._lines.draw_again()
 
 
-def _state(summary: Summary, status: Status, total: int | None) -> str:
+class _TwoLines:
+    """Two lines at the end of what is printed on a terminal, drawn over themselves.
+
+    The cursor stays at their beginning: if the terminal becomes narrower and breaks them anew, the next
+    drawing covers all of it.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def draw(self, first: str, second: str) -> None:
+        """Draw the lines, which must be narrower than the terminal."""
+        self._text = f"\r{first}\x1b[K\n{second}\x1b[J\r\x1b[A"
+        self.draw_again()
+
+    def draw_again(self) -> None:
+        """Draw the same lines once more."""
+        self._write(self._text)
+
+    def clear(self) -> None:
+        """Remove the lines."""
+        self._write("\r\x1b[J")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # a terminal that is gone must not end the run
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+class _Rate:
+    """Groups per second, smoothed: those of the last minute count most."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self._at, self._done = now, 0
+        self._groups = self._seconds = 0.0
+
+    def update(self, now: float, done: int) -> None:
+        """Count `done` groups in all until `now`, in seconds."""
+        faded = math.exp((self._at - now) / _SMOOTHING)
+        self._groups = self._groups * faded + done - self._done
+        self._seconds = self._seconds * faded + now - self._at
+        self._at, self._done = now, done
+
+    @property
+    def value(self) -> float | None:
+        """Return groups per second; None before the first group."""
+        return self._groups / self._seconds if self._done and self._seconds > 0 else None
+
+
+def bar_line(
+    done: int, total: int | None, left: float | None, rate: float | None, elapsed: float, width: int
+) -> str:
+    """Return the first line: the bar and what fits beside it in `width` columns; `left`, `elapsed` in s."""
+    from tqdm import tqdm
+
+    amounts = _amounts(done, total, left, rate)
+    if not total or rate is None:
+        amounts.insert(1, f"{tqdm.format_interval(elapsed)} elapsed")
+    if not total:
+        return fitting(amounts, width)
+    bar = width - len("100% || ")
+    while len(amounts) > 1 and len(", ".join(amounts)) > bar - _LEAST_BAR:
+        amounts.pop()
+    beside = ", ".join(amounts)
+    if len(beside) > bar - _LEAST_BAR // 2:
+        return fitting([f"{min(done, total) / total:.0%} of {total}"], width)
+    form = "{percentage:3.0f}% |{bar}| " + beside
+    return str(
+        tqdm.format_meter(min(done, total), total, elapsed, ncols=width, bar_format=form, ascii=_ascii())
+    )
+
+
+def _amounts(done: int, total: int | None, left: float | None, rate: float | None) -> list[str]:
+    """Return the groups that are done, the time that is left, and the groups per second; the first most."""
+    from tqdm import tqdm
+
+    amounts = [f"{done} of {count(total, 'group')}" if total else count(done, "group")]
+    if left is not None and done < (total or 0):
+        amounts.append(f"{tqdm.format_interval(math.ceil(left))} left")
+    if rate is not None:
+        amounts.append(f"{rate:.1f} groups/s" if rate >= 1 else f"{60 * rate:.1f} groups/min")
+    return amounts
+
+
+def _ascii() -> bool:
+    try:
+        "█▏".encode(sys.stderr.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
+
+
+def _parts(summary: Summary, status: Status, total: int | None) -> list[str]:
+    """Return the facts of the second line, the most important first."""
     failed = sum(summary.failed.values())
+    seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
     parts = [
-        f"{summary.kept} kept" if summary.kept else "",
-        f"{failed} failed" if failed else "",
-        f"{status.in_flight} of {status.limit} calls in flight",
-        f"{status.requests_per_minute:.0f} requests and {short(status.tokens_per_minute)} tokens per minute",
+        f"waiting{seconds}: {status.why}" if status.why else "",
+        f"{status.in_flight} of {status.limit} calls in flight" if status.limit else "",
         _money(summary, total),
-        f"waiting {math.ceil(status.waiting)} s {status.why}" if status.why else "",
+        f"{failed} failed" if failed else "",
+        f"{status.retrying} to try again" if status.retrying else "",
+        f"{summary.kept} cached" if summary.kept else "",
+        f"{count(round(status.requests_per_minute), 'request')}/min" if status.requests_per_minute else "",
+        f"{short(status.tokens_per_minute)} tokens/min" if status.tokens_per_minute else "",
     ]
-    return ", ".join(filter(None, parts))
+    return [part for part in parts if part]
+
+
+def fitting(parts: Sequence[str], width: int) -> str:
+    """Return the parts that fit side by side in `width` columns, whole, the first ones preferred."""
+    text = ""
+    for part in parts:
+        longer = f"{text}, {part}" if text else part
+        if len(longer) <= width:
+            text = longer
+    return text
 
 
 def _money(summary: Summary, total: int | None) -> str:
     """Return the cost so far, and that of all groups at the same cost per group asked for."""
     asked = summary.groups - summary.kept
-    if not summary.cost_usd or not asked:
+    if not summary.cost_usd:
         return ""
     remaining = (total or 0) - summary.groups
-    expected = f" of about ${summary.cost_usd * (1 + remaining / asked):.2f}" if remaining > 0 else ""
-    return f"${summary.cost_usd:.2f}{expected}"
+    about = summary.cost_usd * (1 + remaining / asked) if asked and remaining > 0 else 0.0
+    return f"${rounded(summary.cost_usd)}" + (f" of about ${rounded(about)}" if about else "")
 
 
 @contextmanager
@@ -168,15 +303,17 @@ class Problems:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet, self.number, self.first = quiet, 0, list[str]()
+        self._sentences = 0
 
     def add(self, name: str, problem: Problem) -> None:
         """Add a record of the file `name` that cannot be read."""
         self.add_sentence(f"{name}: {problem.where} {problem.reason}")
 
-    def add_sentence(self, sentence: str) -> None:
-        """Add a problem in words."""
-        self.number += 1
-        if self.number <= _NAMED:
+    def add_sentence(self, sentence: str, number: int = 1) -> None:
+        """Add a problem in words, or so many of them in one sentence."""
+        self.number += number
+        self._sentences += 1
+        if self._sentences <= _NAMED:
             if not self._quiet and sentence not in self.first:
                 print_note(sentence)
             self.first.append(sentence)
@@ -188,5 +325,28 @@ class Problems:
 
     def close(self) -> None:
         """Print how many were not named."""
-        if self.number > _NAMED and not self._quiet:
-            print_note(f"… and {self.number - _NAMED} more")
+        if self._sentences > _NAMED and not self._quiet:
+            print_note(f"… and {self._sentences - _NAMED} more")
+
+
+class UnlikeGroups:
+    """Sentences on groups of two files that are not compared: the first few, and the number of all.
+
+    They wait until it is known that the files have something in common.
+    """
+
+    def __init__(self) -> None:
+        self._sentences, self._number = list[str](), 0
+
+    def add(self, sentence: str) -> None:
+        """Add the sentence on a group."""
+        self._number += 1
+        if len(self._sentences) < _UNLIKE:
+            self._sentences.append(sentence)
+
+    def hand_to(self, problems: Problems) -> None:
+        """Add them to the problems of the command."""
+        for sentence in self._sentences:
+            problems.add_sentence(sentence)
+        if more := self._number - len(self._sentences):
+            problems.add_sentence(f"{count(more, 'more group')} not compared", more)

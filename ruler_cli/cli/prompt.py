@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from ruler_cli.cli.command import with_options
+from ruler_cli.cli.group_keys import COMPARED, unknown_group
 from ruler_cli.cli.messages import print_note, safe
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.report import COMPARED, unknown_group
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings

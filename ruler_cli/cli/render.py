@@ -54,9 +54,11 @@ def command(
     from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.panel import judges_of
+    from ruler_cli.writing.file_names import refuse_output_name
     from ruler_cli.writing.output import refuse_clashes
 
     settings = score_settings(options, source, requests)
+    refuse_output_name(source, requests, "requests are JSON lines", other=(".json",))
     judges = judges_of(settings)
     for judge in judges:
         cached_only(judge)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note, printable_key
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored
+from ruler_cli.cli.group_keys import COMPARED, LONGEST, unknown_group
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
+from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
@@ -22,27 +23,27 @@ from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
-from ruler_cli.suggestions import nearest
 
 if TYPE_CHECKING:
     from ruler_cli.results.scored_file import ScoredFile
     from ruler_cli.types import Group
 
+_Json = dict[str, Any]
 _Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
-_SUGGESTED, COMPARED, _LONGEST = 3, 10_000, 200
-"""Keys in a suggestion, keys compared for it, and characters of a key that count."""
 _SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
 
 
 @with_options(
-    f"output group as_json max_groups {SCORED_OPTIONS}", group="Show one group as its judge read it."
+    f"output open_page group as_json max_groups {SCORED_OPTIONS}",
+    group="Show one group as its judge read it.",
 )
-def command(source: Scored, options: Options) -> int:
+def command(source: Scored, options: Options, second: Second = None) -> int:
     """Look at a scored file: on a terminal, or as a page.
 
     The run's figures with the worst and the most disputed groups, or one group in full, shown with $PAGER.
+    With two files of the same input: both judges side by side, and the groups on which they differ most.
     Colours are for a terminal only; NO_COLOR leaves them away.
 
     \b
@@ -50,19 +51,24 @@ def command(source: Scored, options: Options) -> int:
       ruler report scored.jsonl
       ruler report scored.jsonl --group task-17
       ruler report scored.jsonl -o report.html
+      ruler report scored.jsonl other.jsonl -o compare.html
       ruler report scored.jsonl --json | jq .figures.groups
 
-    Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no
-    annotations of ruler in it.
+    Exit codes: 0 looked at; 1 some lines could not be read, or groups stand in one of two files only;
+    2 bad usage, unreadable input, no annotations of ruler in it, or nothing in common.
     """
     with unwind_on_signal():
         _refuse(options)
-        settings = scored_input(options, source)
+        if second is not None:
+            _refuse_same(source, second)
+        settings = [scored_input(options, one) for one in (source, second) if one is not None]
         problems = Problems(quiet=options.as_json)
-        if options.output is None:
+        if options.output is None and not options.open_page:
             _show(settings, problems, options.group, as_json=options.as_json)
         else:
-            _write(settings, problems, options.output, options.max_groups)
+            from ruler_cli.cli.report_page import write_page
+
+            write_page(settings, problems, options)
         return 1 if problems.number else 0
 
 
@@ -72,6 +78,12 @@ def _refuse(options: Options) -> None:
         html = options.format_ == "html"
         instead = "a page is written by -o FILE.html" if html else "JSON is printed by --json"
         raise UsageError(f"--format {options.format_}: is about the format of SCORED; {instead}")
+    if options.open_page:
+        if options.as_json:
+            raise UsageError("--json and --open: --open shows a page; leave one of them out")
+        if options.output == "-":
+            raise UsageError("-o - and --open: a page on stdout cannot be opened; give -o FILE.html instead")
+        return
     if options.output is None:
         if options.max_groups is not None:
             raise UsageError("--max-groups is for the page that -o writes; give -o FILE.html as well")
@@ -81,24 +93,43 @@ def _refuse(options: Options) -> None:
     if options.group is not None:
         raise UsageError(
             "--group shows a group here, -o writes a page of all groups, which opens at one if its "
-            "address ends in #group=KEY; leave one of them out"
+            "address ends in #group=KEY; leave one of them out, or give --open as well"
         )
     if options.as_json:
         raise UsageError("--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead")
 
 
-def _show(settings: InputSettings, problems: Problems, key: str | None, *, as_json: bool) -> None:
-    """Show the run, or the groups of a key, on stdout."""
+def _refuse_same(source: str, second: str) -> None:
+    """Raise UsageError if the two files are one."""
+    if source == second == "-":
+        raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
+    if Location(source).same(second):
+        raise UsageError(
+            f"{Location(second).shown}: is the same file as SCORED; give one that another judge scored"
+        )
+
+
+def _show(settings: Sequence[InputSettings], problems: Problems, key: str | None, *, as_json: bool) -> None:
+    """Show one file or two, or their groups of a key, on stdout."""
     from ruler_cli.results.scored_file import ScoredFile
 
-    source = Location(settings.source)
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
-        scored = ScoredFile(settings, stack, partial(problems.add, source.shown))
-        print_note(*scored.input.notes)
+        files = [
+            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown)) for one in settings
+        ]
         # a command to type again must show no password either
-        head = {"version": 1, "source": source.public, "found": scored.input.found()}
-        page, show = _run(scored, head) if key is None else _groups(scored, head, key)
+        heads = [
+            {"source": Location(one.source).public, "found": file.input.found()}
+            for one, file in zip(settings, files, strict=True)
+        ]
+        for file in files:
+            print_note(*file.input.notes)
+        if len(files) == 2:
+            page, show = _two(files, heads, key, problems)
+        else:
+            head = {"version": 1, **heads[0]}
+            page, show = _run(files[0], head) if key is None else _groups(files[0], head, key)
         problems.close()
     if as_json:
         _print(page() | {"problems": problems.number, "first_problems": problems.first})
@@ -128,7 +159,32 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
     def page() -> dict[str, Any]:
         return head | {name: [one.as_json() for one in highlights] for name, highlights in lists.items()}
 
-    return page, lambda terminal: report_overview.show(head, **lists, terminal=terminal)
+    return page, lambda terminal: report_overview.show(head, shortlist, terminal)
+
+
+def _two(files: Sequence[ScoredFile], heads: Sequence[_Json], key: str | None, problems: Problems) -> _Views:
+    """Read both files, or their groups with a key."""
+    from ruler_cli.cli import report_compare
+
+    if key is not None:
+        compared = report_compare.ComparedText(files, key, problems)
+
+        def show(terminal: Terminal) -> None:
+            with paged(terminal):
+                for group in compared.groups:
+                    report_compare.show_group(group, compared.of(group), heads, terminal)
+
+        return lambda: {"version": 1, "files": heads, "group": compared.as_json()}, show
+    figures, differing = report_compare.compare(files, problems)
+    for file in files:
+        if file.warning:
+            print_note(f"warning: {file.name}: {file.warning}")
+
+    def page() -> dict[str, Any]:
+        each = [{**head, **own} for head, own in zip(heads, figures["files"], strict=True)]
+        return {"version": 1, **figures, "files": each, "differ": [one.as_json() for one in differing]}
+
+    return page, lambda terminal: report_compare.show(heads, figures, differing, terminal)
 
 
 def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
@@ -150,7 +206,7 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
                 break
         elif not exact:
             # the page shortens a very long key
-            same = name == group.key or (len(group.key) > _LONGEST and name == page_key(group.key))
+            same = name == group.key or (len(group.key) > LONGEST and name == page_key(group.key))
             alike += [(ordinal, group)] if same and len(alike) < _SAME_KEY else []
             keys += [group.key] if len(keys) < COMPARED else []
     if not exact and not alike:
@@ -173,51 +229,6 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
             print_note(f"{count(more, 'more group')} of this key: the file names them alike")
 
     return page, show
-
-
-def unknown_group(name: str, key: str | None, keys: Sequence[str]) -> UsageError:
-    """Make the error for a key that is not in the file, with a suggestion; None: there is no group at all."""
-    near = nearest(key or "", (other[:_LONGEST] for other in keys))
-    like = [other for other in keys if key and key.lower() in other.lower()][:_SUGGESTED]
-    like = like or [other for other in keys if other[:_LONGEST] == near][:1]
-    if like:
-        suggestion = f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(_quoted, like))}"
-    elif keys:
-        suggestion = f"its first keys are {', '.join(map(_quoted, keys[:_SUGGESTED]))}"
-    else:
-        suggestion = f"`ruler check {name}` says how groups are found"
-    wanted = "" if key is None else f" {_quoted(key)}"
-    return UsageError(f"{name}: there is no group{wanted}; {suggestion}")
-
-
-def _quoted(key: str) -> str:
-    """Write a key in a sentence, as `--group` takes it."""
-    text = printable_key(key)
-    return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}…`"
-
-
-def _write(settings: InputSettings, problems: Problems, output: str, most: int | None) -> None:
-    """Write the page for a browser, and a sentence on stderr."""
-    from ruler_cli.cli.report_sentences import facts
-    from ruler_cli.results.report.html import MOST_GROUPS, write_html
-
-    with group_counter() as tick:
-        written = write_html(
-            settings,
-            output,
-            on_problem=partial(problems.add, Location(settings.source).shown),
-            facts=facts,
-            most=MOST_GROUPS if most is None else most,
-            on_group=tick,
-        )
-    problems.close()
-    if written.warning:
-        print_note(f"warning: {written.warning}")
-    part = f"{written.rows} of " if written.rows < written.groups else ""
-    size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    print_note(f"{part}{count(written.groups, 'group')}, {size} written to {to}")
-    if written.left_out:
-        print_note(f"{written.left_out}")
 
 
 def _print(page: dict[str, Any]) -> None:

@@ -38,12 +38,12 @@ def show(group: ScoredGroup, text: GroupText, origin: str, terminal: Terminal) -
     scores = [r.score for r in group.rollouts]
     order = sorted(range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
     rank = {number: i for i, number in enumerate(order)}
-    terminal.show(_rule(f"group {terminal.key(group.key)}"))
+    terminal.show(group_rule(f"group {terminal.key(group.key)}"))
     terminal.show(_head(group, origin, terminal))
     if group.rollouts:
         terminal.show("", _table(group, order, terminal))
         _show_explanations(group, order, terminal)
-    _show_shared(text, terminal)
+    show_shared(text, terminal)
     best = order[0] if order and group.rollouts[order[0]].score is not None else None
     for number in order:
         same = text.identical[number]
@@ -51,7 +51,8 @@ def show(group: ScoredGroup, text: GroupText, origin: str, terminal: Terminal) -
         _show_rollout(group.rollouts[number], text, number, best, same_as, terminal)
 
 
-def _rule(title: str, style: str = "bold") -> Rule:
+def group_rule(title: str, style: str = "bold") -> Rule:
+    """Make a rule with a title at its left end."""
     return Rule(Text(title, style), align="left", style="dim")
 
 
@@ -140,18 +141,19 @@ def _show_explanations(group: ScoredGroup, order: Sequence[int], terminal: Termi
         for i, line in enumerate(lines):
             # foreign lines stay in a column of their own
             table.add_row("" if i else f"rollout {number + 1}", terminal.text(line, lines=True))
-    terminal.show("", _rule("explanations"), table)
+    terminal.show("", group_rule("explanations"), table)
 
 
-def _show_shared(text: GroupText, terminal: Terminal) -> None:
+def show_shared(text: GroupText, terminal: Terminal) -> None:
+    """Show what all rollouts share: the rubric, the tools and the context."""
     if text.rubric:
-        terminal.show("", _rule("rubric"), _indented(terminal.text(text.rubric, lines=True)))
+        terminal.show("", group_rule("rubric"), _indented(terminal.text(text.rubric, lines=True)))
     for name, lines in (
         ("tools", text.tools.split("\n") if text.tools else []),
         ("shared by all rollouts", text.context),
     ):
         if lines:
-            terminal.show("", _rule(name))
+            terminal.show("", group_rule(name))
             _show_lines(lines, terminal)
 
 
@@ -167,12 +169,19 @@ def _show_rollout(
 
     `same_as` is one with the same lines that was shown before.
     """
-    lines = text.rollouts[number]
     score = given(rollout.score, "score {:.2f}") + given(rollout.spread, " ± {:.2f}")
     title = f"rollout {number + 1}: {score if rollout.score is not None else 'not scored'}"
-    terminal.show("", _rule(terminal.foreign(title + given(rollout.label, ", reward {:.4g}"))))
+    terminal.show("", group_rule(terminal.foreign(title + given(rollout.label, ", reward {:.4g}"))))
     for line in _explanation(rollout):
         terminal.show(_indented(terminal.text(line, "italic", lines=True)))
+    show_text(text, number, best, same_as, terminal)
+
+
+def show_text(
+    text: GroupText, number: int, best: int | None, same_as: int | None, terminal: Terminal
+) -> None:
+    """Show the lines of a rollout; the parameters are those of `_show_rollout`."""
+    lines = text.rollouts[number]
     if not lines:
         terminal.show(Text("(nothing of it can be shown)", "dim"))
         return
@@ -187,7 +196,7 @@ def _show_rollout(
     title = f"from here on unlike rollout {best + 1}, the best"
     if common == len(lines):
         title = f"here it ends; rollout {best + 1}, the best, goes on"
-    terminal.show(_rule(title, "bold yellow"))
+    terminal.show(group_rule(title, "bold yellow"))
     _show_lines(lines[common:], terminal)
 
 

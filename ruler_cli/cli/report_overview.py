@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,8 @@ from rich.text import Text
 from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short, shorten
-from ruler_cli.results.report.figures import ReportFigures
-from ruler_cli.results.report.highlights import Highlight
+from ruler_cli.results.report.figures import ReportFigures, charts
+from ruler_cli.results.report.highlights import WORST, Highlight, Shortlist, next_commands
 from ruler_cli.results.scored_groups import ScoredGroup
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ _BAD, _MUTED, _TITLE = "red", "dim", "bold"
 _SIGNED, _COUNTED = 7, 6
 
 
-def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight], terminal: Terminal) -> None:
+def show(page: _Json, shortlist: Shortlist, terminal: Terminal) -> None:
     """Write the page to the terminal."""
-    figures = page["figures"]
+    figures, worst, disputed, others = page["figures"], *_lists(shortlist)
     terminal.show(two_columns(_head(page), terminal, scored=_TITLE, failed=_BAD))
     beside = 2 if terminal.width >= _BESIDE else 1
     width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
@@ -50,19 +50,23 @@ def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight],
             row.add_column(ratio=1)
         row.add_row(*blocks[start : start + beside])
         terminal.show("", row)
-    findings = two_columns(sentences.findings(figures), terminal)
+    numbers = () if blocks else sentences.averages(figures)
+    findings = two_columns((*numbers, *sentences.findings(figures)), terminal)
     if findings.row_count:
         terminal.show("", findings)
-    if worst:
-        title = Text("worst groups (failed, suspect, then least reliable)", _TITLE)
-        terminal.show("", title, _groups(worst, terminal))
-    if disputed:
-        title = Text(f"most disputed groups ({_dispute(figures, disputed)})", _TITLE)
-        terminal.show("", title, _groups(disputed, terminal, apart=True))
+    titles = (f"worst groups ({WORST})", f"most disputed groups ({shortlist.dispute})")
+    third = "other groups" if worst or disputed else "groups"
+    for title, groups in zip((*titles, third), (worst, disputed, others), strict=True):
+        if groups:
+            terminal.show("", Text(title, _TITLE), _groups(groups, terminal))
     if page["source"] != "-":  # stdin cannot be read again
         key = next((one.group.key for one in (*disputed, *worst)), None)
-        commands = _next(page["source"], key, live=figures["groups"]["live"] > 0, terminal=terminal)
+        commands = commands_in_lines(next_commands(page["source"], key, figures), terminal)
         terminal.show("", Text("next", _TITLE), *map(Text, commands))
+
+
+def _lists(shortlist: Shortlist) -> tuple[list[Highlight], ...]:
+    return shortlist.worst(), shortlist.disputed(), shortlist.others()
 
 
 def two_columns(rows: Iterable[tuple[str, str]], terminal: Terminal, **styles: str) -> Table:
@@ -90,19 +94,18 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
 
 
 def _plots(figures: ReportFigures, width: int) -> Iterator[RenderableType]:
-    """Yield the plots for which the file has figures, the most important first."""
+    """Yield the plots that the figures deserve, the most important first."""
     mean, median = figures["scores"]["mean"], figures["spread"]["median"]
-    if mean is not None:
-        yield _histogram(f"rollouts by score, mean {mean:.2f}", figures["scores"]["bins"], width)
-    if median is not None:
-        yield _histogram(f"groups by spread (sd), median {median:.2f}", figures["spread"]["bins"], width)
-    cells, positions = figures["against_label"]["cells"], figures["slots"]["bins"]
-    if len({tuple(cell["label"]) for cell in cells}) > 1:
-        yield _labels(cells, width)
-    if positions:
-        yield _positions(positions, width)
-    if figures["reliability"]["groups"]:
-        yield _histogram("groups by reliability", figures["reliability"]["bins"], width)
+    plots: dict[str, Callable[[], RenderableType]] = {
+        "scores": lambda: _histogram(f"rollouts by score, mean {mean:.2f}", figures["scores"]["bins"], width),
+        "spread": lambda: _histogram(
+            f"groups by spread (sd), median {median:.2f}", figures["spread"]["bins"], width
+        ),
+        "labels": lambda: _labels(figures["against_label"]["cells"], width),
+        "slots": lambda: _positions(figures["slots"]["bins"], width),
+        "reliability": lambda: _histogram("groups by reliability", figures["reliability"]["bins"], width),
+    }
+    return (plots[name]() for name in charts(figures) if name in plots)
 
 
 def _labels(cells: Sequence[_Json], width: int) -> RenderableType:
@@ -159,43 +162,24 @@ def _ends(low: float, high: float) -> str:
     return "-".join(f"{end:.2f}".removesuffix("0") for end in (low, high))
 
 
-def _dispute(figures: ReportFigures, disputed: Sequence[Highlight]) -> str:
-    """Name the two sides of the disputes; the rule is `Shortlist`'s."""
-    if figures["against_label"]["pairs"]:
-        halves = any(one.group.disputes[0] % 1 for one in disputed)
-        return "scores against the original reward" + ", equal scores count half" * halves
-    panel = any(len(r.judges) > 1 for one in disputed for r in one.group.rollouts)
-    return "the judges of the panel furthest apart" if panel else "passes furthest apart"
-
-
-def _groups(highlights: Sequence[Highlight], terminal: Terminal, *, apart: bool = False) -> RenderableType:
-    """Make a table of groups; `apart`: of disputed ones."""
+def _groups(highlights: Sequence[Highlight], terminal: Terminal) -> RenderableType:
+    """Make a table of groups."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
     table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
-    table.add_column("against" if apart and highlights[0].because == "disagrees" else "why", no_wrap=True)
+    reason = "against" if highlights[0].because == "disagrees" else "why"
+    table.add_column(reason if any(one.why for one in highlights) else "", no_wrap=True)
     table.add_column("scores, best first", overflow="fold")
     rewards = any(_rewards(one.group) for one in highlights)
     table.add_column("their rewards" if rewards else "", overflow="fold")
     for highlight in highlights:
         group = highlight.group
         key = Text(terminal.key(group.key), overflow="ellipsis")
-        against, pairs = group.disputes
-        reasons = {
-            "failed": f"failed: {group.kind}",
-            "disagrees": f"{against:g} of {pairs} pairs",
-            "unsure": sentences.given(group.reliability, "reliability {:.2f}") or "noisy",
-            "spread": sentences.given(group.sd, "sd {:.2f}"),
-            "rest": sentences.given(group.mean, "mean {:.2f}"),
-        }
-        reason = reasons.get(highlight.because, highlight.because)
-        if apart and highlight.because == "unsure":
-            reason = f"apart by {highlight.degree:.2f}"
         best_first = _some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)])
         scores = terminal.text(group.reason if group.failed else " ".join(best_first))
         if group.failed:
             scores.no_wrap, scores.overflow = True, "ellipsis"
             scores.truncate(_LONGEST - 1, overflow="ellipsis")
-        why = Text(reason, _BAD if group.failed else "yellow")
+        why = terminal.text(highlight.why, _BAD if group.failed else "yellow")
         table.add_row(key, why, scores, terminal.text(_rewards(group)))
     return Padding(table, (0, 0, 0, 2))
 
@@ -213,16 +197,11 @@ def _some(numbers: list[str]) -> list[str]:
     return numbers if len(numbers) <= _SCORES else [*numbers[:half], "…", *numbers[-half:]]
 
 
-def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> Iterator[str]:
-    """Yield commands to type next, folded between words if they are too long for a line."""
-    shown, name = (_argument(text, terminal) for text in (source, key or ""))
-    group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
-    commands = [["report", shown, *group]] if key is not None else []
-    commands.append(["report", shown, "-o", "report.html"])
-    commands += [["select", shown, "live.jsonl", "--where", "live"]] if live else []
+def commands_in_lines(commands: Iterable[Sequence[str]], terminal: Terminal) -> Iterator[str]:
+    """Yield commands of ruler to type next, folded between words if they are too long for a line."""
     for words in commands:
         line = "  ruler"
-        for word in words:
+        for word in (_argument(text, terminal) for text in words):
             if len(line) + len(word) + 3 > terminal.width:
                 yield f"{line} \\"
                 line = "   "
@@ -232,5 +211,6 @@ def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> It
 
 def _argument(text: str, terminal: Terminal) -> str:
     """Quote a word for a shell, with escapes for all that cannot be seen."""
-    visible = terminal.key(text)
-    return visible if visible.startswith("$'") else shlex.quote(text)
+    option, equals, key = text.partition("=") if text.startswith("--group=") else ("", "", text)
+    visible = terminal.key(key)
+    return option + equals + (visible if visible.startswith("$'") else shlex.quote(visible))

@@ -15,7 +15,7 @@ SURE = 2.0
 FEW = 20
 """Groups below which position bias or a slope is mostly chance."""
 LOW = 0.5
-"""Below it scores are more noise than signal."""
+"""The middle of the scale."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
 _FLAGS = {
@@ -53,9 +53,14 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
 def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield all names and sentences, for a page whose charts cannot be drawn."""
     yield from counts(figures)
+    yield from averages(figures)
+    yield from findings(figures)
+
+
+def averages(figures: ReportFigures) -> Iterator[tuple[str, str]]:
+    """Yield the mean score and the median spread of a group, which the charts have in their titles."""
     yield "mean score", given(figures["scores"]["mean"], "{:.2f}")
     yield "spread (sd), median", given(figures["spread"]["median"], "{:.2f}")
-    yield from findings(figures)
 
 
 def _groups(figures: ReportFigures) -> str:
@@ -188,13 +193,15 @@ def length(figures: ReportFigures) -> str:
 
 def reliability(figures: ReportFigures) -> str:
     """Describe how much of the differences in a group is more than noise."""
+    from ruler_cli.results.report.highlights import UNRELIABLE  # `score` needs none of the report
+
     values = figures["reliability"]
     if values["median"] is None:
         return ""
-    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
+    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= UNRELIABLE + 1e-9)
     many = count(values["groups"], "group")
-    more = "; more --passes, or --adaptive, make it more" if values["median"] < LOW else ""
-    return f"{values['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
+    more = "; more --passes, or --adaptive, make it more" if values["median"] < UNRELIABLE else ""
+    return f"{values['median']:.2f} in the median of {many}, below {UNRELIABLE} in {low}{more}"
 
 
 def given(number: float | None, form: str) -> str:

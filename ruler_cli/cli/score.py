@@ -28,6 +28,7 @@ from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings, default_path
 from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
+from ruler_cli.writing.file_names import FOREIGN, TEXT
 
 if TYPE_CHECKING:
     from ruler_cli.observer import Summary
@@ -113,8 +114,14 @@ def _refuse_summary(path: Path, settings: ScoreSettings) -> None:
         raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
     if str(path) == "-" and output == "-":
         raise UsageError("--summary -: stdout holds the records already; give it a file")
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
+    if path.is_dir():
+        raise UsageError(f"--summary {path}: is a directory; name a file in it, e.g. {path / 'summary.json'}")
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"--summary {path}: its directory does not exist; create it with: mkdir -p {path.parent}"
+        )
+    if path.suffix not in (*TEXT, ".json", ".jsonl") and path.suffix.lower() in FOREIGN:
+        raise UsageError(f"--summary {path}: is one JSON document; name it {path.with_suffix('.json')}")
 
 
 def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
@@ -171,6 +178,10 @@ def _refuse_unreachable(option: str, address: str) -> None:
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
     """Warn of options that mislead, and say which figures rest on a shard only."""
+    from ruler_cli.judges.resolve import address_note
+    from ruler_cli.judging.panel import judges_of
+
+    print_note(*dict.fromkeys(note for judge in judges_of(settings) if (note := address_note(judge))))
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(
@@ -198,7 +209,10 @@ def _run(
     """Run `score`, or `run`, which has the same parameters, and show its progress."""
     from ruler_cli.run import score
 
-    with closing(Console(options.progress, settings.input.source)) as console:
+    progress = options.progress
+    if progress == "auto" and settings.output == "-" and sys.stdout is not None and sys.stdout.isatty():
+        progress = "log"  # records are printed on the same terminal
+    with closing(Console(progress, settings.input.source)) as console:
         return run_interruptible(partial(run or score, settings, console))
 
 

@@ -6,6 +6,7 @@ import glob
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from ruler_cli.config import (
     shard_of,
 )
 from ruler_cli.errors import UsageError
+from ruler_cli.keys import is_key_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -102,8 +104,8 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
             name, _, number = pair.partition(":")
             example = f"{name}={number}" if name and number else "temperature=0.2"
             raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
-        if key == "api_key":
-            raise UsageError("-p api_key: a key never stands on a command line; use --api-key-env VAR")
+        if is_key_name(key):
+            raise UsageError(f"-p {key}: a key never stands on a command line; use --api-key-env VAR")
         if key in ("api_base", "base_url"):  # litellm would send its provider's key there
             raise UsageError(f"-p {key}: name the endpoint with --api-base URL")
         try:
@@ -150,24 +152,45 @@ def _max_failures(text: str | None) -> MaxFailures | None:
     return MaxFailures(number, percent)
 
 
+_ENDING = re.compile(r"[^\s.].*\.[A-Za-z]\w{0,7}")
+
+
 def _rubric(text: str | None) -> str | None:
-    """Return the text of `--rubric TEXT` or `@FILE`, None without the option."""
-    if text is None or not text.startswith("@"):
-        if text and len(text) < 4096 and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
+    """Return the text of `--rubric TEXT` or `@FILE`, None without the option.
+
+    One word that is a path, or that ends as a file's name does, is no text.
+    """
+    if text is None:
+        return None
+    if not text.strip("@ \t\n"):
+        raise UsageError("--rubric: is empty; give a text or @FILE, or leave it out for the built-in one")
+    if not text.startswith("@"):
+        short = len(text) < 4096
+        if short and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
             raise UsageError(f"--rubric {text}: is a file; write @{text} to have it read")
+        if short and len(text.split()) == 1 and ("/" in text or _ENDING.fullmatch(text)):
+            raise UsageError(
+                f"--rubric {text}: there is no such file; write @FILE to have one read, or a text of several "
+                f"words{_similar_file(text)}"
+            )
         return text
     try:
         rubric = Path(text[1:]).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        from ruler_cli import suggestions
-
-        near = suggestions.suggest_file(text[1:]) if isinstance(error, FileNotFoundError) else None
-        hint = suggestions.question(near and f"@{near}")
+        hint = _similar_file(text[1:]) if isinstance(error, FileNotFoundError) else ""
         raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None
     if not rubric:
         raise UsageError(f"--rubric {text}: the file is empty")
     return rubric
+
+
+def _similar_file(name: str) -> str:
+    """Return the end of a sentence that asks about the file with the nearest name; empty if there is none."""
+    from ruler_cli import suggestions
+
+    near = suggestions.suggest_file(name)
+    return suggestions.question(near and f"@{near}")
 
 
 def _ledgers(names: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:

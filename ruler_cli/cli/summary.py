@@ -21,6 +21,8 @@ _KEY_LENGTH = 41
 _PREFIX = "ruler: "
 _NARROW = 30
 """Columns of a terminal up to which lines are not wrapped."""
+_TRIED = {"rate": "rate limit", "transport": "no answer"}
+"""Reasons to try a call again, by the kind that `--summary` has."""
 _REASONS = {
     "reply": "the judge's answers cannot be used (reply); --debug shows them",
     "transport": "no answer came (transport)",
@@ -59,7 +61,7 @@ def summary_lines(summary: Summary) -> list[str]:
     if summary.figures is not None:
         out += figure_lines(summary.figures)
     if summary.retried:
-        tried = ", ".join(f"{number} {kind}" for kind, number in summary.retried.items())
+        tried = ", ".join(f"{number} {_TRIED.get(kind, kind)}" for kind, number in summary.retried.items())
         out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
     if summary.unsure_usd:
         out.append(f"calls without a stated usage may have cost up to {usd(summary.unsure_usd)} more")

@@ -25,6 +25,7 @@ from ruler_cli.formats.custom import custom_format, with_reward
 from ruler_cli.formats.fields import is_text_list, items, lookup
 from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, RefusedFormat, fits, printable
 from ruler_cli.formats.reader import Reader, validated
+from ruler_cli.reading.foreign import foreign_text
 from ruler_cli.reading.parse import parse, parse_text
 from ruler_cli.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record
@@ -32,6 +33,8 @@ from ruler_cli.types import Line, Record
 SAMPLE = 50
 """Number of first records that must agree."""
 
+_CONTAINERS = ("jsonl", "json", "ndjson", "jsonlines", "parquet", "csv", "zip", "gz", "gzip")
+"""Kinds of files, which people give as a format."""
 Records = Sequence[tuple[Line, dict[str, Any]]]
 
 
@@ -98,6 +101,8 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
         suggestion = nearest(wanted, ("auto", *families()))
         choices = f"give auto or one of {', '.join(families())}"
         advice = f"did you mean {suggestion}?" if suggestion else choices
+        if wanted.lower() in _CONTAINERS:
+            advice = "the kind of file is found by itself: leave it out"
         raise UsageError(f"--format {wanted}: there is no such format; {advice}")
     candidates = [f for f in formats() if wanted in ("auto", f.family)]
     votes: dict[str, tuple[Format, Line]] = {}
@@ -180,6 +185,8 @@ def _keys(record: Mapping[str, Any]) -> str:
 
 def _no_object(name: str, first: Sequence[Line]) -> str:
     """Return the message for records of which none is an object, with advice by the value of the first."""
+    if sentence := foreign_text(name, [line.raw for line in first]):
+        return sentence
     reason, advice = "is no record", "ruler reads JSON lines, one object a line, or one JSON document"
     try:
         parse(first[0].raw)

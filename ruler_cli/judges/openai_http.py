@@ -24,11 +24,13 @@ _BIGGEST = 32 << 20
 """Bytes of a response that are read; a longer one is an error."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
+_NOT_HERE = (200, 404, 405)
+"""Statuses of servers that have the API below /v1 only, at the address of a host alone; 200 is a page."""
 
 
 @dataclass(slots=True)
 class HttpJudge(ChatJudge):
-    """A judge behind `{base}/chat/completions`."""
+    """A judge behind `{base}/chat/completions`, or `{base}/v1/chat/completions` if `base` has no path."""
 
     _session: aiohttp.ClientSession | None = None
 
@@ -43,10 +45,10 @@ class HttpJudge(ChatJudge):
     async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
         if self._session is None:
             raise RuntimeError("the judge is not open")
-        body = chat_body(self.model, self.params, request, how)
+        body, base = chat_body(self.model, self.params, request, how), self.base or ""
         try:
             async with self._session.post(
-                f"{self.base}/chat/completions", data=body, allow_redirects=False
+                f"{base}/chat/completions", data=body, allow_redirects=False
             ) as response:
                 data = await response.content.read(_BIGGEST)
                 while chunk := await response.content.read(_BIGGEST):
@@ -64,6 +66,9 @@ class HttpJudge(ChatJudge):
             return CallError("transport", f"the connection to the judge broke ({why})", "call")
         if response.status == 200 and isinstance(reply := reply_of(data, self.key), Reply):
             return reply
+        if response.status in _NOT_HERE and not urlsplit(base).path:
+            self.base = f"{base}/v1"
+            return await self._post(request, how)
         return read_response(response.status, data, response.headers, self.key)
 
     async def __aenter__(self) -> Self:

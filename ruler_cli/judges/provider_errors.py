@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -52,10 +53,11 @@ _SET_KEY = "set the right key, in the provider's variable or the one that --api-
 _ALLOW = "this key may not do that: use another key with --api-key-env, or another model with -m"
 _DAY = "the day's quota is used up: run again when it is renewed, or use another key with --api-key-env"
 _NAME = "check the model's name (-m) and the endpoint (--api-base, which usually ends in /v1)"
+_ADDRESS = "is --api-base right? It usually ends in /v1"
 _MEMORY = "the server's memory does not hold this model: choose a smaller one with -m"
 _TIER = "this account's tier takes no request of that size: raise it, or use another model with -m"
 _GATEWAY = "the gateway has no key for this model: set it there, or use another model with -m"
-_MOVED = "the endpoint redirects to another address, to which no key is sent; give that one as --api-base"
+_MOVED = "the endpoint redirects elsewhere, and no key is sent there; give the address it names as --api-base"
 
 _ANY = ""
 _SPENT = (
@@ -159,7 +161,9 @@ def classify(
         scope = "group"
     elif scope == "group" and retry == "true" and status >= 400:
         scope = "call"
-    reason = f"the judge answered {status}: {clean(message or codes or 'no message', key)}"
+    location = next((v for n, v in headers.items() if n.lower() == "location"), "") if status < 400 else ""
+    said = message or codes or location.removesuffix("/chat/completions") or "no message"
+    reason = f"the judge answered {status}: {clean(said, key)}"
     return CallError(
         rule.kind,
         f"{reason.rstrip('.')}; {rule.remedy}" if rule.remedy else reason,
@@ -251,7 +255,10 @@ def read_response(
         try:
             value = orjson.loads(data)
         except orjson.JSONDecodeError:
-            return reply
+            if not data.lstrip().startswith(b"<"):
+                return reply
+            page = clean(_page(data[: 4 * _LONGEST].decode("utf-8", "replace")), key)
+            return replace(reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}")
         error = value.get("error") if isinstance(value, Mapping) and not value.get("choices") else None
         if not error:
             return reply

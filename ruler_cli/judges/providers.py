@@ -37,9 +37,24 @@ class MissingKeyError(UsageError):
         self.name, self.variable = name, variable
 
 
+_PROVIDERS_OF_OTHERS = {
+    "aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "fireworks": "fireworks_ai",
+    "google": "gemini", "grok": "xai", "hf": "huggingface", "lmstudio": "lm_studio",
+    "mistralai": "mistral", "together": "together_ai", "vertex": "vertex_ai", "x-ai": "xai",
+}  # fmt: skip
+"""Names of providers elsewhere, and litellm's for the same."""
+_WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
+
+
 def unknown_judge(name: str, known: Iterable[str] = ()) -> str:
     """The sentence for a name of no provider, with a similar one of the `known` names if there is one."""
-    similar = nearest(name, (*EMBEDDED, *known))
+    provider, slash, model = name.partition("/")
+    if name in PROVIDERS:
+        return f"judge {name}: is a provider; write its model behind it, as {name}/NAME"
+    if name.endswith(_WEIGHTS) or name.startswith(("./", "../", "/", "~")):
+        return f"judge {name}: is a file; serve it (llama-server, vllm serve) and give --api-base URL"
+    meant = _PROVIDERS_OF_OTHERS.get(provider.lower(), "") if slash else ""
+    similar = f"{meant}/{model}" if meant else nearest(name, (*EMBEDDED, *known))
     hint = f"did you mean `{similar}`? Else write" if similar else "write"
     return (
         f"judge {name}: no provider is known by that name; {hint} it as provider/name, e.g. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
 from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, provider_of, unknown_judge, variables
+from ruler_cli.keys import looks_like_key
+from ruler_cli.reading.location import Location
 from ruler_cli.suggestions import nearest
 from ruler_cli.types import Judge
 
@@ -45,14 +48,22 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
             f"judge {settings.model}: where is it? Give --api-base URL (it usually ends in /v1){hint}"
         )
     check_address(base)
-    return Endpoint(base.rstrip("/"), key_for(settings, key_variable), model_at_endpoint(settings))
+    if "?" in base or "#" in base:
+        raise UsageError(
+            "--api-base: what follows `?` or `#` is no part of an endpoint's address; leave it out, and name "
+            "a key with --api-key-env"
+        )
+    return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
 
 
 def address_of(settings: JudgeSettings) -> str | None:
-    """The address that is given, that of the provider's variable, or OpenAI's own; None if there is none."""
+    """The address that is given, that of the provider's variable, or OpenAI's own; None if there is none.
+
+    It ends where an endpoint's paths begin, see `cut_address`.
+    """
     provider = settings.model.partition("/")[0]
     given = settings.api_base or os.environ.get(DIRECT.get(provider, ("", ""))[1])
-    return given or (OPENAI if provider == "openai" else None)
+    return cut_address(given) if given else OPENAI if provider == "openai" else None
 
 
 def model_at_endpoint(settings: JudgeSettings) -> str:
@@ -80,13 +91,40 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
     if not key:
         raise MissingKeyError(settings.model, variable)
     key = key.strip()
-    if not key or not key.isascii() or not key.isprintable():
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"the key in {variable} holds characters that no key has; set it anew")
     return key
 
 
+_OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
+_PATHS = re.compile(r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$")
+"""Ends of an address that belong to one call, and not to the endpoint."""
+_NO_SCHEME = re.compile(r"[\w.-]+(:\d+)?(/[\w./-]*)?")
+_DEPLOYMENT = re.compile(
+    r"https://(?P<host>[\w.-]+\.azure\.com)/openai/deployments/(?P<name>[\w.-]+)(?=[/?])"
+    r"(?:/[\w/-]*)?(?:\?api-version=(?P<version>[\w.-]+))?"
+)
+"""Address of a call to a deployment at Azure, as its portal shows it."""
+
+
+def cut_address(address: str) -> str:
+    """An endpoint's address without a call's path, such as /chat/completions, and without a slash at its end.
+
+    Ollama speaks the protocol of OpenAI below /v1, and its own below /api.
+    """
+    cut = address.strip().rstrip("/")
+    return _OLLAMA.sub(r"\1/v1", cut) if _OLLAMA.search(cut) else _PATHS.sub("", cut).rstrip("/")
+
+
 def check_address(base: str) -> None:
-    """Raise UsageError unless an endpoint can be called; the message omits it, as it may hold a password."""
+    """Raise UsageError unless an endpoint can be called; the message omits all that may hold a password."""
+    deployment = _DEPLOYMENT.fullmatch(base)
+    if deployment:
+        version = deployment["version"] or "VERSION"
+        raise UsageError(
+            f"--api-base: is the address of one deployment; write -m azure/{deployment['name']} --api-base "
+            f"https://{deployment['host']} -p api_version={version}"
+        )
     try:
         parts = urlsplit(base)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -94,10 +132,24 @@ def check_address(base: str) -> None:
         fine = False
     if not fine:
         raise UsageError(
-            "--api-base: is no http:// or https:// address with a host, e.g. http://localhost:8000/v1"
+            "--api-base: is no http:// or https:// address with a host; "
+            f"write {_with_scheme(base) or 'one such as http://localhost:8000/v1'}"
         )
     if parts.username or parts.password:
         raise UsageError("--api-base: holds a name or password; name a key with --api-key-env instead")
+
+
+def _with_scheme(base: str) -> str | None:
+    """The address that is meant by `localhost`, `8000` or `host:8000/v1`; None if it may hold a secret."""
+    if not _NO_SCHEME.fullmatch(base) or looks_like_key(base):
+        return None
+    host, _, path = base.partition("/")
+    if host.isdecimal():
+        host = f"localhost:{host}"
+    own = ":" in host or host == "localhost"
+    if not own and "." not in host:
+        return None
+    return f"{'http' if own else 'https'}://{host}/{path or 'v1'}"
 
 
 _PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
@@ -149,6 +201,15 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     """Make the judge; UsageError if its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
     return ResolvedJudge(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
+
+
+def address_note(settings: JudgeSettings) -> str | None:
+    """A sentence if the address that is given is cut before it is used; None if it is used as it stands."""
+    given = settings.api_base
+    if given is None or settings.model in EMBEDDED or not _is_direct(settings):
+        return None
+    cut = cut_address(given)
+    return None if cut == given.strip().rstrip("/") else f"--api-base is taken as {Location(cut).public}"
 
 
 def missing_for(settings: JudgeSettings) -> str | None:

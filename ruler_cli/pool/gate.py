@@ -75,7 +75,10 @@ class Gate:
         self.breaker = Breaker(self.time())
         self.in_flight = 0
         self._cost = cost
-        self._cooldown, self._limited_until = Cooldown(), -math.inf
+        self._cooldown, self._limited_until, self._limit = Cooldown(), -math.inf, ""
+        self._unaffordable = False
+        self.retries: list[float] = []
+        """Times at which calls that failed are tried again; they hold no permit."""
         self._queue: list[_Waiting] = []
         self._numbers, self._sent = itertools.count(), itertools.count()
         self._probe: Permit | None = None
@@ -178,11 +181,16 @@ class Gate:
         """Return the state at this moment."""
         now = self.time()
         waits = {
-            "at --rpm or --tpm": self._limited_until - now,
-            "as the judge asked": self._cooldown.until - now,
-            "until the judge is back": self.breaker.wait(now, probing=False) or 0.0,
+            self._limit: self._limited_until - now if self._queue else 0.0,
+            "the judge asked for it": self._cooldown.until - now,
+            "the judge is down": self.breaker.wait(now, probing=False) or 0.0,
         }
+        if not (self.in_flight or self._queue or not self.retries):
+            waits["failed calls are tried again"] = min(self.retries) - now
         why, waiting = max(waits.items(), key=lambda item: item[1])
+        if waiting <= 0:
+            held = self._unaffordable and bool(self._queue)
+            why = "--max-cost" if held else ""
         return Status(
             self.in_flight,
             self.concurrency.limit,
@@ -190,8 +198,9 @@ class Gate:
             self.requests.used(now),
             self.tokens.used(now),
             max(0.0, waiting),
-            why if waiting > 0 else "",
+            why,
             self.budget.spent,
+            len(self.retries),
         )
 
     def _closed(self) -> CallError | None:
@@ -210,11 +219,13 @@ class Gate:
                 return math.inf if pause is None else pause
         elif self.in_flight >= self.concurrency.limit:
             return math.inf
-        if self.budget.cap is not None and not self._affordable(request):
+        self._unaffordable = self.budget.cap is not None and not self._affordable(request)
+        if self._unaffordable:
             return math.inf
-        wait = self.requests.wait(now, 1)
+        waits = {"requests per minute": self.requests.wait(now, 1)}
         if self.tokens.limited:
-            wait = max(wait, self.tokens.wait(now, self._expected(request)))
+            waits["tokens per minute"] = self.tokens.wait(now, self._expected(request))
+        self._limit, wait = max(waits.items(), key=lambda item: item[1])
         self._limited_until = now + wait
         return wait
 

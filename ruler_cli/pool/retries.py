@@ -150,8 +150,13 @@ class Caller:
 
     async def _pause(self, seconds: float) -> None:
         """Wait without a permit, but no longer than the run goes on."""
-        with anyio.move_on_after(seconds):
-            await self.gate.stop_signal.event.wait()
+        until = self.gate.time() + seconds
+        self.gate.retries.append(until)
+        try:
+            with anyio.move_on_after(seconds):
+                await self.gate.stop_signal.event.wait()
+        finally:
+            self.gate.retries.remove(until)
 
     def _end_run(self, reason: str) -> CallError:
         return self.end_run(RefusedError(reason))

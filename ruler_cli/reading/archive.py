@@ -19,6 +19,7 @@ from typing import BinaryIO
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.compression import zstd
 from ruler_cli.reading.container import Container, Rewrite, task_of
+from ruler_cli.reading.foreign import foreign_member
 from ruler_cli.types import Line
 
 if sys.version_info >= (3, 14):
@@ -56,10 +57,9 @@ class Archive(Container):
         self.samples = [info for info in self.members if _SAMPLE.fullmatch(info.filename)]
         if self.samples:
             return
-        if any(info.filename.endswith("data.pkl") for info in self.members):  # never opened: it may run code
-            raise ForeignError(f"{name}: is a torch file; export its samples as JSON lines")
+        kind = foreign_member(name, [info.filename for info in self.members])
         raise ForeignError(
-            f"{name}: is a zip archive without samples/*.json; unpack it and give what is inside"
+            kind or f"{name}: is a zip archive without samples/*.json; unpack it and give what is inside"
         )
 
     def records(self) -> Iterator[Line]:

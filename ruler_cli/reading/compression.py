@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import UsageError
+from ruler_cli.reading.foreign import HEAD, refuse_foreign
 from ruler_cli.types import Line
 
 if sys.version_info >= (3, 14):
@@ -25,17 +26,6 @@ PARQUET_MAGIC = b"PAR1"
 ZIP_MAGIC = b"PK\x03\x04"
 _BUFFER = 1 << 18
 BOM = b"\xef\xbb\xbf"
-_FOREIGN = {
-    b"\xff\xfe": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
-    b"{\x00": "UTF-16 text; convert it with: iconv -f UTF-16LE -t UTF-8",
-    b"\x00{": "UTF-16 text; convert it with: iconv -f UTF-16BE -t UTF-8",
-    b"PAR1": "Parquet; write it as JSON lines first, e.g. "
-    "pandas.read_parquet(p).to_json(out, orient='records', lines=True)",
-    b"PK\x03\x04": "a zip archive; unpack it and give the JSON lines inside",
-    b"BZh": "bzip2; decompress it with bunzip2, or recompress as .gz or .zst",
-    b"\xfd7zXZ": "xz; decompress it with unxz, or recompress as .gz or .zst",
-}
 
 
 def compressed(name: str, stream: BinaryIO) -> BinaryIO:
@@ -50,17 +40,18 @@ def compressed(name: str, stream: BinaryIO) -> BinaryIO:
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
-    """Return a stream of the text, whatever its compression; UsageError if it holds no text."""
+    """Return a stream of the text, whatever its compression; UsageError if it is no text."""
+    text: io.BufferedReader[Any] = stream
     with readable(name):
-        head = stream.peek(8)[:8]
-    for magic, sentence in _FOREIGN.items():
-        if head.startswith(magic):
-            raise UsageError(f"{name}: is {sentence}")
-    if head.startswith(GZIP_MAGIC):
-        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER))
-    if head.startswith(ZSTD_MAGIC):
-        return cast(BinaryIO, io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER))
-    return cast(BinaryIO, stream)
+        head = stream.peek(HEAD)[:HEAD]
+        if head.startswith(GZIP_MAGIC):
+            text = io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)
+        elif head.startswith(ZSTD_MAGIC):
+            text = io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER)
+        if text is not stream:
+            head = text.peek(HEAD)[:HEAD]
+    refuse_foreign(name, head)
+    return cast(BinaryIO, text)
 
 
 @contextmanager

@@ -55,6 +55,15 @@ def write_lines(stream: BinaryIO) -> Rewrite:
         stream.write(put[1].replace(b"\n", b" ") + b"\n")
 
 
+def write_list(stream: BinaryIO) -> Rewrite:
+    """Write a JSON document: a list with a record on each line."""
+    between = b"[\n"
+    while put := (yield):
+        stream.write(between + put[1].strip())
+        between = b",\n"
+    stream.write(b"[]\n" if between == b"[\n" else b"\n]\n")
+
+
 class Container(ABC):
     """An INPUT that is open.
 

@@ -84,7 +84,7 @@ class Input:
     def found(self) -> str:
         """Describe the input in one line."""
         if self.reader is None:
-            return "no records"
+            return "no records: INPUT is empty, or holds blank lines only"
         hashed = "key: the line" if self.reader.format.shape == "group" else "key: hash of the prompt"
         own = f"key: {self.reader.key}" if self.reader.key == self.reader.format.key_description else ""
         key = hashed if self.reader.by_prompt else own or f"key `{self.reader.key}`"

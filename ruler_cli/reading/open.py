@@ -27,6 +27,7 @@ from ruler_cli.reading.container import Container
 from ruler_cli.reading.directory import Directory, HarborJob, find_trials
 from ruler_cli.reading.document import Document, shape_of
 from ruler_cli.reading.events import assemble_rollouts, may_be_event
+from ruler_cli.reading.foreign import refuse_saved_dataset
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Line
@@ -62,6 +63,8 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
     location = Location(name)
     if location.many:
         listing = location.listed()
+        if listing.whole:
+            refuse_saved_dataset(location.public, listing.names)
         trials = [] if location.remote else find_trials(listing)
         return (
             HarborJob(name, listing, trials)

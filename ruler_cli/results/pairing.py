@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruler_cli.reading.parse import dump
 from ruler_cli.results.scored_groups import ScoredGroup
@@ -15,6 +15,14 @@ from ruler_cli.types import Group, Rollout
 
 DigestedGroup = tuple[ScoredGroup, tuple[bytes, ...]]
 """A group, and a digest of the messages of each rollout, which identifies it in another file."""
+
+
+class GroupPair(NamedTuple):
+    """A group in the first file and in the second; `number` is that of the first file's groups, from 1."""
+
+    one: ScoredGroup
+    other: ScoredGroup
+    number: int
 
 
 def with_digests(group: Group, scored_group: ScoredGroup) -> DigestedGroup:
@@ -36,7 +44,7 @@ def pair_groups(
     second: Iterator[DigestedGroup],
     counts: dict[str, Any],
     on_unlike: Callable[[str], object],
-) -> Iterator[tuple[ScoredGroup, ScoredGroup]]:
+) -> Iterator[GroupPair]:
     """Yield the groups that stand in both files with the same rollouts.
 
     A rollout with a label in one file has it in both. `counts` gets the number of such `groups`, that of
@@ -45,26 +53,28 @@ def pair_groups(
     holds the groups that wait for their like in the other file.
     """
     counts |= {"groups": 0, "unlike": 0}
-    waiting: tuple[dict[tuple[str, int], DigestedGroup], ...] = ({}, {})
+    waiting: tuple[dict[tuple[str, int], tuple[int, DigestedGroup]], ...] = ({}, {})
     times: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    for row in zip_longest(first, second):
+    for number, row in enumerate(zip_longest(first, second), 1):
         for side, one in enumerate(row):
             if one is None:
                 continue
             name = one[0].key
             key = (name, times[side][name])  # a key may stand in a file more than once
             times[side][name] += 1
-            other = waiting[1 - side].pop(key, None)
-            if other is None:
-                waiting[side][key] = one
+            if key not in waiting[1 - side]:
+                waiting[side][key] = number, one
                 continue
+            earlier, other = waiting[1 - side].pop(key)
             both = (other, one) if side else (one, other)
             if reason := _unlike(*both):
                 counts["unlike"] += 1
                 on_unlike(f"group {name!r}: {reason}; it is left out")
                 continue
             counts["groups"] += 1
-            yield _with_labels(both[0][0], both[1][0]), _with_labels(both[1][0], both[0][0])
+            scored = both[0][0], both[1][0]
+            first_number = earlier if side else number
+            yield GroupPair(_with_labels(*scored), _with_labels(*scored[::-1]), first_number)
     counts["alone"] = [len(groups) for groups in waiting]
     for side, file in enumerate(("first", "second")):
         for alone, _ in waiting[side]:

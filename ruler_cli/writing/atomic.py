@@ -12,6 +12,7 @@ import errno
 import fcntl
 import io
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -281,7 +282,11 @@ def _open_errors(location: Location) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        advice = f"create it with: mkdir -p {location.real.parent}"
+        folder = Path(location.name).parent
+        folder = location.real.parent if folder.is_dir() else folder  # by a link
+        if folder.is_dir():
+            raise UsageError(f"{location.name}: cannot be written there; give another name") from None
+        advice = f"create it with: mkdir -p {shlex.quote(str(folder))}"
         raise UsageError(f"{location.name}: its directory does not exist; {advice}") from None
     except OSError as error:
         advice = "give another name, or `-` for stdout"

@@ -20,12 +20,13 @@ from typing import BinaryIO, Self
 
 from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.container import Container, Encoder, MultiFileContainer, write_lines
+from ruler_cli.reading.container import Container, Encoder, MultiFileContainer, write_lines, write_list
 from ruler_cli.reading.directory import find_trials
 from ruler_cli.reading.location import Listing, Location, is_ignored
 from ruler_cli.reading.scratch import Index, Place
 from ruler_cli.types import Problem
 from ruler_cli.writing.atomic import LocalFile, PassThrough, StagedFiles, create_file, write_errors
+from ruler_cli.writing.file_names import TEXT, refuse_ending, refuse_output_name
 
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
@@ -37,6 +38,7 @@ def open_output(source: str, output: str) -> Output:
     """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines."""
     out = Location(output)
     if not Location(source).many or out.as_lines:
+        refuse_output_name(source, output)
         return Output(output)
     if out.unpacked.endswith(_FILES) and not Path(output).is_dir():
         what = "the address of a directory, or one" if out.remote else "a directory, or a name"
@@ -62,7 +64,7 @@ class Output:
             self._path = str(self._target.partial)
         self._container: Container | None = None
         """INPUT, if OUTPUT is of its kind, and not JSON lines."""
-        self._empty, self._done = True, False
+        self._empty, self._done, self._listed = True, False, False
         self._index: Index | None = None
         self._order: Iterator[Place] = iter(())
 
@@ -77,6 +79,10 @@ class Output:
         _refuse_shape(self._location, container)
         if not self._location.as_lines and type(container).rewrite is not Container.rewrite:
             self._container = container
+        elif self._location.unpacked.endswith(".json") and container.unit == "line":
+            # JSON lines that are called .json stay JSON lines
+            self._listed = not Location(container.name).unpacked.endswith(".json")
+        if self._container or self._listed:
             self._advice = "it has no end yet and cannot be read; "
 
     def keep_order(self, index: Index) -> None:
@@ -139,7 +145,8 @@ class Output:
                 with contextlib.closing(target), contextlib.suppress(UsageError):
                     self._encoder.end()
             finally:
-                if isinstance(target, LocalFile) and target.plain and self._container is None:
+                lines = self._container is None and not self._listed
+                if isinstance(target, LocalFile) and target.plain and lines:
                     _cut_torn(target.partial)
 
     @cached_property
@@ -149,7 +156,9 @@ class Output:
             assert isinstance(self._container, MultiFileContainer)  # noqa: S101 - `write_as` came before
             return Encoder(self.name, self._container.rewrite_files(self._target))
         stream = self._target.stream
-        return self._container.encoder(stream) if self._container else Encoder(self.name, write_lines(stream))
+        if self._container:
+            return self._container.encoder(stream)
+        return Encoder(self.name, write_list(stream) if self._listed else write_lines(stream))
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return write_errors(self._path, self._advice)
@@ -274,6 +283,9 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
                 raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
         if failed.is_dir() or failed.suffix in (".gz", ".zst"):
             raise UsageError(f"--failed {failed}: give the name of a plain file")
+        if failed.suffix not in TEXT:
+            kept = f"--failed {failed}: keeps lines of INPUT as they are"
+            refuse_ending(str(failed), kept, own=Location(source).unpacked, other=(".json",))
     if Location(source).many:
         listing, out = Location(source).listed(), Location(output)
         places = [out] * (out.as_lines or out.remote) + [Location(str(failed))] * (failed is not None)

@@ -66,7 +66,7 @@ def test_scores(view: View, truth: Truth) -> None:
         assert head.split("\n")[0].startswith(f"#{i + 1}")
         assert named[i] in head
         assert float(one.locator("h4 b").inner_text()) == pytest.approx(rollout.score, abs=0.00051)
-        assert f"label {rollout.label:.0f}" in about
+        assert f"reward {rollout.label:.0f}" in about
         assert f"spread {rollout.spread:.3f}".rstrip("0") in about
         assert one.locator("blockquote").inner_text() == rollout.explanation
         assert ("Has text that addresses the judge." in about) == rollout.suspect == (i == 1)
@@ -96,12 +96,49 @@ def test_head_of_the_group(view: View, truth: Truth) -> None:
     assert float(facts["Mean score"]) == pytest.approx(group.mean, abs=0.00051)
     assert float(facts["Spread (sd)"]) == pytest.approx(group.sd, abs=0.00051)
     assert facts["Tokens"] == f"{truth.value(2, 'tokens'):,.0f}"
-    assert facts["Against the labels"] == f"{100 * (group.disagreement or 0):.0f}% of the pairs"
+    assert facts["Against the rewards"] == f"{100 * (group.disagreement or 0):.0f}% of the pairs"
     assert facts["In the file"] == "group 3"
     assert view.find(".g-flags li").all_text_contents() == [
         "suspect: a rollout has text that addresses the judge"
     ]
-    assert view.find(".g-ways code").inner_text() == "ruler report scored.jsonl --group task-2"
+    assert view.find(".g-ways code").text_content() == "ruler report scored.jsonl --group task-2"
+
+
+def test_content_above_metadata(show: Show, run: Path, truth: Truth) -> None:
+    """Scores, rewards and explanations come first; below them two lines of metadata, the rest on request."""
+    group = truth.groups[truth.place("task-2")]
+    view = built(show(run, "#group=task-2", width=1280, height=800))
+    table, about = view.find(".g-scroll"), view.find(".g-meta")
+    (top, end), (from_, to) = (
+        (box["y"], box["y"] + box["height"]) for box in (table.bounding_box(), about.bounding_box()) if box
+    )
+    assert top < 300 < end < from_ < to < 800
+    assert to - from_ < 3 * 22
+    assert [rollout.explanation in table.inner_text() for rollout in group.rollouts] == [True] * 4
+    assert view.find(".g-facts").is_hidden()
+    lines = [line for line in about.inner_text().split("\n") if line]
+    assert len(lines) == 2
+    assert lines[0].startswith("Worth a look: ")
+    assert lines[1].startswith(
+        f"simulated · 2 passes · mean {group.mean:.2f} · sd {group.sd:.2f} · reliability"
+    )
+    view.find(".g-meta summary").click()
+    assert view.find(".g-facts").is_visible()
+
+
+def test_group_on_a_phone(show: Show, run: Path, truth: Truth) -> None:
+    """At 390 pixels every rollout's score and explanation is in the window, and nothing of it is cut."""
+    group = truth.groups[truth.place("task-2")]
+    view = built(show(run, "#group=task-2", width=390, height=844))
+    rows = view.find(".g-scroll tbody tr")
+    best = sorted(range(4), key=lambda i: -(group.rollouts[i].score or 0))
+    for i, row in zip(best, rows.all(), strict=True):
+        rollout = group.rollouts[i]
+        assert row.locator("td[data-name=Score]").inner_text() == f"{rollout.score:.3f}"
+        assert rollout.explanation in row.inner_text()
+    assert view.find(".g-scroll").evaluate("e => e.scrollWidth <= e.clientWidth")
+    columns = view.page.get_by_role("table").first.get_by_role("columnheader")
+    assert columns.count() == rows.first.locator("[role=cell], [role=rowheader]").count()
 
 
 @pytest.mark.parametrize("key", ["task-2", "task-12", "task-31"])
@@ -276,7 +313,7 @@ def test_encoded_keys(show: Show, odd: Path, key: str) -> None:
     row.locator("a").click()
     assert view.at(link).page.evaluate("route.parse(location.hash).key") == key
     built(view)
-    assert view.find(".g-facts div").last.inner_text().split("\n")[1] == f"group {KEYS.index(key) + 1}"
+    assert view.find(".g-facts dd").last.text_content() == f"group {KEYS.index(key) + 1}"
     assert "\u202e" not in view.text
     again = show(odd, link)
     assert built(again).find(".group-page h2").inner_text() == view.find(".group-page h2").inner_text()
@@ -290,7 +327,7 @@ def test_two_groups_with_one_key(show: Show, odd: Path) -> None:
     places = []
     for link in links:
         built(view.go(link))
-        places.append(view.find(".g-facts div").last.inner_text().split("\n")[1])
+        places.append(view.find(".g-facts dd").last.text_content())
     assert places == [f"group {KEYS.index('twice') + 1}", f"group {len(KEYS) - KEYS[::-1].index('twice')}"]
 
 

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.browser.conftest import Show
+from tests.browser.reports import plain, report_of, ruler, write
 from tests.browser.truth import Truth, ranges_of, rollouts, shown_in
 from tests.browser.view import View
 
@@ -47,23 +49,26 @@ def whole(text: str) -> int:
 
 @pytest.mark.smoke
 def test_tiles(view: View, figures: dict[str, Any]) -> None:
-    """Every tile shows the figure of `ruler report --json`."""
+    """The heading and every tile show the figures of `ruler report --json`."""
     view.open()
+    groups, usage = figures["groups"], figures["usage"]
+    assert view.find("#overview-head").inner_text() == "54 of 60 groups scored, 6 failed"
+    assert (groups["scored"], groups["all"], groups["failed"]) == (54, 60, 6)
     tiles = view.find(".tile")
     values = tiles.locator(".value").all_text_contents()
     output = dict(zip(tiles.locator(".name").all_text_contents(), values, strict=True))
-    groups, usage = figures["groups"], figures["usage"]
-    counted = {name: output[name] for name in ("scored", "failed", "tied", "live")}
-    assert counted == {name: f"{groups[name]:,}" for name in counted}
-    assert output == counted | {
-        "groups": f"{groups['all']:,}",
-        "rollouts scored": f"{figures['rollouts']['scored']:,}",
+    assert output == {name: f"{groups[name]:,}" for name in ("failed", "live", "tied")} | {
+        "mean score": f"{figures['scores']['mean']:.2f}",
+        "reliability": f"{figures['reliability']['median']:.2f}",
+        "agreement": f"{figures['against_label']['agreement']:.0%}",
+        "suspect": f"{figures['rollouts']['suspect']:,}",
         "cost": f"${figures['cost_usd']:.2g}",
-        "tokens": f"{usage['prompt_tokens'] + usage['completion_tokens']:,}",
-        "a group took": f"{figures['latency_s']['p50']:.1f} s",
-        "agreement with rewards": f"{100 * figures['against_label']['agreement']:.1f} %",
-        "rollouts address a judge": f"{figures['rollouts']['suspect']:,}",
     }
+    judged = view.find(".judged").inner_text()
+    tokens = f"{(usage['prompt_tokens'] + usage['completion_tokens']) / 1e3:.0f}k"
+    assert judged.startswith("simulated · 2026-11-21 02:00 to 02:59 UTC · ")
+    assert f"{usage['calls']} calls, {tokens} tokens" in judged
+    assert f"a group in {figures['latency_s']['p50']:.1f} s" in judged
 
 
 def test_tiles_lead_to_their_groups(view: View, truth: Truth) -> None:
@@ -72,11 +77,66 @@ def test_tiles_lead_to_their_groups(view: View, truth: Truth) -> None:
     result = view.find(".tile a").evaluate_all(
         "all => all.map(a => [a.getAttribute('href'), a.querySelector('.value').textContent])"
     )
-    assert len(result) == 7
+    assert len(result) == 5
     for link, value in result:
         view.go(link)
         assert view.count == len(truth.matching(link)) > 0, link
         assert "disagreement" in link or view.count == whole(value)
+
+
+@pytest.mark.smoke
+def test_groups_to_look_at(view: View, scored: Path) -> None:
+    """The worst and the most disputed groups are those of the terminal, each links to its group."""
+    reported = orjson.loads(ruler("report", scored, "--json", folder=scored.parent).stdout)
+    view.open()
+    for name in ("worst", "disputed"):
+        items = view.find(f"section[aria-labelledby={name}-head] li")
+        keys = [one["group"]["key"] for one in reported[name]]
+        assert items.locator(".group").all_inner_texts() == keys
+        assert items.locator(".why").all_inner_texts() == [one["why"] for one in reported[name]]
+        assert len(keys) == 5
+        links = items.locator("a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+        assert links == [f"#group={key}" for key in keys]
+    failed = view.find("section[aria-labelledby=worst-head] li").first
+    assert failed.locator(".reason").inner_text() == reported["worst"][0]["group"]["reason"]
+    first = view.find("section[aria-labelledby=disputed-head] li").first
+    group = reported["disputed"][0]["group"]
+    best_first = sorted(zip(group["scores"], group["labels"], strict=True), key=lambda pair: -pair[0])
+    words = ", ".join(f"{score:.2f} (reward {label:g})" for score, label in best_first)
+    assert first.locator(".strip").get_attribute("aria-label") == f"scores, best first: {words}"
+    first.locator("a").click()
+    view.find(".group-page h2").filter(has_text=group["key"]).wait_for()
+
+
+def test_next(view: View, scored: Path) -> None:
+    """The commands to type next are those of the terminal, but for the one that writes the page."""
+    terminal = ruler("report", scored.name, folder=scored.parent).stdout
+    typed = [line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()]
+    view.open()
+    assert view.find(".next code").all_inner_texts() == [line for line in typed if " -o " not in line]
+
+
+def test_findings(view: View, scored: Path) -> None:
+    """The sentences about the judge are those of the terminal."""
+    terminal = " ".join(ruler("report", scored.name, folder=scored.parent).stdout.split())
+    view.open()
+    sentences = view.find(".findings dd").all_inner_texts()
+    assert len(sentences) >= 5
+    assert [words for words in sentences if " ".join(words.split()) not in terminal] == []
+
+
+def test_few_groups(show: Show, tmp_path: Path) -> None:
+    """A file of few groups has no chart but a line that says so, and lists all of its groups."""
+    records = [plain("tied", 0.5, 0.5), *(plain(f"g-{i}", 0.2, 0.4) for i in range(8))]
+    view = show(report_of(write(tmp_path / "few.jsonl", records), tmp_path))
+    assert view.find("figure.chart").count() == 0
+    assert "Charts are drawn from 10 scored groups on." in view.text
+    listed = view.find("section[aria-labelledby=others-head] li .group").all_inner_texts()
+    assert listed == ["tied", *(f"g-{i}" for i in range(8))]
+    assert view.find(".shortlist").count() == 1
+    more = show(report_of(write(tmp_path / "more.jsonl", [*records, plain("g-9", 0.1, 0.3)]), tmp_path))
+    assert more.find("figure.chart").count() == 2
+    assert more.find(".shortlist").count() == 0
 
 
 def test_reasons(view: View, figures: dict[str, Any]) -> None:
@@ -96,7 +156,7 @@ def test_charts(view: View, show: Show, odd: Path) -> None:
     view.open()
     ids = "all => all.map(figure => figure.id.replace('chart-', ''))"
     assert view.find("figure.chart").evaluate_all(ids) == CHARTS
-    assert show(odd).find("figure.chart").evaluate_all(ids) == ["scores", "spread", "lengths"]
+    assert show(odd).find("figure.chart").evaluate_all(ids) == ["scores", "spread"]
 
 
 @pytest.mark.parametrize("chart", CHARTS)
@@ -144,13 +204,15 @@ def expected(truth: Truth) -> dict[str, int]:
 
 
 def test_table_of_a_chart(view: View, figures: dict[str, Any]) -> None:
-    """The table below each chart has a row for each point's position, with the numbers of the JSON."""
+    """The table below each chart has a row for each point, with the numbers of the JSON."""
     view.open()
     for chart, figure in (("scores", "scores"), ("spread", "spread"), ("reliability", "reliability")):
         rows = numbers(view, chart)
-        assert [whole(row[-1]) for row in rows] == [bin_["n"] for bin_ in figures[figure]["bins"]]
-        assert [float(row[0].split(" to ")[0]) for row in rows] == [
-            pytest.approx(bin_["from"], abs=0.0051) for bin_ in figures[figure]["bins"]
+        bins = [bin_ for bin_ in figures[figure]["bins"] if bin_["n"]]
+        assert [whole(row[-1]) for row in rows] == [bin_["n"] for bin_ in bins]
+        ends = [[float(end) for end in row[0].split(" to ")] for row in rows]
+        assert [(low[0], low[-1]) for low in ends] == [
+            pytest.approx(bin_["values"], abs=0.00051) for bin_ in bins
         ]
     for chart, figure in (("labels", "against_label"), ("lengths", "lengths")):
         assert [whole(row[-1]) for row in numbers(view, chart)] == [c["n"] for c in figures[figure]["cells"]]

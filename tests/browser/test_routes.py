@@ -73,6 +73,7 @@ def test_controls_are_in_the_address(show: Show, run: Path) -> None:
 def test_copy_link(view: View) -> None:
     """The button copies the address of the current view of the group."""
     view.open("#group=task-2&view=one&rollout=3")
+    view.find(".g-meta summary").click()
     view.by("button", "Copy link").click()
     view.find(".g-ways [role=status]").filter(has_text="cop").wait_for()
     marked = view.find(".g-address")

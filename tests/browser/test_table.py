@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ruler_cli.results.report.highlights import reasons
+from ruler_cli.results.scored_groups import ScoredGroup
 from tests.browser.conftest import Show
 from tests.browser.truth import Truth, natural
 from tests.browser.view import View
@@ -26,19 +29,15 @@ def sorts(truth: Truth) -> dict[str, Callable[[int], Any]]:
     return {
         "key": lambda i: natural(groups[i].key),
         "task": lambda i: natural(truth.tasks[i]),
-        "status": lambda i: f"{groups[i].status} {groups[i].kind} {str(groups[i].tied).lower()}",
         "rollouts": lambda i: len(groups[i].rollouts),
         "scores": lambda i: max(groups[i].scores, default=None),
         **{name: figure(name) for name in ("mean", "sd", "reliability", "disagreement", "cost", "tokens")},
-        "flags": lambda i: " ".join(groups[i].flags) or None,
         "telling": lambda i: truth.telling[i],
     }
 
 
-COLUMNS = {
-    name: name for name in ("key", "task", "status", "rollouts", "scores", "mean", "sd", "reliability")
-}
-COLUMNS |= {name: name for name in ("disagreement", "cost", "tokens", "flags")} | {"telling": "why telling"}
+COLUMNS = {name: name for name in ("key", "mean", "sd", "reliability", "task", "rollouts", "cost", "tokens")}
+COLUMNS |= {"scores": "scores 0 to 1", "telling": "flags", "disagreement": "against"}
 
 
 def head(view: View, title: str) -> Any:
@@ -71,7 +70,7 @@ def test_chips_filter(view: View, truth: Truth) -> None:
     """Each chip states how many groups it leaves, leaves those, and is removed by a second press."""
     view.open("#groups")
     chips = view.find(".chip")
-    assert chips.count() == 4 + 3 + 2
+    assert chips.count() == 7 + 3 + 2
     for i in range(chips.count()):
         one = chips.nth(i)
         one.click()
@@ -110,13 +109,13 @@ def test_filters_combine(view: View, truth: Truth) -> None:
 
 @pytest.mark.parametrize("name", ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency"])
 def test_ranges_over_groups(view: View, truth: Truth, name: str) -> None:
-    """A range over groups includes its low end, not its high one, and no group without a value."""
+    """A range over groups includes both of its ends, as for `select`, and no group without a value."""
     values = sorted({v for i in range(60) if (v := truth.value(i, name)) is not None})
     low, high = values[len(values) // 3], values[2 * len(values) // 3]
     view.open(f"#groups?{name}={low!r}..{high!r}")
     assert view.count == len(truth.matching(view.hash)) > 0
     assert view.count == sum(
-        v is not None and low <= v < high for v in (truth.value(i, name) for i in range(60))
+        v is not None and low <= v <= high for v in (truth.value(i, name) for i in range(60))
     )
 
 
@@ -244,12 +243,12 @@ def test_head_by_keyboard(view: View) -> None:
     keys = view.page.keyboard
     view.find(".grid").focus()
     keys.press("Tab")
-    assert "why telling" in str(view.page.evaluate("document.activeElement.textContent"))
+    assert "flags" in str(view.page.evaluate("document.activeElement.textContent"))
     keys.press("ArrowRight")
-    assert view.page.evaluate("document.activeElement.textContent") == "rollouts"
+    assert view.page.evaluate("document.activeElement.textContent") == "sd"
     keys.press("Enter")
-    view.at("#groups?sort=-rollouts")
-    assert str(view.page.evaluate("document.activeElement.textContent")).startswith("rollouts")
+    view.at("#groups?sort=-sd")
+    assert str(view.page.evaluate("document.activeElement.textContent")).startswith("sd")
     keys.press("ArrowDown")
     assert 'role="grid"' in view.focus
 
@@ -289,23 +288,81 @@ def test_reload(show: Show, many: Path) -> None:
 
 @pytest.mark.smoke
 def test_cells(show: Show, run: Path, truth: Truth) -> None:
-    """Each row shows its group's figures, rounded."""
+    """Each row shows its group's figures, rounded, its flags, and its scores as dots with a name."""
     view = show(run, "#groups?sort=ordinal", height=TALL)
     cells = "rows => rows.map(row => [...row.children].map(cell => cell.textContent.trim()))"
     rows = view.find(".body [role=row]").evaluate_all(cells)
     assert len(rows) == 60
-    for i, (row, group) in enumerate(zip(rows, truth.groups, strict=True)):
-        key, _, status, _, count, scores, mean, sd = row[:8]
+    named = "rows => rows.map(row => row.querySelector('.strip')?.getAttribute('aria-label') ?? '')"
+    names = view.find(".body [role=row]").evaluate_all(named)
+    marked = "rows => rows.map(row => [...row.querySelectorAll('.mark')].map(mark => mark.textContent))"
+    flags = view.find(".body [role=row]").evaluate_all(marked)
+    for i, (row, name, group) in enumerate(zip(rows, names, truth.groups, strict=True)):
+        key, scores, mean, _, sd, reliability, against, _, count, _, tokens = row
         assert (key, int(count)) == (group.key, len(group.rollouts))
-        assert status == (
-            f"failed: {group.kind}" if group.failed else "scored, tied" if group.tied else "scored"
-        )
-        assert (
-            mean == (f"{group.mean:.2f}" if group.mean is not None else "–")
-            or abs(float(mean) - (group.mean or 0)) < 0.0051
-        )
-        assert sd == "–" if group.sd is None else abs(float(sd) - group.sd) < 0.00051
-        result = [] if scores == "–" else [float(score) for score in scores.split()]
-        assert result == pytest.approx(sorted(group.scores, reverse=True), abs=0.0051)
-        assert row[11] == f"{truth.value(i, 'tokens'):,.0f}"
-        assert row[12] == ", ".join(group.flags)
+        for shown, figure, half in ((mean, group.mean, 0.0051), (sd, group.sd, 0.0051)):
+            assert shown == "–" if figure is None else abs(float(shown) - figure) < half
+        assert (reliability == "–") == (group.reliability is None)
+        assert against == ("–" if group.disagreement is None else f"{group.disagreement + 1e-9:.0%}")
+        assert tokens == f"{truth.value(i, 'tokens'):,.0f}"
+        assert flags[i] == expected_flags(group)
+        if group.failed:
+            assert (scores, name) == (group.reason, "")
+        else:
+            result = [float(score) for score in re.findall(r"([\d.]+) \(", name)]
+            assert result == pytest.approx(sorted(group.scores, reverse=True), abs=0.0051)
+
+
+def expected_flags(group: ScoredGroup) -> list[str]:
+    """The flags of a group in words."""
+    if group.failed:
+        return [f"failed: {group.kind}"]
+    words = {"disagrees": "disputed", "unsure": "unreliable", "spread": "far apart"}
+    flags = [flag for flag in group.flags if flag != "suspect"]
+    return [*(words.get(reason, reason) for reason in reasons(group)), *flags]
+
+
+def test_dots(show: Show, run: Path, truth: Truth) -> None:
+    """A dot stands at its rollout's score: a high reward above the line and filled, a low one below, open."""
+    view = show(run, "#groups?sort=ordinal", height=TALL)
+    place = next(i for i, g in enumerate(truth.groups) if g.scores and len(set(g.scores)) == 4)
+    dots = view.find(f"[data-position='{place}'] .strip circle").evaluate_all(
+        """all => all.map(dot => {
+          const strip = dot.closest(".strip").querySelector("line").getBoundingClientRect();
+          const box = dot.getBoundingClientRect();
+          const at = ((box.left + box.right) / 2 - strip.left) / strip.width;
+          const above = (box.top + box.bottom) / 2 < strip.top;
+          return [at, above, getComputedStyle(dot).fill === getComputedStyle(document.body).backgroundColor];
+        })"""
+    )
+    rollouts = truth.groups[place].rollouts
+    expected = sorted((r.score, r.label == 1, r.label == 0) for r in rollouts)
+    assert [tuple(dot) for dot in sorted(dots)] == [
+        (pytest.approx(score, abs=0.006), above, hollow) for score, above, hollow in expected
+    ]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
+    """Scores and flags stand in the window, not cut: at 1,280 pixels, and on a phone."""
+    view = show(run, "#groups", width=width, height=800)
+    boxes = view.find(".body .mark, .body .strip, .body .cell.mean:visible").evaluate_all(
+        "all => all.map(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])"
+    )
+    assert len(boxes) > 30
+    assert all(left >= 0 and right <= width for left, right in boxes)
+    grid = view.find(".grid")
+    assert grid.evaluate("grid => grid.scrollWidth <= grid.clientWidth")
+    cut = "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)"
+    assert view.find(".body .mark").evaluate_all(cut) == []
+    if width == 1280:
+        assert view.find(".body .cell.telling").evaluate_all(cut) == []
+
+
+def test_empty_columns(show: Show, run: Path, many: Path) -> None:
+    """A column of which the file has nothing is left out."""
+    titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$/, ''))"
+    every = ["key", "scores 0 to 1", "mean", "flags", "sd", "reliability", "against", "task", "rollouts"]
+    assert show(run, "#groups").find(".head button").evaluate_all(titles) == [*every, "cost", "tokens"]
+    few = [title for title in every if title not in ("reliability", "against")]
+    assert show(many, "#groups").find(".head button").evaluate_all(titles) == few

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from ruler_cli.config import InputSettings
 from ruler_cli.results.report.group_text import GroupText
-from ruler_cli.results.report.highlights import Ranking
+from ruler_cli.results.report.highlights import Ranking, reasons
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
@@ -65,6 +65,8 @@ class Truth:
         words = {name: [v for n, v in asked if n == name] for name in ("where", "kind", "flag")}
         ranges = {name: _range(value) for name, value in asked if ".." in value}
         where = {"live": group.live, "tied": group.tied, group.status: True}
+        reported = {"disputed": "disagrees", "unreliable": "unsure", "apart": "spread"}
+        where |= {word: name in reasons(group) for word, name in reported.items()}
         return (
             (not words["where"] or any(where.get(word) for word in words["where"]))
             and (not words["kind"] or group.kind in words["kind"])
@@ -148,7 +150,7 @@ def _within(value: float | None, ends: Range) -> bool:
     low, high = ends
     if value is None:
         return False
-    return (low is None or value >= low) and (high is None or value < high or low == high == value)
+    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _none(problem: object) -> None:

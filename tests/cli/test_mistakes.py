@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,9 @@ import pytest
 import typer
 import typer.main
 
-from ruler_cli.cli import app, messages
-from tests.conftest import Ruler, group, write
+from ruler_cli.cli import app, messages, usage_errors
+from tests.conftest import ROOT, Ruler, group, write
+from tests.judge_server import JudgeServer
 
 S = "score in.jsonl out.jsonl"
 """A command line to which each case adds a mistake."""
@@ -20,13 +24,25 @@ TYPER = {
     f"{S} --max_cost 3": "--max_cost: is no option of `ruler score`; did you mean --max-cost?",
     f"{S} --workers 8": "--workers: is no option of `ruler score`; write --concurrency",
     f"{S} --temperature 0": "--temperature: is no option of `ruler score`; write -p temperature=VALUE",
+    f"{S} --force": "--force: is no option of `ruler score`: OUTPUT is replaced anyway, ",
+    f"{S} --resume": "the same command goes on where it stopped, and pays for no reply twice; leave it out",
+    "score --input in.jsonl": "--input: is no option of `ruler score`; write `ruler score INPUT OUTPUT`",
+    f"{S} --url http://h/v1": "--url: is no option of `ruler score`; write --api-base URL",
+    f"{S} --key x": "--key: is no option of `ruler score`; write --api-key-env VAR",
+    "report in.jsonl --key x": "--key: is no option of `ruler report`; write --group",
+    f"{S} --scale 10": "No such option: --scale; `ruler score --help` lists what there is",
+    f"{S} --passs 3": "--passs: is no option of `ruler score`; did you mean --passes?",
+    f"{S} --stand": "--stand: is no option of `ruler score`; did you mean --standardize?",
     f"{S} --qqq": "No such option: --qqq; `ruler score --help` lists what there is",
     "check in.jsonl --max-cost 3": "is no option of `ruler check`; it belongs to `ruler score`",
     f"--passes 3 {S}": "--passes: is no option of `ruler`; it belongs to `ruler score`, ",
     f"{S} --passes": "Option '--passes' requires an argument; ",
     f"{S} --debug=1": "Option '--debug' does not take a value; ",
-    f"{S} --passes=two": "'two' is not a valid int range; `ruler score --help` lists what there is",
-    f"{S} --order rand": "'rand' is not one of 'random', 'input'; ",
+    f"{S} --passes=two": "--passes two: is not a whole number from 1 on; `ruler score --help` lists",
+    f"{S} --max-cost $5": "--max-cost $5: is not a number from 0 on; ",
+    f"{S} --blend 2": "--blend 2.0: is not a number from 0 to 1; ",
+    f"{S} --order rand": "--order rand: is not random or input; ",
+    f"{S} --progress off": "--progress off: is not auto, bar, log or none; ",
     "score": "Missing argument 'INPUT'; write `ruler score INPUT OUTPUT`",
     f"{S} b.jsonl": "(b.jsonl); write `ruler score INPUT OUTPUT`; several files are one INPUT as a directory",
     "ledger stats x": "(x); write `ruler ledger stats`",
@@ -42,11 +58,30 @@ OURS = {
     f"{S} -p temperature:0.2": "-p temperature:0.2: write it as KEY=VALUE, e.g. -p temperature=0.2",
     f"{S} --price 1": "--price 1: write two numbers, USD per million",
     f"{S} --rubric @rubic.txt": "cannot be read: No such file or directory; did you mean @rubric.txt?",
+    f"{S} --rubric name.md": "--rubric name.md: there is no such file; write @FILE to have one read, or",
+    f"{S} --rubric rubic.txt": "or a text of several words; did you mean @rubric.txt?",
+    f"{S} --rubric rubrics/strict": "--rubric rubrics/strict: there is no such file",
+    f"{S} --rubric @": "--rubric: is empty; give a text or @FILE, or leave it out",
     f"{S} --rubric rubric.txt": "--rubric rubric.txt: is a file; write @rubric.txt to have it read",
     f"{S} -m offline --format artt": "--format artt: there is no such format; did you mean art?",
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it (did you mean ",
     f"{S} -m offlin": "judge offlin: no provider is known by that name; did you mean `offline`? ",
-    f"{S} -m mine --api-base localhost:8000": "e.g. http://localhost:8000/v1",
+    f"{S} -m a,b": "-m or --escalate 'a,b': is no one name; write -m a -m b",
+    f"{S} -m http://h/v1": "is an address; give it as --api-base URL, and the model's name there as -m",
+    f"{S} -m ./model.gguf": "judge ./model.gguf: is a file; serve it (llama-server, vllm serve) and give ",
+    f"{S} -m openai": "judge openai: is a provider; write its model behind it, as openai/NAME",
+    f"{S} -m google/x": "did you mean `gemini/x`?",
+    f"{S} -m mine --api-base 8000": "write http://localhost:8000/v1",
+    f"{S} -m mine --api-base h.example": "write https://h.example/v1",
+    f"{S} -m mine --api-base http://h/v1?key=secret": "what follows `?` or `#` is no part of an endpoint's",
+    f"{S} -m mine --api-base https://me.azure.com/openai/deployments/gpt/chat/completions?api-version=1": (
+        "write -m azure/gpt --api-base https://me.azure.com -p api_version=1"
+    ),
+    f"{S} -p apikey=secret": "-p apikey: a key never stands on a command line; use --api-key-env VAR",
+    f"{S} --api-key-env $MY_KEY": "takes the name of a variable, without `$`: --api-key-env MY_KEY",
+    f"{S} --api-key-env sk-secret": "takes the name of a variable, and the value (not shown) is none; put",
+    f"{S} -m offline --format jsonl": "the kind of file is found by itself: leave it out",
+    f"{S} -m mine --api-base localhost:8000": "with a host; write http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
     "report in.jsonl --format html": "--format html: is about the format of SCORED; a page is written by -o",
     "report in.jsonl --json -o a.html": "for JSON write `--json > FILE.json` instead",
@@ -95,6 +130,68 @@ def test_secrets(ruler: Ruler) -> None:
     assert "--api-key-env VAR" in ruler(*lines[0].split()).stderr
 
 
+KEY = "sk-proj-0123456789abcdefGHIJ"
+WITH_KEY = (
+    "--api-key-env KEY", "--api-key-env=KEY", "--api-key KEY", "--api-key=KEY", "--apikey KEY", "--token KEY",
+    "-k KEY", "-m KEY", "-m openai/KEY", "--escalate KEY", "-p api_key=KEY", "-p KEY", "--api-base KEY",
+    "--api-base https://me:KEY@h/v1", "--api-base http://h/v1?key=KEY", "--price KEY", "--passes KEY",
+    "--via KEY", "--max-failures KEY", "--group-by KEY -m offline", "--format KEY -m offline",
+    "--rubric @KEY",     "KEY", "--shard KEY", "--failed KEY/x -m offline", "--ledger none --ledger KEY",
+)  # fmt: skip
+"""Places at which a key is given by mistake, behind INPUT and OUTPUT."""
+
+
+def test_key(ruler: Ruler, tmp_path: Path) -> None:
+    """A key on the command line is repeated nowhere, wherever it stands."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    lines = [f"{S} {words}" for words in WITH_KEY]
+    lines += [
+        "KEY",
+        "check KEY",
+        "score KEY out.jsonl",
+        "report in.jsonl --api-key KEY",
+        "check in.jsonl -m KEY",
+    ]
+    for line in lines:
+        done = ruler(*line.replace("KEY", KEY).split())
+        assert done.returncode == 2, line
+        assert KEY not in done.stdout + done.stderr, line
+        assert "Traceback" not in done.stderr
+    for variable in (
+        "RULER_API_KEY_ENV",
+        "RULER_JUDGE_MODEL",
+        "RULER_API_BASE",
+        "RULER_PASSES",
+        "RULER_RUBRIC",
+    ):
+        done = ruler(*S.split(), "-m" if "PASSES" in variable else "--via", "http", **{variable: KEY})
+        assert done.returncode == 2
+        assert KEY not in done.stdout + done.stderr, variable
+
+
+def test_key_in_the_next_command(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
+    """The command that goes on, and the summary, have no key either."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    options = ("--api-base", server.base, "--rubric", f"use {KEY}", "--summary", "s.json")
+    done = ruler(*S.split(), "-m", "401", *options)
+    assert (done.returncode, "to go on: " in done.stderr) == (3, True)
+    assert KEY not in done.stdout + done.stderr + (tmp_path / "s.json").read_text()
+
+
+def test_key_in_a_traceback(tmp_path: Path) -> None:
+    """The traceback of a bug has no key."""
+    (tmp_path / "bug.py").write_text(
+        "import sys\nfrom ruler_cli import cli\n"
+        f"def broken(**_more):\n    raise ValueError('{KEY}')\n"
+        "cli.app = broken\ncli.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "bug.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, "ValueError: [key]" in done.stderr) == (1, True)
+
+
 def test_hostile_word(ruler: Ruler) -> None:
     """Control characters of a mistaken word are shown as escapes."""
     for line in (["\x1b[2J"], ["score", "--\x1b[2J"], ["score", "a", "b", "\x1b[2J"]):
@@ -115,7 +212,7 @@ def test_other_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     """A prompt that the user leaves is aborted, and `main` does not catch a bug."""
     from ruler_cli import cli
 
-    assert messages.report_usage_error(typer.Abort()) == 1
+    assert usage_errors.report_usage_error(typer.Abort()) == 1
     assert "aborted" in capsys.readouterr().err
 
     def broken(*_args: object, **_more: object) -> None:
@@ -131,8 +228,9 @@ def test_words_of_other_tools(ruler: Ruler) -> None:
     root: Any = typer.main.get_command(app)
     inner = [one for sub in root.commands.values() for one in getattr(sub, "commands", {}).values()]
     options = {o for one in (root, *root.commands.values(), *inner) for p in one.params for o in p.opts}
-    assert {instead.split(" ")[0].rstrip(";") for instead in messages.OPTIONS_OF_OTHERS.values()} <= options
-    for instead in messages.COMMANDS_OF_OTHERS.values():
+    words = [one for several in usage_errors.OPTIONS_OF_OTHERS.values() for one in several.split(" | ")]
+    assert {instead.split(" ")[0].rstrip(";") for instead in words} <= options
+    for instead in usage_errors.COMMANDS_OF_OTHERS.values():
         assert ruler(*instead.split(), "--help").returncode == 0
 
 
@@ -155,7 +253,7 @@ def test_any_command_line(words: list[str]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             printed: list[str] = []
             patch.setattr(messages, "print_stderr", printed.append)
-            assert messages.report_usage_error(error) == 2
+            assert usage_errors.report_usage_error(error) == 2
         assert len(printed) == (type(error).__name__ != "NoArgsIsHelpError")
         assert all(text.startswith("ruler: ") for text in printed)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -113,10 +114,9 @@ def test_prices(ruler: Ruler, tmp_path: Path) -> None:
     judges = ("-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
 
     def costs(*prices: str) -> list[bool]:
-        result = ruler(
-            "check", "in.jsonl", *judges, *(w for price in prices for w in ("--price", price))
-        ).stdout
-        return ["$0.00 (from $0.00 to $0.00)" in line for line in result.splitlines() if line[:6] == "judge "]
+        options = [word for price in prices for word in ("--price", price)]
+        facts = json.loads(ruler("check", "in.jsonl", "--json", *judges, *options).stdout)
+        return [judge["cost_usd"]["high"] == 0 for judge in facts["judges"]]
 
     assert costs("1000,1000") == [False, False, False]
     assert costs("0,0", "1000,1000", "0,0") == [True, False, True]

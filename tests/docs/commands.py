@@ -8,8 +8,8 @@ from typing import Any
 import typer.main
 
 from ruler_cli.cli import app
-from tests.docs.examples import parallel, run, workspace
-from tests.docs.pages import Report, between, read
+from tests.command import run_here
+from tests.docs.pages import ROOT, Report, between, read
 
 PAGE = "docs/cli.md"
 _MARK = "help"
@@ -31,10 +31,11 @@ def _names(group: Any) -> Iterator[str]:
 
 def reference() -> str:
     """Return the help of every command as Markdown, a section for each."""
-    with workspace() as (folder, environment):
-        texts = parallel(lambda name: run([*name.split(), "--help"], folder, environment).stdout, commands())
+    names = commands()
+    screen = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "TERM": "dumb", "NO_COLOR": "1"}
+    texts = [run_here([*name.split()[1:], "--help"], "", ROOT, screen).stdout for name in names]
     sections = (
-        f"\n## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in zip(commands(), texts, strict=True)
+        f"\n## {name}\n\n```text\n{text.strip()}\n```\n" for name, text in zip(names, texts, strict=True)
     )
     return "".join(sections) + "\n"
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.conditions import parse_condition
+from tests.command import run_here
 from tests.docs.pages import ROOT, Block, Report, normal, read
 from tests.judge_server import JudgeServer
 
@@ -211,11 +212,10 @@ def check_syntax(fenced: Sequence[Block], report: Report) -> None:
         for line in block.text.replace("\\\n", " ").split("\n")
         for words in rulers(line)
     ]
-    with workspace() as (folder, environment):
-        asked = parallel(lambda one: run([*one[2], "--help"], folder, environment), commands)
-    for (where, line, words), done in zip(commands, asked, strict=True):
+    for where, line, words in commands:
+        done = run_here([*words[1:], "--help"], "", ROOT, {})
         if done.returncode:
-            message = done.stdout.strip().split("\n")[-1]
+            message = done.stderr.strip().split("\n")[-1]
             report.wrong.append(f"{where}: `{line}` cannot be run: {message}")
         for condition in conditions_of(words):
             try:

@@ -92,6 +92,33 @@ def check_report(report: Report) -> None:
     report.done.append(f"{len(live)} fields of report --json")
 
 
+def check_comparison(report: Report) -> None:
+    """Check that docs/json.md lists every name in the output of `ruler report A B --json`."""
+    rows = _rows("docs/json.md", "JSON of two files")
+    documented = {span for row in rows for span in code("|".join(row[1:]))}
+    with workspace() as (folder, environment):
+        for name in ("simulated", "offline"):
+            command = ["ruler", "score", "samples/simulated.jsonl", f"{name}.jsonl", "-m", name]
+            run([*command, "--progress", "none"], folder, environment)
+        files = ["ruler", "report", "simulated.jsonl", "offline.jsonl", "--json"]
+        page, one = (
+            orjson.loads(run([*files, *more], folder, environment).stdout)
+            for more in ([], ["--group", "task-1"])
+        )
+    for file in page["files"]:
+        del file["figures"]
+    group = one["group"]
+    for holder in (*page["differ"], group, *group["rollouts"]):  # as in the JSON of one file
+        holder |= {"a": None, "b": None}
+    live = page.keys() | one.keys() | set(_keys_of(page)) | set(_keys_of(one))
+    for name in sorted(live - documented - _EVERYWHERE - {"figures"}):
+        report.wrong.append(f"docs/json.md: `{name}` of `ruler report A B --json` is not in its table")
+    fields = {span for row in rows for span in code(row[1])}
+    for name in sorted(fields - live):
+        report.wrong.append(f"docs/json.md: `{name}` is not in `ruler report A B --json`")
+    report.done.append(f"{len(live)} fields of report A B --json")
+
+
 def _keys_of(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         yield from value

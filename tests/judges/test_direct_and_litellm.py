@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import socket
@@ -11,6 +12,8 @@ from typing import Any, Literal
 import anyio
 import orjson
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from ruler_cli.answer import reply_of, usage_of
 from ruler_cli.config import JudgeSettings
@@ -181,6 +184,40 @@ async def test_error_with_status_200() -> None:
         call_error = await ask("openai/m", "http", server.base)
     assert isinstance(call_error, CallError)
     assert (call_error.scope, call_error.rate, call_error.retry_after) == ("call", True, 3)
+
+
+async def test_address_without_a_path() -> None:
+    """At an address of a host alone the API is found below /v1, for all calls that are in flight."""
+    paths: list[str] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        paths.append(request.path)
+        if request.path == "/v1/chat/completions":
+            return web.Response(body=GOOD.partition(b"\r\n\r\n")[2], content_type="application/json")
+        return web.Response(status=status, text="<html><title>Hello</title></html>")
+
+    for status in (404, 405, 200):
+        app = web.Application()
+        app.router.add_route("*", "/{rest:.*}", serve)
+        async with TestServer(app) as server:
+            settings = JudgeSettings("mine", f"http://127.0.0.1:{server.port}")
+            async with opened(resolve(settings)) as judge, asyncio.TaskGroup() as tasks:
+                calls = [tasks.create_task(judge.ask(REQUEST)) for _ in range(3)]
+        assert all(isinstance(call.result(), Reply) for call in calls), status
+    assert paths.count("/v1/chat/completions") == 9
+
+
+async def test_web_page() -> None:
+    """A web page in place of a chat completion is named, and so is the address of a redirect."""
+    async with serving(answer(200, b"<html><title>Welcome!</title></html>")) as server:
+        call_error = await ask("openai/m", "http", server.base)
+    assert isinstance(call_error, CallError)
+    assert "but a web page (Welcome!); is --api-base right?" in call_error.reason
+    moved = "Location: https://h.example/v1/chat/completions\r\n"
+    async with serving(answer(307, b"", moved)) as server:
+        call_error = await ask("openai/m", "http", server.base)
+    assert isinstance(call_error, CallError)
+    assert "answered 307: https://h.example/v1; the endpoint redirects" in call_error.reason
 
 
 async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:

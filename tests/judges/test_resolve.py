@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from ruler_cli.config import JudgeSettings
+from ruler_cli.errors import UsageError
 from ruler_cli.judges import pricing
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info
-from ruler_cli.judges.resolve import model_of, resolve
+from ruler_cli.judges.resolve import address_note, model_of, resolve
 from ruler_cli.types import Usage
 
 NAMES = [
@@ -35,6 +36,51 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
         assert judge.base == ("http://h/v1" if base else "https://api.openai.com/v1")
         assert judge.key == (None if base else "sk-x")
     assert isinstance(resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
+
+
+ADDRESSES = {
+    "http://h/v1": "http://h/v1",
+    " http://h/v1/ ": "http://h/v1",
+    "http://h/v1/chat/completions": "http://h/v1",
+    "http://h/v1/chat/completions/": "http://h/v1",
+    "http://h/v1/completions": "http://h/v1",
+    "http://h/v1/responses": "http://h/v1",
+    "http://h/v1/models": "http://h/v1",
+    "https://h.example/api/v1/chat/completions": "https://h.example/api/v1",
+    "https://h.example/models": "https://h.example/models",
+    "http://h:11434/api/chat": "http://h:11434/v1",
+    "http://h:11434/api/generate": "http://h:11434/v1",
+    "http://h:11434/api": "http://h:11434/v1",
+    "http://h:11434": "http://h:11434",
+    "https://openrouter.ai/api/v1": "https://openrouter.ai/api/v1",
+}
+
+
+def test_address() -> None:
+    """An address that names a call is cut to its endpoint, with a note; Ollama's own is another."""
+    for given, cut in ADDRESSES.items():
+        settings = JudgeSettings("mine", api_base=given)
+        judge = resolve(settings).judge
+        assert isinstance(judge, HttpJudge)
+        assert judge.base == cut, given
+        noted = given.strip().rstrip("/") != cut
+        assert address_note(settings) == (f"--api-base is taken as {cut}" if noted else None)
+
+
+def test_address_of_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address in a provider's own variable is cut, too."""
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://h:8000/v1/chat/completions")
+    judge = resolve(JudgeSettings("hosted_vllm/m")).judge
+    assert isinstance(judge, HttpJudge)
+    assert judge.base == "http://h:8000/v1"
+
+
+def test_key_with_a_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key with a blank in it is refused, and not shown."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-abc def")
+    with pytest.raises(UsageError, match="characters that no key has") as error:
+        resolve(JudgeSettings("openai/o3"))
+    assert "sk-abc" not in str(error.value)
 
 
 ROUTES = [

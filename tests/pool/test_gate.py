@@ -261,7 +261,7 @@ def test_status() -> None:
             assert (now.in_flight, now.limit, now.queued, now.requests_per_minute) == (2, 2, 1, 2)
             assert (now.waiting, now.why, now.spent_usd) == (0.0, "", 0.0)
             gate.refused(permit, 30.0, rate=False)
-            assert (gate.status().waiting, gate.status().why) == (30.0, "as the judge asked")
+            assert (gate.status().waiting, gate.status().why) == (30.0, "the judge asked for it")
             gate.leave(permit, USAGE)
             await anyio.sleep(29)
             assert gate.in_flight == 1
@@ -271,10 +271,50 @@ def test_status() -> None:
             assert (gate.in_flight, gate.status().queued, gate.status().why) == (2, 0, "")
         for call in range(DISTINCT):
             gate.breaker.failed(anyio.current_time(), call, INTERRUPTED, 0.0)
-        assert (gate.status().waiting, gate.status().why) == (1.0, "until the judge is back")
+        assert (gate.status().waiting, gate.status().why) == (1.0, "the judge is down")
         await anyio.sleep(100)
         now = gate.status()
         assert (now.requests_per_minute, now.tokens_per_minute, now.why) == (0, 0, "")
+
+    gated(work)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why", "seconds"),
+    [
+        ({"rpm": 1}, "requests per minute", 60.0),
+        ({"tpm": 1000}, "tokens per minute", 60.0),
+        ({"cap": 10_000.0}, "--max-cost", 0.0),
+    ],
+)
+def test_reason_of_a_limit(limits: dict[str, float], why: str, seconds: float) -> None:
+    """The status names the limit that holds the next call, if there is a next call."""
+
+    async def work(gate: Gate) -> None:
+        permit = await entered(gate)
+        assert (gate.status().waiting, gate.status().why) == (0.0, "")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gate.enter, 7, ASKED)
+            await anyio.sleep(0.001)
+            assert gate.status().why == why
+            assert gate.status().waiting == pytest.approx(seconds, abs=1.1)
+            tasks.cancel_scope.cancel()
+        assert gate.status().why == ""
+        gate.leave(permit, USAGE)
+
+    gated(work, **limits)  # type: ignore[arg-type]  # by name
+
+
+def test_reason_of_retries() -> None:
+    """If only calls that failed are left, the status says when the first is tried again."""
+
+    async def work(gate: Gate) -> None:
+        permit = await entered(gate)
+        gate.retries += [anyio.current_time() + 9, anyio.current_time() + 5]
+        assert (gate.status().why, gate.status().retrying) == ("", 2)
+        gate.leave(permit, USAGE)
+        now = gate.status()
+        assert (now.waiting, now.why, now.retrying) == (5.0, "failed calls are tried again", 2)
 
     gated(work)
 

@@ -7,9 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.pairing import DigestedGroup, pair_groups, with_digests
+from ruler_cli.results.pairing import DigestedGroup, GroupPair, pair_groups, with_digests
 from ruler_cli.results.scored_file import AnnotationReader
-from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
 from tests.results.agree_values import scored
 from tests.values import read, reader, talk
@@ -34,7 +33,7 @@ def make_group(key: str, *texts: str, labels: tuple[float | None, ...] | None = 
 
 def matched(
     one: list[DigestedGroup], other: list[DigestedGroup]
-) -> tuple[list[tuple[ScoredGroup, ScoredGroup]], dict[str, Any], list[str]]:
+) -> tuple[list[GroupPair], dict[str, Any], list[str]]:
     """Pair the groups of two files."""
     result, output = dict[str, Any](), list[str]()
     pairs = list(pair_groups(iter(one), iter(other), result, output.append))
@@ -48,8 +47,9 @@ def test_by_key(first: list[str], second: list[str], m: int, n: int) -> None:
         [make_group(k, k) for k in first[:m]], [make_group(k, k) for k in second[:n]]
     )
     common = set(first[:m]) & set(second[:n])
-    assert sorted(a.key for a, _ in pairs) == sorted(common)
-    assert all(a == b for a, b in pairs)
+    assert sorted(pair.one.key for pair in pairs) == sorted(common)
+    assert all(pair.one == pair.other for pair in pairs)
+    assert all(first[pair.number - 1] == pair.one.key for pair in pairs)
     assert result == {"groups": len(common), "unlike": 0, "alone": [m - len(common), n - len(common)]}
     assert len(output) == m + n - 2 * len(common)
 
@@ -75,12 +75,12 @@ def test_repeated_key() -> None:
     """Groups of the same key are paired in file order."""
     twice = [make_group("a", "1"), make_group("a", "2")]
     pairs, _, output = matched(twice, twice)
-    assert (pairs, output) == ([(one, one) for one, _ in twice], [])
+    assert (pairs, output) == ([(one, one, i) for i, (one, _) in enumerate(twice, 1)], [])
 
 
 def test_either_label() -> None:
     """A label that is missing in one file is taken from the other."""
-    [(a, b)], _, _ = matched(
+    [(a, b, _)], _, _ = matched(
         [make_group("a", "x", "y", labels=(None, 1.0))], [make_group("a", "x", "y", labels=(0.0, None))]
     )
     assert [r.label for r in a.rollouts] == [r.label for r in b.rollouts] == [0.0, 1.0]

@@ -84,23 +84,32 @@ class Bins:
     def __init__(self, greatest: float, bins: int) -> None:
         self._edges = [greatest * i / bins for i in range(bins + 1)]
         self._n = [0] * bins
-
-    def index(self, value: float) -> int:
-        """Return the index of the bin that holds a value; an edge belongs to the bin above it."""
-        return bisect_right(self._edges, value, 1, len(self._n)) - 1
+        self._least, self._greatest = [math.inf] * bins, [-math.inf] * bins
 
     def ends(self, index: int) -> list[float]:
         """Return both ends of a bin."""
         return self._edges[index : index + 2]
 
-    def add(self, value: float) -> None:
-        """Count a value."""
-        self._n[self.index(value)] += 1
+    def add(self, value: float) -> int:
+        """Count a value, and return the index of its bin; an edge belongs to the bin above it."""
+        index = bisect_right(self._edges, value, 1, len(self._n)) - 1
+        self._n[index] += 1
+        self._least[index] = min(self._least[index], value)
+        self._greatest[index] = max(self._greatest[index], value)
+        return index
+
+    def values(self, index: int) -> list[float] | None:
+        """Return the least and the greatest value of a bin; None if it is empty."""
+        return [self._least[index], self._greatest[index]] if self._n[index] else None
 
     def bars(self) -> list[_Json]:
         """Return all bins in order; none if nothing was counted."""
         ends = zip(self._edges, self._edges[1:], self._n, strict=False)
-        return [{"from": low, "to": high, "n": n} for low, high, n in ends] if any(self._n) else []
+        bars = [
+            {"from": low, "to": high, "n": n, "values": self.values(index)}
+            for index, (low, high, n) in enumerate(ends)
+        ]
+        return bars if any(self._n) else []
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
@@ -118,9 +127,9 @@ class LabelCells:
         self._scores = scores
         self._bins, self._labels = array("b"), array("d")
 
-    def add(self, score: float, label: float) -> None:
-        """Count one rollout."""
-        self._bins.append(self._scores.index(score))
+    def add(self, score_bin: int, label: float) -> None:
+        """Count one rollout by the bin of its score."""
+        self._bins.append(score_bin)
         self._labels.append(label)
 
     def cells(self) -> list[_Json]:
@@ -131,13 +140,21 @@ class LabelCells:
         exact = len(set(self._labels)) <= self._BINS
         counted = Counter(zip(self._bins, self._labels, strict=True))
         cells: Counter[tuple[int, float, float]] = Counter()
+        values: dict[tuple[float, float], tuple[float, float]] = {}
         for (score_bin, label), n in counted.items():
             i = bisect_right(edges, label, 1, self._BINS) - 1
             ends = (label, label) if exact else (edges[i], edges[i + 1])
             cells[score_bin, *ends] += n
+            least, greatest = values.get(ends, (label, label))
+            values[ends] = min(least, label), max(greatest, label)
         return [
-            {"score": self._scores.ends(score_bin), "label": ends, "n": n}
-            for (score_bin, *ends), n in sorted(cells.items())
+            {
+                "score": self._scores.ends(score_bin),
+                "label": [low, high],
+                "n": n,
+                "values": {"score": self._scores.values(score_bin), "label": list(values[low, high])},
+            }
+            for (score_bin, low, high), n in sorted(cells.items())
         ]
 
 
@@ -162,14 +179,19 @@ def bars_along(points: Sequence[tuple[float, str]], unit: Literal["time", "group
     width = next(w for w in wider if high // w - low // w < _BARS)
     first = int(low // width)
     bars: list[Counter[str]] = [Counter() for _ in range(first, int(high // width) + 1)]
+    values: list[list[float] | None] = [None] * len(bars)
     for at, kind in points:
-        bars[int((at - start) // width) - first][kind] += 1
+        index = int((at - start) // width) - first
+        bars[index][kind] += 1
+        least, greatest = values[index] or (at, at)
+        values[index] = [min(least, at), max(greatest, at)]
     return [
         {
             "from": start + n * width,
             "to": start + (n + 1) * width,
             "groups": bar.total(),
             "failed": {kind: bar[kind] for kind in sorted(bar) if kind},
+            "values": values[n - first],
         }
         for n, bar in enumerate(bars, first)
     ]

@@ -18,8 +18,10 @@ from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.dialects import text_of
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import Scratch
+from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.report.figures import curve_positions
 from ruler_cli.results.report.group_text import GroupText, page_key, rollout_json, shorter, shorter_line
+from ruler_cli.results.report.highlights import Highlight, Shortlist, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
 
@@ -81,13 +83,25 @@ class EmbeddedGroups:
         self._chosen: list[tuple[int, int, str]] = []  # in input order: ordinal, rank, reason
         self._texts: dict[int, tuple[int, int]] = {}  # by ordinal: begin and size of a block
 
-    def put(self, ordinal: int, group: Group, scored_group: ScoredGroup) -> None:
-        """Add the `ordinal`th group of the file: its row, a value a line, its explanations, its text."""
+    def put(
+        self, ordinal: int, group: Group, scored_group: ScoredGroup, compared: ComparedGroup | None = None
+    ) -> None:
+        """Add the `ordinal`th group of the file: its row, a value a line, its explanations, its text.
+
+        With another judge's scores of it, they are added to all three.
+        """
         explanations = [shorter(r.explanation, _EXPLANATION) or None for r in scored_group.rollouts]
         values = _row(ordinal, group, scored_group)
+        text_value = _text(GroupText.of(group, scored_group), scored_group)
+        if compared is not None:
+            values |= _second_row(ordinal, group, compared)
+            second = compared.other.rollouts
+            explanations += [shorter(r.explanation, _EXPLANATION) or None for r in second]
+            for one, other in zip(text_value["rollouts"], second, strict=True):
+                one["second"] = rollout_json(other)
         self._columns = tuple(values)
         row = b"\n".join(map(as_json, [*values.values(), explanations]))
-        text = as_json(_text(GroupText.of(group, scored_group), scored_group))
+        text = as_json(text_value)
         self._put[ordinal] = (self._spool.write(row), len(row), len(text))
         self._spool.write(text)
 
@@ -164,7 +178,8 @@ def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
         return [shorter_line(line, most) for line in lines]
 
     for rollout in text["rollouts"]:
-        rollout |= {name: shorter(rollout[name], most) for name in ("explanation", "reason")}
+        for one in (rollout, rollout.get("second", {})):
+            one |= {name: shorter(one[name], most) for name in ("explanation", "reason") if name in one}
     return text | {
         "context": shorter_lines(text["context"]),
         "tools": "\n".join(shorter_lines(text["tools"].split("\n"))),
@@ -190,6 +205,30 @@ def _text(text: GroupText, group: ScoredGroup) -> dict[str, Any]:
         "rollouts": rollouts,
         "identical": text.identical,
         "cut": False,
+    }
+
+
+def lists(shortlist: Shortlist) -> dict[str, Any]:
+    """Return the groups that the page names first, as they are in the table; some may have no row there."""
+    return {
+        "dispute": shortlist.dispute,
+        "worst": [_entry(one) for one in shortlist.worst()],
+        "disputed": [_entry(one) for one in shortlist.disputed()],
+        "others": [_entry(one) for one in shortlist.others()],
+    }
+
+
+def _entry(highlight: Highlight) -> dict[str, Any]:
+    g = highlight.group
+    return {
+        "ordinal": highlight.ordinal,
+        "key": page_key(g.key),
+        "because": highlight.because,
+        "why": shorter(highlight.why, NAME),
+        "status": g.status,
+        "reason": shorter(g.reason, NAME),
+        "scores": [r.score for r in g.rollouts],
+        "labels": [r.label for r in g.rollouts],
     }
 
 
@@ -223,7 +262,44 @@ def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> dict[str, Any
         "at": g.judged_at,
         "ordinal": ordinal,
         "flags": g.flags,
+        "reasons": reasons(g),
     }
+
+
+_OF_BOTH = (
+    "status", "kind", "reason", "judge", "passes", "scores", "spreads", "mean", "sd", "reliability",
+    "disagreement", "cost",
+)  # fmt: skip
+"""Columns that a page of two files has of both; the second one's begin with `b_`."""
+
+
+def _second_row(ordinal: int, group: Group, compared: ComparedGroup) -> dict[str, Any]:
+    """Return the other judge's values of a group, and those that compare both judges."""
+    second = _row(ordinal, group, compared.other)
+    return {f"b_{name}": second[name] for name in _OF_BOTH} | {
+        "pairs": compared.pairs,
+        "against": compared.against,
+        "order": compared.disagreement,
+        "distance": _decimals(compared.distance),
+        "reasons": compared.reasons,
+    }
+
+
+def differing(groups: Iterable[ComparedGroup]) -> list[dict[str, Any]]:
+    """Return the groups that the page names first, as they are in the table; some may have no row there."""
+    return [
+        {
+            "ordinal": group.number,
+            "key": page_key(group.one.key),
+            "pairs": group.pairs,
+            "against": group.against,
+            "distance": group.distance,
+            "scores": [r.score for r in group.one.rollouts],
+            "b_scores": [r.score for r in group.other.rollouts],
+            "labels": [r.label for r in group.one.rollouts],
+        }
+        for group in groups
+    ]
 
 
 def _task(group: Group) -> str:

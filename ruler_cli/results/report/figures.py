@@ -3,7 +3,8 @@
 The figures are one JSON object, which `ruler report --json` prints, a page for a browser embeds and the
 terminal's page puts into sentences. Names are stable; new ones may be added. null: not known. Money is in
 USD, times are in seconds or ISO 8601 in UTC, sizes in bytes. A bin holds its `from` and not its `to`,
-but for the last one; values outside all bins count in the first or the last.
+but for the last one; values outside all bins count in the first or the last. `values` of a bin are the
+least and the greatest in it, null if it is empty: as a closed range they hold what the bin counts.
 
 - `groups` {all, scored, failed, unmarked, tied, live, one_score}: scored ones are either tied or live, and
   tied ones have `one_score` if rollouts differ and the judge gave all the same
@@ -15,18 +16,19 @@ but for the last one; values outside all bins count in the first or the last.
 - `cost_usd` over the `cost_groups` that have one; `usage` {calls, prompt_tokens, completion_tokens,
   cached_tokens}; `latency_s` {p50, p90, p99, max} of a group
 - `started_at`, `ended_at`: of the first and the last group
-- `scores` {bins [{from, to, n}], mean, sd}: rollouts by score
+- `scores` {bins [{from, to, n, values}], mean, sd}: rollouts by score
 - `spread` {bins, median}: groups by the standard deviation of their scores
-- `against_label` {cells [{score [from, to], label [from, to], n}], pairs, against, agreement}: rollouts by
-  score and label, a single label as [y, y]; pairs of different labels in a group, and how many of them the
-  judge orders against the labels (a tie is half of one)
+- `against_label` {cells [{score [from, to], label [from, to], n, values {score, label}}], pairs, against,
+  agreement}: rollouts by score and label, a single label as [y, y]; pairs of different labels in a group,
+  and how many of them the judge orders against the labels (a tie is half of one)
 - `slots` {bins [{from, to, mean, error, n}], groups}: how far the scores of a pass are above its mean by
   the position at which the judge saw the rollout, 0 first, 1 last; groups judged in windows are left out
-- `lengths` {cells [{score, bytes [from, to], n}], slope, error, correlation, groups}: rollouts by score and
-  bytes; `slope` is the rise of the score with twice the bytes within a group, `error` its standard error
+- `lengths` {cells [{score, bytes [from, to], n, values {score, bytes}}], slope, error, correlation,
+  groups}: rollouts by score and bytes; `slope` is the rise of the score with twice the bytes within a
+  group, `error` its standard error
 - `reliability` {bins, median, groups}
-- `over_time` {unit, bins [{from, to, groups, failed {kind: groups}}], left_out}: `unit` is `time`, in
-  seconds since 1970, or `group`, the number in the file; `left_out` groups have no time, or one more
+- `over_time` {unit, bins [{from, to, groups, failed {kind: groups}, values}], left_out}: `unit` is `time`,
+  in seconds since 1970, or `group`, the number in the file; `left_out` groups have no time, or one more
   than a year off
 """
 
@@ -50,6 +52,8 @@ from ruler_cli.writing.fields import usage_fields
 
 ReportFigures = Mapping[str, Any]
 """The figures of a run, as described above."""
+ENOUGH = 10
+"""Groups from which on a chart shows more than a list of them."""
 _YEAR = 366 * 86400.0
 _TIMED = 0.9
 """The share of judged groups that must have a time for an axis of time."""
@@ -123,9 +127,10 @@ class FiguresBuilder:
             if rollout.score is None:
                 continue
             self._score_bins.add(rollout.score)
+            tenth = self._tenths.add(rollout.score)
             if rollout.label is not None:
-                self._label_cells.add(rollout.score, rollout.label)
-            self._length_cells[self._tenths.index(rollout.score), rollout.size.bit_length()] += 1
+                self._label_cells.add(tenth, rollout.label)
+            self._length_cells[tenth, rollout.size.bit_length()] += 1
 
     def _add_scored(self, group: ScoredGroup) -> None:
         self._groups["tied"] += group.tied
@@ -195,7 +200,15 @@ class FiguresBuilder:
             },
             "lengths": {
                 "cells": [
-                    {"score": self._tenths.ends(score), "bytes": [float(1 << size >> 1), 2.0**size], "n": n}
+                    {
+                        "score": self._tenths.ends(score),
+                        "bytes": [float(1 << size >> 1), 2.0**size],
+                        "n": n,
+                        "values": {
+                            "score": self._tenths.values(score),
+                            "bytes": [1 << size >> 1, (1 << size) - 1],
+                        },
+                    }
                     for (score, size), n in sorted(self._length_cells.items())
                 ],
                 **(asdict(trend) if trend else _NO_TREND),
@@ -219,6 +232,27 @@ class FiguresBuilder:
             return {"unit": "time", "bins": bars_along(timed, "time"), "left_out": judged - len(timed)}
         numbered = list(zip(self._numbers, self._failures, strict=True))
         return {"unit": "group", "bins": bars_along(numbered, "group"), "left_out": 0}
+
+
+def charts(figures: ReportFigures) -> tuple[str, ...]:
+    """Name the charts that these figures deserve, the most important first.
+
+    A chart needs ENOUGH groups, and something that differs; that of `failures` a failed group.
+    """
+    scored = figures["groups"]["scored"]
+    labels = {tuple(cell["label"]) for cell in figures["against_label"]["cells"]}
+    labelled = sum(cell["n"] for cell in figures["against_label"]["cells"])
+    lengths = {tuple(cell["bytes"]) for cell in figures["lengths"]["cells"]}
+    counted = {
+        "scores": scored,
+        "spread": sum(bar["n"] for bar in figures["spread"]["bins"]),
+        "labels": min(scored, labelled) if len(labels) > 1 else 0,
+        "slots": figures["slots"]["groups"] if len(figures["slots"]["bins"]) > 1 else 0,
+        "reliability": figures["reliability"]["groups"],
+        "lengths": scored if len(lengths) > 1 else 0,
+        "failures": figures["groups"]["all"] if figures["groups"]["failed"] else 0,
+    }
+    return tuple(name for name, groups in counted.items() if groups >= ENOUGH)
 
 
 def iso(at: float | None) -> str | None:

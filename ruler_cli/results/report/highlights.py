@@ -7,19 +7,31 @@ from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from typing import Any, Generic, Literal, TypeVar
 
+from ruler_cli.results.report.figures import ENOUGH, ReportFigures
 from ruler_cli.results.report.group_text import summary
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
+UNRELIABLE = 0.5
+"""Reliability below which differences within a group are more noise than signal."""
+UNSTEADY = 0.15
+"""Spread of a rollout over passes at which two passes differ by about a fifth of the scale."""
+JUDGES_APART = 0.2
+"""Distance between two judges of a rollout: a fifth of the scale."""
+DISPUTED = 0.25
+"""Share of pairs scored against their labels from which on a group is disputed: half of what chance gives."""
+FAR_APART = 0.5
+"""Distance of a group's best score from its worst that is large: half of the scale."""
 RULE = (
     "One in turn of: failed groups, the first of each kind before others; most pairs of rollouts scored "
-    "against their labels; most rollouts that address the judge; least reliable; scores furthest apart; "
-    "tied ones, most unlike labels first; then the rest in input order."
+    "against their labels, from a quarter of the pairs on; most rollouts that address the judge; least "
+    "reliable, below 0.5; scores furthest apart, from 0.5 on; tied ones, most unlike labels first; then the "
+    "rest in input order."
 )
 """The rule that chooses groups for a page that cannot hold all of them."""
 
 HighlightReason = Literal["failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"]
 """The reason why a group is worth a look: it has no scores; its scores contradict its labels; a rollout
-addresses the judge; it has few passes for its noise; its scores are far apart; they are tied; none of it."""
+addresses the judge; its scores are more noise than signal; they are far apart; they are tied; none of it."""
 _ORDER: tuple[HighlightReason, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
 _MOST_KINDS, _LONGEST = 32, 100
 """Kinds of failures that are distinguished, and characters of their names that count."""
@@ -29,18 +41,24 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """A group worth a look, the reason, and its degree: larger is more."""
+    """A group worth a look, its number in the file, and the reason; the degree is larger for more.
+
+    `why` is the reason in a few words; the kind of a failure in it is text of the input.
+    """
 
     group: ScoredGroup
+    ordinal: int
     because: HighlightReason
     degree: float
+    why: str
 
     def as_json(self) -> dict[str, Any]:
         """Return the highlight as JSON, without the rollouts."""
-        return {"because": self.because, "much": self.degree, "group": summary(self.group)}
+        named = {"because": self.because, "much": self.degree, "why": self.why, "ordinal": self.ordinal}
+        return named | {"group": summary(self.group)}
 
 
-class _Best(Generic[_Item]):
+class Best(Generic[_Item]):
     """The `most` items of the highest rank; of equals the first."""
 
     def __init__(self, most: int) -> None:
@@ -69,10 +87,27 @@ def _is_new(kind: str, kinds: set[str]) -> float:
     return float(new)
 
 
-def _doubt(group: ScoredGroup) -> _Rank:
+def _widest(group: ScoredGroup) -> float:
+    """Return the largest spread of a rollout over passes."""
+    return max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
+
+
+def _doubt(group: ScoredGroup) -> float:
     """Return 1 - reliability, or the largest spread over passes if the reliability is not known."""
-    widest = max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
-    return (widest, 0.0) if group.reliability is None else (1 - group.reliability, widest)
+    return _widest(group) if group.reliability is None else 1 - group.reliability
+
+
+def _unsure(group: ScoredGroup) -> bool:
+    """Tell if the scores are more noise than signal."""
+    if group.reliability is None:
+        return _widest(group) >= UNSTEADY
+    return group.reliability < UNRELIABLE
+
+
+def _disputed(group: ScoredGroup) -> bool:
+    """Tell if the judge orders some pairs against their labels, and many; ties alone are no dispute."""
+    against, pairs = group.disputes
+    return group.pairs.lost > 0 and against >= DISPUTED * pairs
 
 
 def _reasons(group: ScoredGroup, kinds: set[str]) -> Iterator[tuple[HighlightReason, _Rank]]:
@@ -82,18 +117,22 @@ def _reasons(group: ScoredGroup, kinds: set[str]) -> Iterator[tuple[HighlightRea
     if not group.scores:
         return
     against, pairs = group.disputes
-    if against > 0:
+    if _disputed(group):
         yield "disagrees", (against,)
     suspects = sum(r.suspect for r in group.rollouts)
     if suspects:
         yield "suspect", (float(suspects),)
-    doubt = _doubt(group)
-    if doubt[0] > 0:
-        yield "unsure", doubt
+    if _unsure(group):
+        yield "unsure", (_doubt(group), 0.0 if group.reliability is None else _widest(group))
     if group.tied:
         yield "tied", (float(pairs),)
-    elif group.sd:
+    elif group.sd and max(group.scores) - min(group.scores) >= FAR_APART:
         yield "spread", (group.sd,)
+
+
+def reasons(group: ScoredGroup) -> list[HighlightReason]:
+    """Return all reasons to look at a group."""
+    return [because for because, _ in _reasons(group, set())]
 
 
 class Ranking:
@@ -104,22 +143,30 @@ class Ranking:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._best = {because: _Best[int](most) for because in _ORDER}
+        self._best = {because: Best[int](most) for because in _ORDER}
         self._first: list[int] = []
+        self._asked: dict[int, HighlightReason] = {}
         self._kinds: set[str] = set()
 
-    def add(self, ordinal: int, group: ScoredGroup) -> bool:
-        """Count a group; true if it may be chosen, as far as is known. Ordinals grow in input order."""
+    def add(self, ordinal: int, group: ScoredGroup, *, asked: bool = False) -> bool:
+        """Count a group; true if it may be chosen, as far as is known. Ordinals grow in input order.
+
+        The first group that is `asked` for is chosen before all others.
+        """
         wanted = len(self._first) < self._most
         if wanted:
             self._first.append(ordinal)
-        for because, rank in _reasons(group, self._kinds):
+        reasons = list(_reasons(group, self._kinds))
+        for because, rank in reasons:
             wanted |= self._best[because].add(rank, ordinal)
+        if asked and not self._asked:
+            self._asked[ordinal] = reasons[0][0] if reasons else "rest"
+            return True
         return wanted
 
     def chosen(self) -> dict[int, HighlightReason]:
         """Return the ordinals of the chosen groups, the most telling first, each with its reason."""
-        chosen: dict[int, HighlightReason] = {}
+        chosen = dict(self._asked)
         remaining = {because: iter(best.ranked()) for because, best in self._best.items()}
         while remaining and len(chosen) < self._most:
             for because, ordinals in list(remaining.items()):
@@ -137,42 +184,59 @@ class Ranking:
 class Shortlist:
     """The few groups that a page names first.
 
-    Worst: failed groups, the first of each kind before others; then those with most rollouts that
-    address the judge; then by reliability, the lowest first, if equal the one with more pairs of
-    different labels. Without a reliability a group that is tied although labels differ counts as 0, any
-    other by its largest spread over passes. A group without doubt is not named.
+    Worst: the first failed group of each kind; then those with most rollouts that address the judge; then
+    tied ones although labels differ; then those whose reliability is below UNRELIABLE, the lowest first, if
+    equal the one with more pairs of different labels; then the other failed ones. Without a reliability the
+    largest spread over passes counts, from UNSTEADY on.
 
-    Disputed: most pairs of rollouts that scores order against their labels, a tie as half of one: the
-    disagreement times the pairs. In a file without different labels in a group: the largest distance
-    between the judges of a panel on one rollout, or without a panel, between its passes.
+    Disputed: at least DISPUTED of the pairs of different labels ordered against them; most such pairs first,
+    a tie as half of one. In a file without different labels in a group: the largest distance between the
+    judges of a panel on one rollout, from JUDGES_APART on, or without a panel between its passes, from
+    UNSTEADY on.
     """
 
     def __init__(self, n: int = 5) -> None:
-        self._worst, self._by_labels, self._by_judges = (_Best[Highlight](n) for _ in range(3))
+        self._worst, self._by_labels, self._by_judges = (Best[Highlight](n) for _ in range(3))
         self._kinds: set[str] = set()
-        self._labelled = False
+        self._labelled = self._panel = self._half = False
+        self._number, self._first = 0, list[Highlight]()
 
     def add(self, group: ScoredGroup) -> None:
         """Look at the next group of the file."""
+        self._number += 1
+        if self._number < ENOUGH:
+            self._first.append(Highlight(group, self._number, "rest", 0.0, "tied" if group.tied else ""))
         if group.failed:
-            self._worst.add((1.0, _is_new(group.kind, self._kinds)), Highlight(group, "failed", 1.0))
-        if not group.scores:
-            return
+            failed = Highlight(group, self._number, "failed", 1.0, f"failed: {group.kind}")
+            self._worst.add((1.0 if _is_new(group.kind, self._kinds) else -1.0,), failed)
+        if group.scores:
+            self._add_worst(group)
+            self._add_disputed(group)
+
+    def _add_worst(self, group: ScoredGroup) -> None:
+        pairs, doubt = group.disputes[1], _doubt(group)
+        suspects, tied = sum(r.suspect for r in group.rollouts), group.tied and pairs > 0
+        if tied and group.reliability is None:
+            doubt = 1.0
+        because: HighlightReason = "suspect" if suspects else "tied" if tied else "unsure"
+        if because != "unsure" or _unsure(group):
+            unsure = f"passes ± {doubt:.2f}" if group.reliability is None else f"reliability {1 - doubt:.2f}"
+            why = {"suspect": "suspect", "tied": "tied, rewards differ"}.get(because, unsure)
+            rank = (0.0, float(suspects), float(tied), doubt, float(pairs), _widest(group))
+            self._worst.add(rank, Highlight(group, self._number, because, suspects or doubt, why))
+
+    def _add_disputed(self, group: ScoredGroup) -> None:
         against, pairs = group.disputes
-        suspects = sum(r.suspect for r in group.rollouts)
-        doubt, widest = _doubt(group)
-        tied = group.reliability is None and group.tied and pairs > 0
-        doubt = 1.0 if tied else doubt
-        if suspects or doubt > 0:
-            because: HighlightReason = "suspect" if suspects else "tied" if tied else "unsure"
-            rank = (0.0, float(suspects), doubt, float(pairs), widest)
-            self._worst.add(rank, Highlight(group, because, suspects or doubt))
         self._labelled = self._labelled or pairs > 0
-        if against > 0:
-            self._by_labels.add((against,), Highlight(group, "disagrees", against))
+        if _disputed(group):
+            why = f"{against:g} of {pairs} pairs"
+            self._by_labels.add((against,), Highlight(group, self._number, "disagrees", against, why))
+            self._half = self._half or against % 1 > 0
         distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))
         if distance > 0:
-            self._by_judges.add((distance,), Highlight(group, "unsure", distance))
+            self._panel = self._panel or any(len(r.judges) > 1 for r in group.rollouts)
+            why = f"apart by {distance:.2f}"
+            self._by_judges.add((distance,), Highlight(group, self._number, "unsure", distance, why))
 
     def worst(self) -> list[Highlight]:
         """Return the least trustworthy groups, the worst first."""
@@ -182,8 +246,42 @@ class Shortlist:
         """Return the groups with the largest disagreement with labels, or else between judges."""
         return (self._by_labels if self._labelled else self._by_judges).ranked()
 
+    def others(self) -> list[Highlight]:
+        """Return the groups of a small file that are in neither list; none of a file with ENOUGH groups."""
+        named = {one.ordinal for one in (*self.worst(), *self.disputed())}
+        return [one for one in self._first if one.ordinal not in named] if self._number < ENOUGH else []
+
+    @property
+    def dispute(self) -> str:
+        """The two sides of the disputes, in words."""
+        if self._labelled:
+            return "scores against the original reward" + ", equal scores count half" * self._half
+        return "the judges of the panel furthest apart" if self._panel else "passes furthest apart"
+
+
+WORST = "failed, suspect, tied though rewards differ, unreliable"
+"""The worst groups in their order, in words."""
+
 
 def _distance(rollout: ScoredRollout) -> float:
-    """Return the distance between the judges of a rollout, or its spread over passes."""
-    scores = rollout.judges.values()
-    return max(scores) - min(scores) if len(scores) > 1 else rollout.spread or 0.0
+    """Return the distance between the judges of a rollout, or its spread over passes; 0 if it is small."""
+    judges = rollout.judges.values()
+    distance = max(judges) - min(judges) if len(judges) > 1 else rollout.spread or 0.0
+    return distance if distance >= (JUDGES_APART if len(judges) > 1 else UNSTEADY) else 0.0
+
+
+def next_commands(source: str, key: str | None, figures: ReportFigures) -> list[list[str]]:
+    """Return the commands to type next, as words without quotes; `key` is that of a group to look at."""
+    name = f"./{source}" if source.startswith("-") else source
+    commands = []
+    if key is not None:
+        commands.append(["report", name, *group_option(key)])
+    commands.append(["report", name, "-o", "report.html"])
+    if figures["groups"]["live"]:
+        commands.append(["select", name, "live.jsonl", "--where", "live"])
+    return commands
+
+
+def group_option(key: str) -> list[str]:
+    """Return the words that name a group; a key may begin with a dash."""
+    return [f"--group={key}"] if key.startswith("-") else ["--group", key]

@@ -9,7 +9,7 @@ import base64
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,9 +25,9 @@ from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.location import Location
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
-from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts
 from ruler_cli.results.report.group_text import page_key, shorter
-from ruler_cli.results.report.highlights import RULE, Ranking
+from ruler_cli.results.report.highlights import RULE, Ranking, Shortlist, next_commands
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.writing.atomic import WritableFile, create_file
 
@@ -35,7 +35,7 @@ MOST_GROUPS = 10_000
 """Rows of the table, unless the user says otherwise."""
 SCRIPTS = (
     *("vendor/lib.js", "base.js"),
-    *("conditions.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
+    *("conditions.js", "strip.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
     *("turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js"),
 )
 """The page's scripts in the order in which they run: each may use those before it."""
@@ -65,58 +65,95 @@ def write_html(
     facts: Callable[[ReportFigures], Iterable[tuple[str, str]]],
     most: int = MOST_GROUPS,
     made: datetime | None = None,
-    on_group: Callable[[], object] = lambda: None,
+    on_group: Callable[[str], bool] = lambda _key: False,
+    on_read: Callable[[], object] = lambda: None,
 ) -> WrittenReport:
     """Write the report of a scored file to `target`, which ends in .html or is `-` for stdout.
 
-    `on_problem` gets each record that cannot be read, `on_group` is called after each group. `facts` puts
-    figures into words, without any text of the input, for a browser that runs no scripts. `made` is the
-    time that the page shows, `now()` by default. UsageError if the input cannot be read or has no
-    annotations, or if the target cannot have this name; OutputError if it cannot be written to its end.
-    After an error the target is as it was.
+    `on_problem` gets each record that cannot be read. `on_group` gets the key of each group, and is true for
+    one that must be in the page: the first of them is. `on_read` is called after the last. `facts` puts
+    figures into words, without any text of the input, for a browser that runs no scripts. `made` is the time
+    that the page shows, `now()` by default. UsageError if the input cannot be read or has no annotations, or
+    if the target cannot have this name; OutputError if it cannot be written to its end. After an error the
+    target is as it was.
     """
     made = made or now(os.environ)
     with ExitStack() as stack:
-        if target != "-":
-            _refuse(target, settings.source)
-        file = create_file(Location(target))
-
-        def undo(kind: type[BaseException] | None, *_: object) -> None:
-            if kind is not None:
-                with suppress(OSError):  # the error names a full disk already
-                    file.discard()
-
-        stack.push(undo)
+        file = page_file(stack, target, settings.source)
         scored = ScoredFile(settings, stack, on_problem)
-        embedded_groups, ranking, builder = EmbeddedGroups(stack), Ranking(most), FiguresBuilder()
+        embedded_groups, ranking = EmbeddedGroups(stack), Ranking(most)
+        builder, shortlist = FiguresBuilder(), Shortlist()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
             builder.add(scored_group)
-            if ranking.add(ordinal, scored_group):
+            shortlist.add(scored_group)
+            if ranking.add(ordinal, scored_group, asked=on_group(scored_group.key)):
                 embedded_groups.put(ordinal, group, scored_group)
-            on_group()
+        on_read()
         figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
-        source = Location(settings.source)
-        # without the folders of this machine, as the page is handed on
-        name = Path(settings.source).absolute().name if source.local else source.shown
-        all_, rows = figures["groups"]["all"], counts["rows"]
-        left_out = _left_out("SCORED" if source.stream else name, all_, **counts)
-        rule = left_out or "Nothing is left out: every group and its whole text are here."
-        head = {
-            "version": 1,
-            "source": name,
-            "found": scored.input.found(),
-            "made": f"{made.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
-            "ruler": __version__,
-            "figures": _figures(figures),
-            "left_out": {
-                "groups": all_ - rows, "texts": rows - counts["texts"], "cut": counts["cut"], "rule": rule,
-            },
-        }  # fmt: skip
-        size = _put(file, target, _page(head, facts(figures), embedded_groups))
-        return WrittenReport(size, all_, rows, left_out, scored.warning)
+        all_ = figures["groups"]["all"]
+        left_out = LeftOut(all_, RULE, command_of(settings.source), **counts)
+        name, stream = source_name(settings.source), Location(settings.source).stream
+        head = head_of(name, scored.input.found(), made, left_out) | {
+            "figures": short_figures(figures),
+            "charts": charts(figures),
+            "facts": list(facts(figures)),
+            "lists": embedded.lists(shortlist),
+            "next": [] if stream else _next(name, shortlist, figures),
+        }
+        size = put(file, target, page(head, embedded_groups))
+        return WrittenReport(size, all_, left_out.rows, left_out.sentences, scored.warning)
 
 
-def _put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
+def page_file(stack: ExitStack, target: str, *sources: str) -> WritableFile:
+    """Create the file of a page; an error inside `stack` removes it.
+
+    UsageError if it cannot have this name, or is one of the sources.
+    """
+    if target != "-":
+        for source in sources:
+            _refuse(target, source)
+    file = create_file(Location(target))
+
+    def undo(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(OSError):  # the error names a full disk already
+                file.discard()
+
+    stack.push(undo)
+    return file
+
+
+def source_name(source: str) -> str:
+    """Return the name of a source without the folders of this machine, as the page is handed on."""
+    place = Location(source)
+    return Path(source).absolute().name if place.local else place.shown
+
+
+def command_of(*sources: str) -> str:
+    """Return the command that reports the sources."""
+    names = ["SCORED" if Location(one).stream else shlex.quote(source_name(one)) for one in sources]
+    return " ".join(["ruler report", *names])
+
+
+def head_of(source: str, found: str, made: datetime, left_out: LeftOut) -> dict[str, Any]:
+    """Return what the data of every page begin with."""
+    return {
+        "version": 1,
+        "source": source,
+        "found": found,
+        "made": f"{made.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "ruler": __version__,
+        "left_out": left_out.as_json(),
+    }
+
+
+def _next(name: str, shortlist: Shortlist, figures: ReportFigures) -> list[list[str]]:
+    """Return the commands of the terminal's page, but for the one that writes this page."""
+    key = next((page_key(one.group.key) for one in (*shortlist.disputed(), *shortlist.worst())), None)
+    return [words for words in next_commands(name, key, figures) if "-o" not in words]
+
+
+def put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
     """Write the page, let the file appear, and return the number of its bytes."""
     try:
         size = sum(file.stream.write(piece.encode()) for piece in pieces)
@@ -160,7 +197,7 @@ def now(environ: Mapping[str, str]) -> datetime:
         raise UsageError(f"SOURCE_DATE_EPOCH={epoch}: is no number of seconds since 1970; unset it") from None
 
 
-def _figures(figures: ReportFigures) -> dict[str, Any]:
+def short_figures(figures: ReportFigures) -> dict[str, Any]:
     """Shorten long names and reasons in the figures, and keys as the rows have them."""
     judges = {shorter(name, embedded.NAME): groups for name, groups in figures["judges"].items()}
     short = [
@@ -170,28 +207,53 @@ def _figures(figures: ReportFigures) -> dict[str, Any]:
     return {**figures, "judges": judges, "reasons": short}
 
 
-def _left_out(source: str, all_: int, rows: int, texts: int, cut: int, huge: int) -> str:
-    """Name the parts that are left out, the rule, and commands that show them; empty if there are none."""
-    command = f"`ruler report {shlex.quote(source)}"
-    sentences = []
-    if rows < all_:
-        sentences.append(
-            f"The table holds {rows:,} of {all_:,} groups; the figures count all of them. "
-            f"{RULE} {command} -o report.html --max-groups {all_}` has every group."
-        )
-    if texts + huge < rows:
-        sentences.append(
-            f"The texts of {texts:,} of {rows:,} groups are here, the most telling first, "
-            f"until the next does not fit into {embedded.MOST_TEXTS >> 20} MiB."
-        )
-    if huge:
-        sentences.append(f"{huge:,} groups of very many rollouts have no text here.")
-    if cut:
-        texts_are = "text is" if cut == 1 else "texts are"
-        sentences.append(f"{cut:,} very long {texts_are} cut, with a note at each cut.")
-    if sentences:
-        sentences.append(f"{command} --group KEY` shows any group whole.")
-    return " ".join(sentences)
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The parts that are left out of a page of `all` groups.
+
+    It has `rows` groups, chosen by a `rule`, and `texts` of them; `cut` ones are shortened, and `huge` ones
+    are missing. The `command` shows what is missing.
+    """
+
+    all: int
+    rule: str
+    command: str
+    rows: int
+    texts: int
+    cut: int
+    huge: int
+
+    @property
+    def sentences(self) -> str:
+        """Name the parts, the rule, and commands that show them; empty if nothing is left out."""
+        sentences = []
+        if self.rows < self.all:
+            sentences.append(
+                f"The table holds {self.rows:,} of {self.all:,} groups; the figures count all of them. "
+                f"{self.rule} `{self.command} -o report.html --max-groups {self.all}` has every group."
+            )
+        if self.texts + self.huge < self.rows:
+            sentences.append(
+                f"The texts of {self.texts:,} of {self.rows:,} groups are here, the most telling first, "
+                f"until the next does not fit into {embedded.MOST_TEXTS >> 20} MiB."
+            )
+        if self.huge:
+            sentences.append(f"{self.huge:,} groups of very many rollouts have no text here.")
+        if self.cut:
+            texts_are = "text is" if self.cut == 1 else "texts are"
+            sentences.append(f"{self.cut:,} very long {texts_are} cut, with a note at each cut.")
+        if sentences:
+            sentences.append(f"`{self.command} --group KEY` shows any group whole.")
+        return " ".join(sentences)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the numbers and the sentences for the page."""
+        return {
+            "groups": self.all - self.rows,
+            "texts": self.rows - self.texts,
+            "cut": self.cut,
+            "rule": self.sentences or "Nothing is left out: every group and its whole text are here.",
+        }
 
 
 def web_files(names: Iterable[str]) -> list[str]:
@@ -200,7 +262,12 @@ def web_files(names: Iterable[str]) -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], groups: EmbeddedGroups) -> Iterator[str]:
+def page(
+    head: dict[str, Any],
+    groups: EmbeddedGroups,
+    scripts_of: Sequence[str] = SCRIPTS,
+    styles: Sequence[str] = STYLES,
+) -> Iterator[str]:
     """Yield the page in pieces; texts of groups are read as it is written."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # only a report needs it
     from markupsafe import Markup
@@ -214,17 +281,17 @@ def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], groups: Embedd
         keep_trailing_newline=True,
     )
     name = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", head["source"])  # no character turns or hides text
-    scripts = web_files(SCRIPTS)
+    scripts = web_files(scripts_of)
     # only the package's own files are HTML as they are, never text of the input
     return environment.get_template("report.html.j2").generate(
         policy=_policy(scripts),
-        style=Markup("\n".join(web_files(STYLES))),  # noqa: S704
+        style=Markup("\n".join(web_files(styles))),  # noqa: S704
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         licences=Markup(web_files(["vendor/LICENSES.txt"])[0]),  # noqa: S704
         title=f"{name} · ruler report",
         ruler=head["ruler"],
         caption=f"What ruler found in {name}, {head['made']}",
-        figures=[fact for fact in facts if fact[1]],
+        figures=[fact for fact in head["facts"] if fact[1]],
         left_out=head["left_out"]["rule"],
         data=groups.data(head).decode(),
         said=groups.explanations().decode(),

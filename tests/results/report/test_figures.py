@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, iso, scores_by_position
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts, iso, scores_by_position
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
 
-_BAR = {"from", "to", "n"}
+_BAR = {"from", "to", "n", "values"}
 _NAMES: dict[str, Any] = {
     "groups": {"all", "scored", "failed", "unmarked", "tied", "live", "one_score"},
     "rollouts": {"all", "scored", "failed", "labelled", "suspect"},
@@ -40,11 +40,17 @@ _NAMES: dict[str, Any] = {
     "ended_at": None,
     "scores": {"bins": [_BAR], "mean": None, "sd": None},
     "spread": {"bins": [_BAR], "median": None},
-    "against_label": {"cells": [{"score", "label", "n"}], "pairs": 0, "against": 0, "agreement": 0},
+    "against_label": {"cells": [{"score", "label", "n", "values"}], "pairs": 0, "against": 0, "agreement": 0},
     "slots": {"bins": [{"from", "to", "mean", "error", "n"}], "groups": 0},
-    "lengths": {"cells": [{"score", "bytes", "n"}], "slope": 0, "error": 0, "correlation": 0, "groups": 0},
+    "lengths": {
+        "cells": [{"score", "bytes", "n", "values"}],
+        "slope": 0,
+        "error": 0,
+        "correlation": 0,
+        "groups": 0,
+    },
     "reliability": {"bins": [_BAR], "median": 0, "groups": 0},
-    "over_time": {"unit": 0, "bins": [{"from", "to", "groups", "failed"}], "left_out": 0},
+    "over_time": {"unit": 0, "bins": [{"from", "to", "groups", "failed", "values"}], "left_out": 0},
 }
 """Every name of the schema; a value that is no set, object or list is not compared."""
 
@@ -153,6 +159,41 @@ def test_bins() -> None:
     odd = of([group([-3.0, 7.0])])
     assert [bar["n"] for bar in odd["scores"]["bins"]] == [1, *[0] * 18, 1]
     assert (odd["scores"]["mean"], odd["scores"]["sd"], odd["spread"]["bins"][-1]["n"]) == (2.0, 5.0, 1)
+
+
+def test_values_of_bins() -> None:
+    """The values of a bin or cell, as a closed range, hold exactly what it counts."""
+
+    def held(x: float | None, ends: Sequence[float]) -> bool:
+        return x is not None and ends[0] <= x <= ends[1]
+
+    spreads = [None if g.sd is None else round(g.sd, 9) for g in ALL]
+    reported = [g.reliability if g.scores else None for g in ALL]
+    for name, values in (("scores", SCORES), ("spread", spreads), ("reliability", reported)):
+        for bar in FIGURES[name]["bins"]:
+            held_by = sum(held(x, bar["values"]) for x in values) if bar["values"] else 0
+            assert held_by == bar["n"], (name, bar)
+    for name, of_rollout in (("against_label", "label"), ("lengths", "bytes")):
+        for cell in FIGURES[name]["cells"]:
+            ends, found = cell["values"], 0
+            for r in ROLLOUTS:
+                x = r.label if of_rollout == "label" else r.size
+                found += held(r.score, ends["score"]) and held(x, ends[of_rollout])
+            assert cell["n"] == found
+    times = [g.judged_at for g in ALL if g.status != "unmarked"]
+    for bar in FIGURES["over_time"]["bins"]:
+        assert bar["groups"] == sum(held(at, bar["values"]) for at in times if bar["values"])
+
+
+def test_charts() -> None:
+    """A chart needs ten groups and something that differs, and failures need a failed group."""
+    every = ("scores", "spread", "labels", "slots", "reliability", "lengths", "failures")
+    assert charts(FIGURES) == every
+    few = [group([0.1, 0.9], [0.0, 1.0], reliability=0.5, each=[{"size": 9}, {"size": 99}])] * 9
+    assert charts(of(few)) == charts(of([])) == ()
+    assert charts(of([*few, *few])) == ("scores", "spread", "labels", "reliability", "lengths")
+    assert charts(of([group([0.1, 0.9])] * 10)) == ("scores", "spread")
+    assert charts(of([group([None])] * 10)) == ("failures",)
 
 
 def test_scores_against_labels() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.results.report.highlights import Ranking, Shortlist
+import pytest
+
+from ruler_cli.results.report.highlights import Ranking, Shortlist, next_commands, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
 from tests.results.report.values import drawn, group, rollout
 
@@ -72,7 +74,7 @@ def named(
 
 
 def test_worst() -> None:
-    """Failed groups stand first, one of each kind, then suspects, then the least reliable."""
+    """A failed group of each kind stands first, then suspects, ties, unreliable ones, other failures."""
     result = shortlist(
         named("fine", [0.1, 0.9], reliability=1.0),
         named("shaky", [0.4, 0.5], reliability=0.3),
@@ -86,11 +88,54 @@ def test_worst() -> None:
     assert [(t.group.key, t.because) for t in result.worst()] == [
         ("lost", "failed"),
         ("refused", "failed"),
-        ("lost too", "failed"),
         ("suspect", "suspect"),
         ("tied", "tied"),
         ("shaky", "unsure"),
+        ("lost too", "failed"),
     ]
+    assert [t.why for t in result.worst()][2:5] == ["suspect", "tied, rewards differ", "reliability 0.30"]
+    assert [t.ordinal for t in result.worst()] == [5, 7, 4, 3, 2, 6]
+
+
+def test_no_reason_no_list() -> None:
+    """A group without a reason is in no list: good reliability, small spreads, few pairs against labels."""
+    nine: list[float | None] = [float(i < 3) for i in range(6)]
+    groups = [
+        named("sure", [0.1, 0.9], reliability=0.99),
+        named("fair", [0.4, 0.5], reliability=0.5),
+        named("steady", [0.5, 0.6], each=[{"spread": 0.06}, {}]),
+        named("tied alike", [0.5, 0.5], [1.0, 1.0]),
+        named("half a pair", [0.8, 0.7, 0.7], [1.0, 0.0, 1.0]),
+        named("one of nine", [0.9, 0.8, 0.5, 0.6, 0.2, 0.1], nine),
+    ]
+    result = shortlist(*groups)
+    assert [t.group.key for t in (*result.worst(), *result.disputed())] == []
+    assert [reasons(one) for one in groups] == [["spread"], [], [], ["tied"], [], ["spread"]]
+    assert reasons(named("close", [0.5, 0.62])) == []
+    assert shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).disputed() == []
+
+
+def test_other_groups() -> None:
+    """Of a small file the groups without a reason are named too, in input order."""
+    groups = [named("a", [0.5, 0.5]), named("b", [None]), named("c", [0.2, 0.4])]
+    others = shortlist(*groups).others()
+    assert [(t.group.key, t.why, t.ordinal) for t in others] == [("a", "tied", 1), ("c", "", 3)]
+    assert len(shortlist(*[groups[2]] * 9).others()) == 9
+    assert shortlist(*[groups[2]] * 10).others() == []
+
+
+@pytest.mark.parametrize(("source", "key"), [("s.jsonl", "a b"), ("-s.jsonl", "-a")])
+def test_next_commands(source: str, key: str) -> None:
+    """The commands to type next are words that the command line reads; `select` needs live groups."""
+    figures = {"groups": {"live": 1}}
+    first, page, select = next_commands(source, key, figures)
+    assert first == [
+        "report",
+        *(["s.jsonl", "--group", key] if key == "a b" else ["./-s.jsonl", "--group=-a"]),
+    ]
+    assert page[2:] == ["-o", "report.html"]
+    assert select == ["select", first[1], "live.jsonl", "--where", "live"]
+    assert next_commands(source, None, {"groups": {"live": 0}}) == [page]
 
 
 def test_disputed_by_labels() -> None:
@@ -105,6 +150,8 @@ def test_disputed_by_labels() -> None:
         ("two", "disagrees", 2.0),
         ("one", "disagrees", 1.0),
     ]
+    assert result.disputed()[0].why == "2 of 2 pairs"
+    assert result.dispute == "scores against the original reward"
 
 
 def test_disputed_by_judges() -> None:
@@ -116,7 +163,9 @@ def test_disputed_by_judges() -> None:
         named("agreed", [0.5]),
         named("labelled alike", [0.5, 0.7], [1.0, 1.0]),
     )
-    assert [t.group.key for t in result.disputed()] == ["far", "passes", "close"]
+    assert [t.group.key for t in result.disputed()] == ["far", "passes"]
+    assert [t.why for t in result.disputed()] == ["apart by 0.70", "apart by 0.30"]
+    assert result.dispute == "the judges of the panel furthest apart"
 
 
 def test_list_length() -> None:

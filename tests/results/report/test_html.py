@@ -21,7 +21,8 @@ from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.report import embedded
-from ruler_cli.results.report.html import SCRIPTS, STYLES, now, web_files, write_html
+from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, COMPARE_STYLES
+from ruler_cli.results.report.html import SCRIPTS, now, web_files, write_html
 from ruler_cli.results.scored_file import FAILURE_KINDS
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
@@ -78,7 +79,7 @@ def test_contents(tmp_path: Path, target: Path) -> None:
         *("key", "task", "status", "kind", "reason", "judge", "passes"),
         *("scores", "labels", "bytes", "places", "slots", "spreads"),
         *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
-        *("cost", "tokens", "latency", "at", "ordinal", "flags"),
+        *("cost", "tokens", "latency", "at", "ordinal", "flags", "reasons"),
         *("telling", "because", "text"),
     }
     assert {len(column) for column in rows.values()} == {2}
@@ -103,6 +104,27 @@ def test_contents(tmp_path: Path, target: Path) -> None:
     assert (description.groups, description.rows, description.left_out) == (2, 2, "")
     assert description.size == target.stat().st_size
     assert not problems
+
+
+def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) -> None:
+    """The page names the groups and the commands of `ruler report`, with the same reasons."""
+    wrong = group(
+        "wrong", rollout("one", 0.9, independent_reward=0), rollout("two", 0.1, independent_reward=1)
+    )
+    source = written(tmp_path / "in.jsonl", *many(12), wrong)
+    page, _, _ = report(source, target)
+    reported = json.loads(ruler("report", "in.jsonl", "--json").stdout)
+    for name in ("worst", "disputed"):
+        listed = page.data["lists"][name]
+        assert [(t["key"], t["because"], t["why"], t["ordinal"]) for t in listed] == [
+            (t["group"]["key"], t["because"], t["why"], t["ordinal"]) for t in reported[name]
+        ]
+        assert [t["scores"] for t in listed] == [t["group"]["scores"] for t in reported[name]]
+        assert listed
+    terminal = ruler("report", "in.jsonl").stdout
+    typed = [line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()]
+    assert [f"ruler {' '.join(words)}" for words in page.data["next"]] == [t for t in typed if "-o" not in t]
+    assert page.data["charts"] == ["scores", "spread", "failures"]
 
 
 def test_content_policy(tmp_path: Path, target: Path) -> None:
@@ -399,8 +421,8 @@ def test_scripts_and_styles() -> None:
     """Each of the page's own files is in it, and no script can end its element."""
     folder = files("ruler_cli.results.report") / "web"
     names = {path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))}
-    assert names <= {*SCRIPTS, *STYLES}
-    assert not [s for s in web_files(SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
+    assert names == {*COMPARE_SCRIPTS, *COMPARE_STYLES} - {"vendor/lib.js"}
+    assert not [s for s in web_files(COMPARE_SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
 
 
 def test_full_disk(ruler: Ruler, tmp_path: Path) -> None:

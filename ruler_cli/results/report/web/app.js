@@ -86,7 +86,7 @@ function LeftOut({ left }) {
 }
 
 function Header({ data, asked, theme }) {
-  const here = (page) => (asked.page === page ? "page" : undefined);
+  const entries = Object.entries(VIEWS).filter(([, { entry }]) => entry);
   const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
   const change = () => {
     setTheme(next);
@@ -97,8 +97,8 @@ function Header({ data, asked, theme }) {
     <div class="top-line">
       <h1 title=${visible(data.source)}>${visible(data.source)}</h1>
       <nav aria-label="Report">
-        <a href="#overview" aria-current=${here("overview")}>Overview</a>
-        <a href="#groups" aria-current=${here("groups")}>Groups <span class="n">${number(data.rows.key.length, 0)}</span></a>
+        ${entries.map(([page, { entry }]) => html`<a key=${page} href=${`#${page}`}
+          aria-current=${asked.page === page ? "page" : undefined}>${entry(data)}</a>`)}
       </nav>
       <span class="buttons">
         <button type="button" title=${`change to ${next}`} onClick=${change}>Theme: ${theme}</button>
@@ -155,26 +155,25 @@ function Unknown({ data, asked }) {
   </section>`;
 }
 
-/** Above a group's page: the way back to the table, as it was left. */
-function GroupBar({ rows, row }) {
-  const [nth, of] = nthOfKey(rows, row);
-  return html`<nav class="group-bar" aria-label="Back">
-    <a href=${listing.hash} aria-keyshortcuts="Escape">← ${listing.hash === "#groups" ? "All groups" : "The groups that matched"}</a>
-    ${of > 1 && html`<span class="warn">Group ${nth} of ${of} with the same key.</span>`}
-  </nav>`;
-}
-
-function Group({ data, asked, printing }) {
+function Group({ data, route: asked, printing }) {
   const row = rowsByKey(data.rows).get(asked.key)?.[(asked.nth ?? 1) - 1];
   if (row === undefined) return html`<${Unknown} data=${data} asked=${asked} />`;
-  return html`<${GroupBar} rows=${data.rows} row=${row} />
-    <${GroupPage} key=${row} data=${data} route=${asked} row=${row} printing=${printing} />`;
+  return html`<${GroupPage} key=${row} data=${data} route=${asked} row=${row} printing=${printing} />`;
 }
 
+/**
+ * The views by the page of a route (base.js): how each is shown, and its entry in the navigation, if it has
+ * one. Each gets `{data, route, printing}`.
+ */
+const VIEWS = {
+  overview: { show: Overview, entry: () => "Overview" },
+  groups: { show: Groups, entry: ({ rows }) => html`Groups <span class="n">${number(rows.key.length, 0)}</span>` },
+  group: { show: Group },
+  ...instead.views,
+};
+
 function App({ data, asked, printing, theme }) {
-  const page = asked.page === "groups" ? html`<${Groups} data=${data} route=${asked} printing=${printing} />`
-    : asked.page === "group" ? html`<${Group} data=${data} asked=${asked} printing=${printing} />`
-      : html`<${Overview} data=${data} />`;
+  const page = html`<${VIEWS[asked.page].show} data=${data} route=${asked} printing=${printing} />`;
   lib.useLayoutEffect(() => {
     const of = asked.page === "group" ? `${visible(asked.key)} · ` : "";
     document.title = `${of}${visible(data.source)} · ruler report`;

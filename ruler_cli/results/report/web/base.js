@@ -1,10 +1,10 @@
 "use strict";
 // What all scripts of the report share: reading the data, showing foreign text and numbers, routes.
 
-/** @typedef {[number|null, number|null]} Range from and to; null: open; equal ends: that value alone */
+/** @typedef {[number|null, number|null]} Range from and to, both in it; null: open */
 /**
  * @typedef {Object} Conditions what the groups of a table fulfil; every member may be missing
- * @property {string[]} [where] one of live, tied, scored, failed, unmarked
+ * @property {string[]} [where] one of live, tied, disputed, unreliable, apart, scored, failed, unmarked
  * @property {string[]} [kind] one of these kinds of failure
  * @property {string[]} [flag] one of these flags
  * @property {string} [search] words, each somewhere in the group's key, task, reason or explanations
@@ -13,6 +13,9 @@
  */
 
 const html = lib.htm.bind(lib.h);
+
+/** What a page of two files (compare.js) puts in the place of the report's own: `views`, the part `About`, `legend`. */
+const instead = {};
 
 // ---- Reading --------------------------------------------------------------------------------------
 
@@ -184,12 +187,17 @@ function writeConditions(conditions) {
   return parts.join("&");
 }
 
+/** The pages that an address names without more than their name; the first for any other address. */
+const PLAIN_PAGES = ["overview"];
+
 const route = {
   /** What a hash asks for. `nth` tells groups of the same key apart, 1 the first. */
   parse(hash) {
     const text = hash.replace(/^#/, "");
     if (text === "groups" || text.startsWith("groups?")) return { page: "groups", ...readConditions(text.slice(7)) };
-    if (!text.startsWith("group=")) return { page: "overview", conditions: {}, unread: [] };
+    if (!text.startsWith("group=")) {
+      return { page: PLAIN_PAGES.find((page) => page === text) ?? PLAIN_PAGES[0], conditions: {}, unread: [] };
+    }
     const asked = new Map(pairs(text));
     const whole = (name) => (/^\d{1,9}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : undefined);
     const view = ["side", "one"].find((v) => v === asked.get("view"));
@@ -200,7 +208,7 @@ const route = {
   /** The hash of a route, in one spelling: what parse gives back. */
   format(r) {
     if (r.page === "groups") return link(r.conditions ?? {});
-    if (r.page !== "group") return "#overview";
+    if (r.page !== "group") return `#${r.page}`;
     const rest = ["nth", "view", "rollout", "against"].filter((name) => r[name] !== undefined && r[name] !== null);
     return `#group=${encode(r.key)}` + rest.map((name) => `&${name}=${encode(r[name])}`).join("");
   },

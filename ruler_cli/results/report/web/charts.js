@@ -1,43 +1,46 @@
 "use strict";
 // The charts of the overview: which there are, what each says in a sentence, and how it stands on the page.
 
-/** Each chart there is something to see in: an id, a heading, a sentence, its numbers, how it is drawn. */
-function charts(figures) {
-  const found = [scoreChart, spreadChart, labelChart, slotChart, lengthChart, reliabilityChart, failureChart];
-  return found.map((chart) => chart(figures)).filter((chart) => chart !== null);
+const CHARTS = {
+  scores: scoreChart,
+  spread: spreadChart,
+  labels: labelChart,
+  slots: slotChart,
+  lengths: lengthChart,
+  reliability: reliabilityChart,
+  failures: failureChart,
+};
+
+/** The charts that the figures deserve (figures.py): an id, a heading, a sentence, its numbers, how it is drawn. */
+function charts(figures, names) {
+  return Object.keys(CHARTS).filter((id) => names.includes(id)).map((id) => ({ id, ...CHARTS[id](figures) }));
 }
 
 function scoreChart({ scores }) {
-  if (!scores.bins.some((bin) => bin.n)) return null;
   return {
-    id: "scores",
     heading: "Scores",
-    sentence: `Mean ${number(scores.mean, 3)}, standard deviation ${number(scores.sd, 3)}.`,
-    ...histogram(scores.bins, { condition: "score", shown: decimal, what: "rollout", label: "score", domain: [0, 1] }),
+    sentence: `Mean ${number(scores.mean, 2)}, standard deviation ${number(scores.sd, 2)}.`,
+    ...histogram(scores.bins, { condition: "score", shown: short, what: "rollout", label: "score", domain: [0, 1] }),
   };
 }
 
 function spreadChart({ spread }) {
-  if (!spread.bins.some((bin) => bin.n)) return null;
   return {
-    id: "spread",
     heading: "Spread within groups",
-    sentence: `Standard deviation of a group's scores, median ${number(spread.median, 3)}; at 0 there is nothing to learn from.`,
+    sentence: `Standard deviation of a group's scores, median ${number(spread.median, 2)}; at 0 there is nothing to learn from.`,
     ...histogram(spread.bins, { condition: "sd", shown: short, what: "group", label: "spread" }),
   };
 }
 
 function labelChart({ against_label: found }) {
-  if (!found.cells.length) return null;
   const words = found.cells.every((cell) => cell.label[0] === cell.label[1]);
   const agreed = found.agreement;
   return {
-    id: "labels",
     heading: "Judge against original reward",
     sentence:
       agreed === null
         ? "No group holds rollouts of different rewards."
-        : `Of ${many(found.pairs, "pair")} of rollouts with different rewards the judge orders ${number(100 * agreed, 1)} % the same way; 50 % is chance. The stronger a colour, the more rollouts.`,
+        : `Of ${many(found.pairs, "pair")} of rollouts with different rewards the judge orders ${percent(agreed)} the same way; 50% is chance. The stronger a colour, the more rollouts.`,
     ...fields(found.cells, {
       condition: "label",
       at: "label",
@@ -49,23 +52,19 @@ function labelChart({ against_label: found }) {
 }
 
 function slotChart({ slots }) {
-  if (slots.bins.length < 2) return null;
   return {
-    id: "slots",
-    heading: "Slot curve",
-    sentence: `What the place at which the judge sees a rollout is worth, over ${many(slots.groups, "group")}; flat is fair.`,
+    heading: "Position bias",
+    sentence: `How far a rollout scores above its group by its position in the prompt, over ${many(slots.groups, "group")}; flat is fair.`,
     ...slotCurve(slots.bins),
   };
 }
 
 function lengthChart({ lengths }) {
-  if (!lengths.cells.length) return null;
   const trend =
     lengths.slope == null
       ? ""
       : ` In its group, a rollout twice as long scores ${signed(lengths.slope)} (± ${number(lengths.error, 3)}).`;
   return {
-    id: "lengths",
     heading: "Score against length",
     sentence: `Length of what the agent did, in bytes.${trend} The stronger a colour, the more rollouts.`,
     ...fields(lengths.cells, {
@@ -79,14 +78,12 @@ function lengthChart({ lengths }) {
 }
 
 function reliabilityChart({ reliability }) {
-  if (!reliability.groups) return null;
   return {
-    id: "reliability",
     heading: "Reliability",
     sentence: `Of ${many(reliability.groups, "group")} judged more than once, median ${number(reliability.median, 2)}; 1 is certain, 0 all noise.`,
     ...histogram(reliability.bins, {
       condition: "reliability",
-      shown: (x) => number(x, 1),
+      shown: short,
       what: "group",
       label: "reliability",
       domain: [0, 1],
@@ -95,9 +92,7 @@ function reliabilityChart({ reliability }) {
 }
 
 function failureChart({ over_time: time, groups }) {
-  if (!groups.failed || !time.bins.length) return null;
   return {
-    id: "failures",
     heading: "Failures over time",
     sentence: `${whole(groups.failed)} of ${many(groups.all, "group")} failed.`,
     ...failures(time),

@@ -1,16 +1,20 @@
 "use strict";
 // What the conditions of a table mean: which rows fulfil them, in which order, and how to say them.
 
-/** Whether x is in the range: LOW <= x < HIGH, and the value itself where both ends are equal. */
+/** Whether x is in the range: LOW <= x <= HIGH, as for `ruler select`. */
 function within(x, range) {
   const low = range[0];
   const high = range[1];
   if (Array.isArray(x)) return x.some((one) => within(one, range)); // of a rollout in each pass
   if (x === null || x === undefined) return false;
-  return (low === null || x >= low) && (high === null || x < high || (low === high && x === high));
+  return (low === null || x >= low) && (high === null || x <= high);
 }
 
+/** The reasons for a look (highlights.py) that are states of a group, by the word of `where`. */
+const REASONS = { disputed: "disagrees", unreliable: "unsure", apart: "spread" };
+
 function isWhere(rows, i, word) {
+  if (Object.hasOwn(REASONS, word)) return rows.reasons[i].includes(REASONS[word]);
   return word === "live" || word === "tied" ? rows[word][i] : rows.status[i] === word;
 }
 
@@ -144,27 +148,27 @@ const decimals = (digits) => (x) => number(x, digits);
 const utc = (x) => `${moment(x)} UTC`;
 /** For each range its name in words, and how its ends are written; "rollout …": one rollout of the group. */
 const RANGE_WORDS = {
-  mean: ["mean score", decimals(2)],
-  sd: ["standard deviation", decimals(3)],
-  reliability: ["reliability", decimals(2)],
-  disagreement: ["disagreement", decimals(2)],
+  mean: ["mean score", decimals()],
+  sd: ["standard deviation", decimals()],
+  reliability: ["reliability", decimals()],
+  disagreement: ["disagreement", decimals()],
   cost: ["cost", usd],
   tokens: ["tokens", decimals(0)],
   latency: ["time", seconds],
   at: ["judged", utc],
   ordinal: ["number in the file", decimals(0)],
   passes: ["passes", decimals(0)],
-  score: ["score", decimals(2)],
+  score: ["score", decimals()],
   label: ["original reward", decimals()],
   bytes: ["length", bytes],
-  slot: ["place shown at", decimals(2)],
-  spread: ["spread over passes", decimals(3)],
+  slot: ["position in the prompt", decimals(2)],
+  spread: ["spread over passes", decimals()],
 };
 
-/** A range in plain words: "score 0.40 to 0.45", "score from 0.95", "cost below $1.00". */
+/** A range in plain words, both ends in it: "score 0.40 to 0.45", "score from 0.95", "cost up to $1.00". */
 function rangeInWords(name, [low, high]) {
   const [title, shown] = RANGE_WORDS[name];
-  if (low === null) return `${title} below ${shown(high)}`;
+  if (low === null) return `${title} up to ${shown(high)}`;
   if (high === null) return `${title} from ${shown(low)}`;
   return low === high ? `${title} ${shown(low)}` : `${title} ${shown(low)} to ${shown(high)}`;
 }

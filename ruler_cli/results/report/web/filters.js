@@ -6,9 +6,12 @@ const SEARCH_PAUSE_MS = 150;
 const WHERE_WORDS = {
   live: ["live", "scored, and a trainer learns from it"],
   tied: ["tied", "all scores equal, or not told apart beyond the judge's noise: nothing to learn"],
+  disputed: ["disputed", "the judge orders a quarter or more of the pairs against their rewards"],
+  unreliable: ["unreliable", "its scores are more noise than signal: reliability below 0.5"],
+  apart: ["far apart", "its best score is 0.5 or more above its worst"],
   scored: ["scored", "at least one rollout has a score"],
   failed: ["failed", "asked about, and no rollout has a score"],
-  unmarked: ["not judged", "ruler has left no mark on it"],
+  unmarked: ["not judged", "ruler was not asked about it"],
 };
 
 const tallies = new WeakMap();
@@ -87,7 +90,7 @@ function AddRange({ conditions }) {
     <form onSubmit=${add}>
       <label>of <select name="name">${RANGES.map(option)}</select></label>
       <label>from <input name="low" inputmode="decimal" size="8" /></label>
-      <label>to below <input name="high" inputmode="decimal" size="8" /></label>
+      <label>to <input name="high" inputmode="decimal" size="8" /></label>
       <button type="submit">Add</button>
       <span class="bad" role="alert">${wrong}</span>
     </form>

@@ -4,8 +4,8 @@
 const GroupPage = (() => {
   const { useState, useEffect, useLayoutEffect, useMemo, useRef } = lib;
   const { TurnList, Text } = turnlist;
-  const { Head, neighbours } = groupHead;
-  const { Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
+  const { Head, About, neighbours } = groupHead;
+  const { JUDGES, Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
 
   // The group's text: undefined while it is read, null where the file has none; an Error where it cannot be.
   function useText(data, row) {
@@ -105,11 +105,12 @@ const GroupPage = (() => {
 
   // What there is of a group whose text was left out of the file.
   function LeftOutText({ data, row, entries }) {
-    const said = (e) => html`<p class="g-foreign"><b>${e.name}</b>, ${rankOf(e)}: <${Text} text=${e.said} /></p>`;
+    const said = (e) => JUDGES.filter((judge) => judge.said(e)).map((judge) => html`<p class="g-foreign">
+      <b>${e.name}</b>, ${judge.name || rankOf(e)}: <${Text} text=${judge.said(e)} /></p>`);
     return html`<section aria-label="Explanations">
       <p class="g-notice">Its text was left out of this file (${visible(data.left_out.rule)}).
-        ${" "}A terminal shows it: <code>${turns.command(data.source, data.rows.key[row])}</code></p>
-      ${entries.filter((e) => e.said).map(said)}
+        ${" "}A terminal shows it: <code>${turns.command(data.sources ?? data.source, data.rows.key[row])}</code></p>
+      ${entries.map(said)}
     </section>`;
   }
 
@@ -169,11 +170,12 @@ const GroupPage = (() => {
     };
     useKeys(toGroup, toRollout);
     return html`<article class="group-page">
-      <${Head} data=${data} row=${row} hash=${href({})} />
+      <${Head} data=${data} row=${row} />
       <section aria-label="Rollouts">
         <h3>Rollouts</h3>
-        <${Rollouts} entries=${entries} href=${href} chosen=${page.chosen} />
+        <${Rollouts} entries=${entries} href=${href} chosen=${page.chosen} scale=${rewardScale(data)} />
       </section>
+      <${instead.About ?? About} data=${data} row=${row} hash=${href({})} />
       <${Body} ...${{ data, row, page, order, choose, entries }} />
     </article>`;
   }

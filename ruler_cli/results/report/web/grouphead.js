@@ -1,15 +1,15 @@
 "use strict";
 
-// The head of a group's page: why it is told, its figures in words, its link, and its neighbours.
+// The head of a group's page: its neighbours, its name and its task; and below its rollouts the figures in two lines.
 const groupHead = (() => {
   const { useState, useEffect, useRef } = lib;
   const { Text } = turnlist;
 
   const BECAUSE = {
-    disagrees: "the judge orders its rollouts against their labels",
+    disagrees: "the judge orders many pairs of its rollouts against their rewards",
     suspect: "a rollout has text that addresses the judge",
-    unsure: "its passes disagree: the scores are unsure, and more passes make them surer",
-    spread: "its scores lie far apart",
+    unsure: "its scores are more noise than signal, and more passes make them surer",
+    spread: "its best score is far above its worst",
     tied: "its scores are tied: nothing in it for a trainer to learn",
   };
   const FLAGS = {
@@ -79,7 +79,7 @@ const groupHead = (() => {
       <${Fact} name="Mean score">${number(at("mean"), 3)}<//>
       <${Fact} name="Spread (sd)">${number(at("sd"), 3)}<//>
       <${Fact} name="Reliability">${number(at("reliability"), 2)}${weight}<//>
-      <${Fact} name="Against the labels">${disagreement}<//>
+      <${Fact} name="Against the rewards">${disagreement}<//>
       <${Fact} name="Cost">${usd(at("cost"))}<//>
       <${Fact} name="Tokens">${number(at("tokens"), 0)}<//>
       <${Fact} name="Latency">${seconds(at("latency"))}<//>
@@ -103,32 +103,63 @@ const groupHead = (() => {
     </div>`;
   }
 
-  function Head({ data, row, hash }) {
-    const { rows } = data;
+  /** The way to the table, as it was left, and to the groups around this one. */
+  function Ways({ rows, row }) {
     const { at, of, previous, next, matched } = neighbours(rows, row);
+    const [nth, same] = nthOfKey(rows, row);
     const step = (to, word, key) =>
       to === undefined
         ? html`<span class="g-step" aria-disabled="true">${word}</span>`
         : html`<a class="g-step" href=${groupHash(rows, to)} aria-keyshortcuts=${key}>${word}</a>`;
-    const why = Object.hasOwn(BECAUSE, rows.because[row]) ? BECAUSE[rows.because[row]] : "";
-    const flag = (name) =>
-      html`<li><b>${visible(name)}</b>${Object.hasOwn(FLAGS, name) && `: ${FLAGS[name]}`}</li>`;
+    return html`<nav aria-label="Groups" class="g-nav">
+      <span class="group-bar"><a href=${listing.hash} aria-keyshortcuts="Escape">↑ ${listing.hash === "#groups" ? "All groups" : "The groups that matched"}</a></span>
+      <span class="g-steps">${step(previous, "← previous group", "k")} ${step(next, "next group →", "j")}
+        ${" "}<span>${number(at + 1, 0)} of ${number(of, 0)}${matched ? " as in the table" : ", the most telling first"}</span></span>
+      ${same > 1 && html`<span class="warn">Group ${nth} of ${same} with the same key.</span>`}
+    </nav>`;
+  }
+
+  function Head({ data, row }) {
+    const { rows } = data;
     return html`<header>
-      <nav aria-label="Groups" class="g-steps">
-        ${step(previous, "← previous group", "k")} ${step(next, "next group →", "j")}
-        <span>${number(at + 1, 0)} of ${number(of, 0)}${matched ? " as in the table" : ", the most telling first"}</span>
-      </nav>
+      <${Ways} rows=${rows} row=${row} />
       <h2 tabindex="-1">Group <bdi class="g-key">${visible(rows.key[row])}</bdi></h2>
       ${rows.task[row] && html`<p class="g-foreign g-task"><${Text} text=${rows.task[row]} /></p>`}
-      ${rows.status[row] === "scored" &&
-      html`<p>${why ? `Worth a look: ${why}.` : "Nothing about it stands out."}</p>`}
       <${Failure} rows=${rows} row=${row} />
-      <${Facts} rows=${rows} row=${row} />
-      ${rows.flags[row].length > 0 && html`<ul class="g-flags">${rows.flags[row].map(flag)}</ul>`}
-      <p class="g-ways"><${Copied} hash=${hash} />
-        <span>In a terminal: <code>${turns.command(data.source, rows.key[row])}</code></span></p>
     </header>`;
   }
 
-  return { Head, neighbours };
+  /** The group's figures in a line, without those that the file does not have. */
+  function figuresInWords(rows, row, prefix = "") {
+    const at = (name) => rows[prefix + name][row];
+    const against = at("disagreement");
+    return [
+      visible(at("judge")),
+      at("passes") !== null && (at("passes") === 1 ? "1 pass" : `${number(at("passes"), 0)} passes`),
+      at("mean") !== null && `mean ${number(at("mean"), 2)}`,
+      at("sd") !== null && `sd ${number(at("sd"), 2)}`,
+      at("reliability") !== null && `reliability ${number(at("reliability"), 2)}`,
+      against !== null && `${percent(against)} of the pairs against their rewards`,
+      at("cost") && usd(at("cost")),
+    ].filter(Boolean).join(" · ");
+  }
+
+  /** What to know of the group beside its rollouts: a line why to look at it, a line of figures, the rest folded. */
+  function About({ data, row, hash }) {
+    const { rows } = data;
+    const reasons = rows.reasons[row].filter((reason) => Object.hasOwn(BECAUSE, reason)).map((reason) => BECAUSE[reason]);
+    const flags = rows.flags[row].map((name) => [visible(name), Object.hasOwn(FLAGS, name) ? `: ${FLAGS[name]}` : ""]);
+    return html`<section class="g-meta" aria-label="About the group">
+      ${rows.status[row] === "scored" &&
+      html`<p>${reasons.length ? `Worth a look: ${reasons.join("; ")}.` : "Nothing about it stands out."}</p>`}
+      <details><summary>${figuresInWords(rows, row)} <span class="g-more">details</span></summary>
+        <${Facts} rows=${rows} row=${row} />
+        ${flags.length > 0 && html`<ul class="g-flags">${flags.map(([name, why]) => html`<li key=${name}><b>${name}</b>${why}</li>`)}</ul>`}
+        <p class="g-ways"><${Copied} hash=${hash} />
+          <span>In a terminal: <code>${turns.command(data.source, rows.key[row])}</code></span></p>
+      </details>
+    </section>`;
+  }
+
+  return { Head, About, Copied, figuresInWords, neighbours };
 })();

@@ -1,42 +1,73 @@
 "use strict";
-// The overview: the run's figures, why groups failed, and the charts. All is counted over the whole file.
+// The overview: how the run went, which groups to look at, what to do next, and the charts. All is counted over
+// the whole file.
 
 /** One figure of the run; a link where groups stand behind it. */
-function Tile({ name, value, more, conditions }) {
-  const inner = html`<span class="value">${value}</span><span class="name">${name}</span>
+function Tile({ name, value, more, conditions, bad }) {
+  const inner = html`<span class=${`value${bad ? " bad" : ""}`}>${value}</span><span class="name">${name}</span>
     ${more && html`<span class="more">${more}</span>`}`;
   return conditions
     ? html`<li class="tile card"><a href=${link(conditions)}>${inner}</a></li>`
     : html`<li class="tile card">${inner}</li>`;
 }
 
-/** The figures in one line each: what there is, what failed, what it took. */
-function tiles(f) {
-  const share = (n, all) => (all ? `${number((100 * n) / all, 1)} %` : "");
-  const { groups, rollouts, usage } = f;
-  const tokens = usage.prompt_tokens + usage.completion_tokens;
-  const found = [
-    { name: "groups", value: whole(groups.all), conditions: {} },
-    { name: "scored", value: whole(groups.scored), more: share(groups.scored, groups.all), conditions: { where: "scored" } },
-    { name: "failed", value: whole(groups.failed), more: share(groups.failed, groups.all), conditions: { where: "failed" } },
-    { name: "tied", value: whole(groups.tied), more: groups.tied ? `${share(groups.tied, groups.scored)}, nothing to learn` : share(groups.tied, groups.scored), conditions: { where: "tied" } },
-    { name: "live", value: whole(groups.live), more: share(groups.live, groups.scored), conditions: { where: "live" } },
-    { name: "rollouts scored", value: whole(rollouts.scored), more: `of ${whole(rollouts.all)}` },
-    { name: "cost", value: f.cost_usd === null ? "unknown" : usd(f.cost_usd), more: f.cost_usd === null || !f.cost_groups ? "" : `${usd(f.cost_usd / f.cost_groups)} a group` },
-    { name: "tokens", value: whole(tokens), more: `${whole(usage.calls)} calls` },
-  ];
-  if (f.latency_s.p50 != null)
-    found.push({ name: "a group took", value: seconds(f.latency_s.p50), more: `90 % within ${seconds(f.latency_s.p90)}` });
-  if (f.against_label.agreement != null)
+const FAST = 0.05; // seconds below which the time of a group is not that of a judge
+
+/** The figures that tell how the run went; one that tells nothing, as the cost of a free judge, is left out. */
+function tiles(f, lists) {
+  const { groups, rollouts } = f;
+  const share = (n) => (groups.scored ? percent(n / groups.scored) : "");
+  const found = [];
+  if (groups.failed)
+    found.push({ name: "failed", value: whole(groups.failed), more: `${percent(groups.failed / groups.all)} of all`, conditions: { where: "failed" }, bad: true });
+  found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)} of scored`, conditions: { where: "live" } });
+  if (groups.tied)
+    found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, no signal`, conditions: { where: "tied" } });
+  if (f.scores.mean !== null)
+    found.push({ name: "mean score", value: number(f.scores.mean, 2), more: `of ${many(rollouts.scored, "rollout")}` });
+  if (f.reliability.median !== null)
+    found.push({ name: "reliability", value: number(f.reliability.median, 2), more: "median of groups" });
+  if (f.against_label.agreement !== null)
     found.push({
-      name: "agreement with rewards",
-      value: `${number(100 * f.against_label.agreement, 1)} %`,
-      more: "show where they differ",
-      conditions: { disagreement: [0.5, null], sort: "-disagreement" },
+      name: "agreement",
+      value: percent(f.against_label.agreement),
+      more: "with the rewards",
+      conditions: lists.disputed.length ? { where: "disputed", sort: "-disagreement" } : undefined,
     });
   if (rollouts.suspect)
-    found.push({ name: "rollouts address a judge", value: whole(rollouts.suspect), conditions: { flag: "suspect" } });
+    found.push({ name: "suspect", value: whole(rollouts.suspect), more: rollouts.suspect === 1 ? "rollout" : "rollouts", conditions: { flag: "suspect" }, bad: true });
+  if (f.cost_usd)
+    found.push({ name: "cost", value: usd(f.cost_usd), more: `${usd(f.cost_usd / f.cost_groups)} a group` });
   return found;
+}
+
+/** A large number in short: "184k". */
+const compact = (n) => new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 }).format(n).toLowerCase();
+
+/** The run in a sentence. */
+function verdict({ groups }) {
+  const parts = [`${whole(groups.scored)} of ${many(groups.all, "group")} scored`];
+  if (groups.failed) parts.push(`${whole(groups.failed)} failed`);
+  if (groups.unmarked) parts.push(`${whole(groups.unmarked)} not asked about`);
+  return parts.join(", ");
+}
+
+/** Judges, passes, time, tokens and speed of the run. */
+function judged(f) {
+  const names = Object.keys(f.judges).filter(Boolean);
+  const passes = Object.keys(f.passes);
+  const shown = (at) => at.slice(0, 16).replace("T", " ");
+  const parts = [names.slice(0, 4).map(visible).join(", ") + (names.length > 4 ? ` and ${names.length - 4} more judges` : "")];
+  if (passes.length === 1) parts.push(passes[0] === "1" ? "1 pass" : `${visible(passes[0])} passes`);
+  if (f.started_at) {
+    const [from, to] = [shown(f.started_at), shown(f.ended_at)];
+    const end = from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to;
+    parts.push(`${from === to ? from : `${from} to ${end}`} UTC`);
+  }
+  const tokens = f.usage.prompt_tokens + f.usage.completion_tokens;
+  if (tokens) parts.push(`${many(f.usage.calls, "call")}, ${compact(tokens)} tokens`);
+  if (f.latency_s.max >= FAST) parts.push(`a group in ${seconds(f.latency_s.p50)}, 90% within ${seconds(f.latency_s.p90)}`);
+  return parts.filter(Boolean).join(" · ");
 }
 
 /** Why groups failed, the commonest sentence first. */
@@ -55,14 +86,83 @@ function Reasons({ figures }) {
   </section>`;
 }
 
+/** Groups to look at: each with its reason and its scores, and a link if the table has it. */
+function Shortlist({ id, title, note, entries, data, more }) {
+  if (!entries.length) return null;
+  const { rows } = data;
+  const named = (entry) => {
+    const row = rows.ordinal.indexOf(entry.ordinal);
+    return row < 0 ? visible(entry.key) : html`<a href=${groupHash(rows, row)}>${visible(entry.key)}</a>`;
+  };
+  return html`<section class="card shortlist" aria-labelledby=${`${id}-head`}>
+    <h3 id=${`${id}-head`}>${title}</h3>
+    <p class="note">${note}${more && html`${" "}<a href=${link({ where: more })}>Show them in the table</a>`}</p>
+    <ul>
+      ${entries.map((entry) => html`<li key=${entry.ordinal}>
+        <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
+        <span class=${`why${entry.status === "failed" ? " bad" : ""}`} title=${visible(entry.why)}>${visible(entry.why)}</span>
+        ${entry.status === "failed"
+          ? html`<span class="reason" title=${visible(entry.reason)}>${visible(entry.reason)}</span>`
+          : html`<${Strip} scores=${entry.scores} labels=${entry.labels} scale=${rewardScale(data)} />`}
+      </li>`)}
+    </ul>
+  </section>`;
+}
+
+function Shortlists({ data }) {
+  const { worst, disputed, others, dispute } = data.lists;
+  const counts = tally(data.rows).where;
+  const more = (...words) => words.some((word) => counts.get(word)) && words;
+  const listed = worst.length + disputed.length + others.length > 0;
+  const third = worst.length || disputed.length ? "Other groups" : "Groups";
+  return html`<div class="shortlists">
+    <${Shortlist} id="worst" title="Worst groups" note="Failed, suspect, tied though rewards differ, unreliable." entries=${worst} data=${data}
+      more=${more("failed", "unreliable")} />
+    <${Shortlist} id="disputed" title="Most disputed groups" note=${`By ${dispute}.`} entries=${disputed} data=${data} more=${more("disputed")} />
+    <${Shortlist} id="others" title=${third} note="Nothing about them stands out." entries=${others} data=${data} />
+  </div>
+  ${listed && html`<${StripLegend} data=${data} />`}`;
+}
+
+const FINDINGS = ["agreement", "", "position", "length", "reliability", "of note"];
+
+/** What the figures say about the judge, in the sentences of the terminal. */
+function Findings({ facts }) {
+  const found = facts.filter(([name, sentence]) => sentence && FINDINGS.includes(name));
+  if (!found.length) return null;
+  return html`<section class="card findings" aria-labelledby="findings-head">
+    <h3 id="findings-head">The judge</h3>
+    <dl>${found.map(([name, sentence], i) => html`<div key=${i}><dt>${name}</dt><dd>${visible(sentence)}</dd></div>`)}</dl>
+  </section>`;
+}
+
+const PURPOSES = { report: "Look at the first of these groups in a terminal:", select: "Keep the groups that a trainer learns from:" };
+
+/** The commands to type next. */
+function Next({ commands }) {
+  if (!commands.length) return null;
+  return html`<section class="card next" aria-labelledby="next-head">
+    <h3 id="next-head">Next</h3>
+    ${commands.map(([name, ...words]) => html`<p key=${name}>${PURPOSES[name] ?? ""}
+      ${" "}<code>${["ruler", name, ...words.map(turns.shellWord)].join(" ")}</code></p>`)}
+  </section>`;
+}
+
 /** The overview page. */
 function Overview({ data }) {
-  const figures = data.figures;
-  const drawings = lib.useMemo(() => charts(figures), [figures]);
+  const { figures } = data;
+  const drawings = lib.useMemo(() => charts(figures, data.charts), [figures]);
   return html`<section aria-labelledby="overview-head">
-    <h2 id="overview-head">Overview</h2>
-    <ul class="tiles">${tiles(figures).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
-    <${Reasons} figures=${figures} />
-    <div class="charts">${drawings.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} />`)}</div>
+    <h2 id="overview-head">${verdict(figures)}</h2>
+    <p class="judged">${judged(figures)}</p>
+    <ul class="tiles">${tiles(figures, data.lists).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
+    <${Shortlists} data=${data} />
+    <div class="beside">
+      <${Next} commands=${data.next} />
+      <${Reasons} figures=${figures} />
+      <${Findings} facts=${data.facts} />
+    </div>
+    ${drawings.length > 0 && html`<div class="charts">${drawings.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} />`)}</div>`}
+    ${!drawings.length && figures.groups.scored > 0 && html`<p class="muted">Charts are drawn from 10 scored groups on.</p>`}
   </section>`;
 }

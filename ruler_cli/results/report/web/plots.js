@@ -13,18 +13,17 @@ const KIND_COLOURS = {
   interrupted: "var(--kind-interrupted)",
 };
 
-/** Both ends of a stretch as a condition; the outermost ones take in what lies beyond them. */
-function ends(bins, i) {
-  return [i === 0 ? null : bins[i].from, i === bins.length - 1 ? null : bins[i].to];
-}
-
 /** A stretch in words. */
 function stretch(from, to, shown) {
-  return from === to ? shown(from) : `${shown(from)} to ${shown(to)}`;
+  const [low, high] = [shown(from), shown(to)];
+  return low === high ? low : `${low} to ${high}`;
 }
 
 const whole = (n) => number(n, 0);
 const many = (n, what) => `${whole(n)} ${what}${n === 1 ? "" : "s"}`;
+
+/** A share in percent, without digits that say nothing: "88%", "0.4%". */
+const percent = (x) => `${number(100 * x, x > 0 && x < 0.01 ? 1 : 0)}%`;
 
 const colourOf = (kind) => KIND_COLOURS[kind] ?? "var(--muted)";
 
@@ -36,22 +35,23 @@ function drawn(width, options) {
 /** The channels that make a mark a link with a name. */
 const linked = { href: "href", ariaLabel: "name", title: "name" };
 
-/** A histogram: bars over stretches. */
+/** A histogram: bars over stretches. A bar is named by the least and the greatest value in it, as both ends count. */
 function histogram(bins, { condition, shown, what, label, domain }) {
-  const marks = bins.map((bin, i) => ({
+  const marks = bins.filter((bin) => bin.n).map((bin) => ({
     ...bin,
-    href: link({ [condition]: ends(bins, i) }),
-    name: `${label} ${stretch(bin.from, bin.to, shown)}: ${many(bin.n, what)}; show the groups`,
+    href: link({ [condition]: bin.values }),
+    words: stretch(...bin.values, shown),
+    name: `${label} ${stretch(...bin.values, shown)}: ${many(bin.n, what)}; show the groups`,
   }));
   return {
-    table: { head: [label, `${what}s`], rows: bins.map((b) => [stretch(b.from, b.to, shown), whole(b.n)]) },
+    table: { head: [label, `${what}s`], rows: marks.map((m) => [m.words, whole(m.n)]) },
     draw: (width) =>
       drawn(width, {
         x: { label: `${label} →`, domain },
         y: { label: `↑ ${what}s`, grid: true, tickFormat: "~s", ticks: ticks(Math.max(...bins.map((bin) => bin.n))) },
         marks: [
           lib.rectY(
-            marks.filter((m) => m.n),
+            marks,
             { x1: "from", x2: "to", y: "n", fill: "var(--accent)", insetLeft: 0.5, insetRight: 0.5, ...linked },
           ),
           lib.ruleY([0]),
@@ -68,10 +68,11 @@ function fields(cells, { condition, at, shown, label, axis, words }) {
     high: cell.score[1],
     from: cell[at][0],
     to: cell[at][1],
-    words: stretch(...cell[at], shown),
-    href: link({ score: scoreEnds(cell.score), [condition]: cell[at] }),
+    scores: stretch(...cell.values.score, short),
+    words: stretch(...cell.values[at], shown),
+    href: link({ score: cell.values.score, [condition]: cell.values[at] }),
     name:
-      `score ${stretch(...cell.score, decimal)}, ${label} ${stretch(...cell[at], shown)}: ` +
+      `score ${stretch(...cell.values.score, short)}, ${label} ${stretch(...cell.values[at], shown)}: ` +
       `${many(cell.n, "rollout")}; show the groups`,
   }));
   const shade = { fill: "var(--accent)", fillOpacity: "n", stroke: "var(--line)", ...linked };
@@ -79,7 +80,7 @@ function fields(cells, { condition, at, shown, label, axis, words }) {
   return {
     table: {
       head: ["score", label, "rollouts"],
-      rows: marks.map((m) => [stretch(m.low, m.high, decimal), m.words, whole(m.n)]),
+      rows: marks.map((m) => [m.scores, m.words, whole(m.n)]),
     },
     draw: (width) =>
       drawn(width, {
@@ -93,11 +94,6 @@ function fields(cells, { condition, at, shown, label, axis, words }) {
   };
 }
 
-/** Scores beyond 0 and 1 are counted in the outermost fields. */
-function scoreEnds([low, high]) {
-  return [low <= 0 ? null : low, high >= 1 ? null : high];
-}
-
 const decimal = (x) => number(x, 2);
 
 /** A number without the zeros at its end. */
@@ -106,26 +102,31 @@ const short = (x) => number(x, 3).replace(/\.?0+$/, "");
 /** Ticks of an axis that counts: never between two whole numbers. */
 const ticks = (most) => Math.min(4, Math.max(1, most));
 
-/** The slot curve: what a place is worth, with two standard errors. */
+/** The closed range of the positions in a bin; none stands within a thousandth below its end. */
+function positions({ from, to }) {
+  return from === to ? [from, to] : [Math.max(from, 0.001), Number((Math.min(to, 1) - 1e-6).toFixed(6))];
+}
+
+/** Position bias: how far a position is above its group, with two standard errors. */
 function slotCurve(bins) {
   const marks = bins.map((bin) => ({
     ...bin,
     x: (bin.from + bin.to) / 2,
     low: bin.mean - 2 * (bin.error ?? 0),
     high: bin.mean + 2 * (bin.error ?? 0),
-    href: link({ slot: [bin.from === bin.to ? bin.from : Math.max(bin.from, 0.001), bin.to] }), // 0: the first alone
+    href: link({ slot: positions(bin) }),
     name:
       `shown at ${stretch(bin.from, bin.to, decimal)}: ${signed(bin.mean)} on average` +
       `${bin.error === null ? "" : ` (standard error ${number(bin.error, 3)})`}, ${many(bin.n, "score")}; show the groups`,
   }));
   return {
     table: {
-      head: ["place", "above the group's mean", "standard error", "scores"],
+      head: ["position", "above the group's mean", "standard error", "scores"],
       rows: bins.map((b) => [stretch(b.from, b.to, decimal), signed(b.mean), number(b.error, 3), whole(b.n)]),
     },
     draw: (width) =>
       drawn(width, {
-        x: { label: "place shown: 0 first, 1 last →", domain: [0, 1] },
+        x: { label: "position in the prompt: 0 first, 1 last →", domain: [0, 1] },
         y: { label: "↑ above the group's mean", grid: true, ticks: 4 },
         marks: [
           lib.ruleY([0]),
@@ -148,7 +149,7 @@ function failures({ unit, bins }) {
   const kinds = Object.keys(KIND_COLOURS).filter((kind) => bins.some((bin) => bin.failed[kind]));
   const others = [...new Set(bins.flatMap((bin) => Object.keys(bin.failed)))].filter((k) => !kinds.includes(k));
   const every = [...kinds, ...others];
-  const marks = bins.flatMap((bin, i) => {
+  const marks = bins.flatMap((bin) => {
     let low = 0;
     return every
       .filter((kind) => bin.failed[kind])
@@ -158,9 +159,9 @@ function failures({ unit, bins }) {
         to: at(bin.to),
         low,
         high: (low += bin.failed[kind]),
-        href: link({ where: "failed", kind, [condition]: ends(bins, i) }),
+        href: link({ where: "failed", kind, [condition]: bin.values }),
         name:
-          `${kindInWords(kind)}, ${stretch(bin.from, bin.to, shown)}: ${whole(bin.failed[kind])} of ` +
+          `${kindInWords(kind)}, ${stretch(...bin.values, shown)}: ${whole(bin.failed[kind])} of ` +
           `${many(bin.groups, "group")} failed; show them`,
       }));
   });
@@ -171,7 +172,7 @@ function failures({ unit, bins }) {
       rows: bins
         .filter((bin) => bin.groups)
         .map((bin) => [
-          stretch(bin.from, bin.to, shown),
+          stretch(...bin.values, shown),
           whole(bin.groups),
           ...every.map((kind) => whole(bin.failed[kind] ?? 0)),
         ]),

@@ -4,7 +4,7 @@
 // A rollout is known by its number in the group, from 1: #3 on the page, `rollout=3`, `against=3` in a link.
 const rolloutViews = (() => {
   const { useLayoutEffect, useMemo, useRef } = lib;
-  const { TurnList, Folded, wordsOf } = turnlist;
+  const { TurnList, Text, Folded, wordsOf } = turnlist;
   const NO_ONE = 0; // `against=0`: compare with none
 
   // ---- What is shown -------------------------------------------------------------------------------
@@ -24,10 +24,19 @@ const rolloutViews = (() => {
         place: rows.places[row][i], spread: rows.spreads[row][i],
         judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}),
         suspect: one.suspect ?? false, why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
-        lines: one.lines ?? [],
+        lines: one.lines ?? [], second: rows.b_scores ? secondOf(rows, row, i, one.second, said) : null,
       };
     });
   }
+
+  // The same rollout by the judge of the second file.
+  function secondOf(rows, row, i, told, said) {
+    const [score, spread] = [rows.b_scores[row][i], rows.b_spreads[row][i]];
+    return { score, spread, said: told?.explanation || said?.[rows.scores[row].length + i] || "", why: told?.reason ?? "" };
+  }
+
+  // Who judged: the name, if there are several, the score and the explanation of a rollout.
+  const JUDGES = [{ name: "", score: (e) => e.score, said: (e) => e.said }];
 
   // Best first, as in the input, or as the judge saw them in a pass; what has no such place comes last.
   function sorted(entries, order) {
@@ -48,19 +57,26 @@ const rolloutViews = (() => {
 
   // ---- Table of rollouts ---------------------------------------------------------------------------
 
-  // Columns as [heading, what stands in it, whether this rollout has it]; one that none has is left out.
-  const columns = (entries) =>
-    [
-      ["Rank", (e) => (e.rank === null ? "–" : `${e.rank}${e.tiedRank ? "=" : ""}`), () => true],
-      ["Score", (e) => number(e.score, 3), () => true],
-      ["Judge's own", (e) => number(e.judged, 3), (e) => e.judged !== null && e.judged !== e.score],
-      ["Spread", (e) => number(e.spread, 3), (e) => e.spread !== null],
-      ["Label", (e) => number(e.label, Number.isInteger(e.label) ? 0 : 3), (e) => e.label !== null],
-      [entries.some((e) => e.passes.length > 1) ? "Each pass, at its place" : "Shown at", placeOf, (e) => e.place !== null],
-      ["Panel", panelOf, (e) => e.judges.length > 0],
-      ["Length", (e) => bytes(e.bytes), () => true],
-      ["Notes", notesOf, (e) => notesOf(e)],
-    ].filter(([, , has]) => entries.some(has));
+  const STRIP = "0 to 1";
+
+  // Columns as [heading, what stands in it, whether this rollout has it, class]; one that none has is left out.
+  const COLUMNS = [
+    ["Rank", (e) => (e.rank === null ? "–" : `${e.rank}${e.tiedRank ? "=" : ""}`), (e) => e.rank !== null, "g-number"],
+    ["Score", (e) => number(e.score, 3), (e) => e.score !== null, "g-number g-score"],
+    [STRIP, (e, scale) => html`<${Strip} scores=${[e.score]} labels=${[e.label]} scale=${scale} />`, (e) => e.score !== null, "g-strip"],
+    ["Reward", (e) => reward(e.label), (e) => e.label !== null, "g-number"],
+    ["Spread", (e) => number(e.spread, 3), (e) => e.spread !== null, "g-number"],
+    ["Judge's own", (e) => number(e.judged, 3), (e) => e.judged !== null && e.judged !== e.score, "g-number"],
+    ["Panel", (e) => panelOf(e), (e) => e.judges.length > 0, "g-panels"],
+    ["Length", (e) => bytes(e.bytes), () => true, "g-number"],
+    ["Notes", notesOf, (e) => notesOf(e), "g-notes"],
+    ["Explanation", (e) => beginning(e.said), (e) => e.said, "g-said"],
+  ];
+
+  const FIRST = 300; // characters of an explanation in the table; all of it stands with the rollout
+
+  const beginning = (said) =>
+    html`<span class="g-foreign"><${Text} text=${said.length > FIRST ? `${said.slice(0, turns.whole(said, FIRST))}…` : said} /></span>`;
 
   // 0 is the first place, 1 the last; of several passes each, with what it gave where the file says so.
   function placeOf(e) {
@@ -80,18 +96,17 @@ const rolloutViews = (() => {
     return notes.join("; ");
   }
 
-  function Rollouts({ entries, href, chosen }) {
-    const shown = columns(entries);
-    const kind = (name) => (["Notes", "Panel"].includes(name) ? "" : "g-number");
+  function Rollouts({ entries, href, chosen, scale }) {
+    const shown = COLUMNS.filter(([, , has]) => entries.some(has));
     return html`<div class="g-scroll" role="region" aria-label="Table of the rollouts" tabindex="0">
-      <table>
-        <thead>
-          <tr><th scope="col">Rollout</th>${shown.map(([name]) => html`<th scope="col">${name}</th>`)}</tr>
+      <table role="table">
+        <thead role="rowgroup">
+          <tr role="row"><th scope="col" role="columnheader">Rollout</th>${shown.map(([name, , , kind]) => html`<th scope="col" role="columnheader" class=${kind}>${name}</th>`)}</tr>
         </thead>
-        <tbody>
-          ${entries.map((e) => html`<tr class=${e.at === chosen ? "g-chosen" : ""}>
-            <th scope="row"><a href=${href({ rollout: e.at + 1 })} aria-label=${spoken(e)}>${e.name}</a></th>
-            ${shown.map(([name, value]) => html`<td class=${kind(name)}>${value(e)}</td>`)}
+        <tbody role="rowgroup">
+          ${entries.map((e) => html`<tr role="row" class=${e.at === chosen ? "g-chosen" : ""}>
+            <th scope="row" role="rowheader"><a href=${href({ rollout: e.at + 1 })} aria-label=${spoken(e)}>${e.name}</a></th>
+            ${shown.map(([name, value, , kind]) => html`<td role="cell" class=${kind} data-name=${name}>${value(e, scale)}</td>`)}
           </tr>`)}
         </tbody>
       </table>
@@ -104,7 +119,7 @@ const rolloutViews = (() => {
     const twins = page.all.filter((o) => o !== e && o.alike === e.alike);
     const link = (o) => html`<a href=${page.href({ view: "one", rollout: o.at + 1 })}>${o.name}</a>`;
     const facts = [
-      e.label !== null && `label ${number(e.label, Number.isInteger(e.label) ? 0 : 3)}`,
+      e.label !== null && `reward ${reward(e.label)}`,
       e.judged !== null && e.judged !== e.score && `the judge's own score ${number(e.judged, 3)}`,
       e.spread !== null && `spread ${number(e.spread, 3)}`,
       e.place !== null && (e.passes.length > 1 ? `passes ${placeOf(e)}` : `shown at ${placeOf(e)}`),
@@ -116,7 +131,8 @@ const rolloutViews = (() => {
       ${e.suspect && html`<p class="g-warning">Has text that addresses the judge.</p>`}
       ${twins.length > 0 && html`<p>Same text: ${twins.map((o) => html`${link(o)} `)}</p>`}
       ${e.why && html`<p class="g-foreign g-warning"><${Folded} text=${e.why} /></p>`}
-      ${e.said && html`<blockquote class="g-foreign"><${Folded} text=${e.said} /></blockquote>`}
+      ${JUDGES.filter((judge) => judge.said(e)).map((judge) => html`<blockquote class="g-foreign" data-judge=${judge.name || undefined}>
+        <${Folded} text=${judge.said(e)} /></blockquote>`)}
     </div>`;
   }
 
@@ -140,7 +156,7 @@ const rolloutViews = (() => {
     return html`<section ref=${ref} class=${classes.filter(Boolean).join(" ")} style=${style}
         tabindex="-1" data-rollout=${e.at + 1} aria-label=${spoken(e)}>
       <h4>
-        <span>${e.name}</span> <span>${rankOf(e)}</span> <b>${number(e.score, 3)}</b>
+        <span>${e.name}</span> <span>${rankOf(e)}</span>${JUDGES.map(({ name, score }) => html` <b>${name && `${name} `}${number(score(e), 3)}</b>`)}
         ${reference?.at === e.at && html` <em>reference</em>`}
       </h4>
       <div class="g-top">
@@ -230,5 +246,5 @@ const rolloutViews = (() => {
     </div>`;
   }
 
-  return { entriesOf, sorted, referenceOf, rankOf, Rollouts, Side, One };
+  return { JUDGES, COLUMNS, beginning, notesOf, panelOf, entriesOf, sorted, referenceOf, rankOf, Rollouts, Side, One };
 })();

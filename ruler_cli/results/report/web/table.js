@@ -1,8 +1,10 @@
 "use strict";
 // The table of groups: only the rows in sight, and a few around them, are in the document.
 
-/** Pixels; all rows are this high, so that a row's place is a product and none has to be measured. */
-const ROW_HEIGHT = 34;
+/** Pixels; all rows are this high, so that a row's place is a product and none has to be measured. On a phone the
+ * flags stand above the scores. */
+const rowHeight = () => (innerWidth <= PHONE && !app.printing ? 58 : 34);
+const PHONE = 700; // as in report.css
 /** The rows drawn change by so many at once, and as many are drawn above and below those in sight. */
 const STEP = 10;
 const PRINTED = 200;
@@ -10,30 +12,34 @@ const PRINTED = 200;
 /** The table as it was last shown: where a group's page goes back to, and what comes next there. */
 const listing = { hash: "#groups", order: null, top: 0, row: -1 };
 
-const WHY = new Map([
-  ["failed", "no scores"],
-  ["disagrees", "against the reward"],
-  ["suspect", "addresses the judge"],
-  ["unsure", "passes disagree"],
-  ["tied", "nothing to learn"],
-  ["spread", "scores far apart"],
-  ["rest", ""],
-]);
+/** The reasons for a look and the flags of a file, in a word or two and in a sentence; a class by how bad it is. */
+const MARKS = {
+  disagrees: ["disputed", "the judge orders many pairs against their rewards", "warn"],
+  suspect: ["suspect", "a rollout has text that addresses the judge", "bad"],
+  unsure: ["unreliable", "its scores are more noise than signal", "warn"],
+  tied: ["tied", "nothing in it for a trainer to learn", "plain"],
+  spread: ["far apart", "its best score is far above its worst", "plain"],
+};
 
-function statusInWords(rows, i) {
-  if (rows.status[i] === "failed") return `failed: ${visible(rows.kind[i] || "unknown")}`;
-  if (rows.status[i] === "scored") return rows.tied[i] ? "scored, tied" : "scored";
-  return "not judged";
+/** What to know of a group before its scores count: `[words, sentence, class]`, the worst first. */
+function marksOf(rows, i) {
+  if (rows.status[i] === "failed") return [[`failed: ${visible(rows.kind[i] || "unknown")}`, visible(rows.reason[i]), "bad"]];
+  if (rows.status[i] !== "scored") return [["not judged", "ruler was not asked about it", "plain"]];
+  const found = rows.reasons[i].filter((reason) => Object.hasOwn(MARKS, reason)).map((reason) => MARKS[reason]);
+  const flags = rows.flags[i].filter((flag) => flag !== "suspect").map((flag) => [visible(flag), "", "plain"]);
+  return [...found, ...flags];
 }
 
-/** The scores, best first: "1.00 .40 .25". */
-function scoresInWords(scores) {
-  const found = scores.filter((score) => score !== null).sort((a, b) => b - a);
-  return found.map((score) => number(score, 2).replace(/^(-?)0\./, "$1.")).join(" ") || NONE;
+const marksInWords = (rows, i) => marksOf(rows, i).map(([words]) => words).join(", ");
+
+function MarksCell({ rows, i }) {
+  return marksOf(rows, i).map(([words, why, kind]) => html`<span key=${words} class=${`mark ${kind}`} title=${why}>${words}</span>${" "}`);
 }
 
-function whyInWords(rows, i) {
-  return WHY.get(rows.because[i]) ?? visible(rows.because[i]);
+function StripCell({ data, i }) {
+  const why = data.rows.status[i] === "failed" && visible(data.rows.reason[i]);
+  if (why) return html`<span class="muted" title=${why}>${why}</span>`;
+  return html`<${Strip} scores=${data.rows.scores[i]} labels=${data.rows.labels[i]} scale=${rewardScale(data)} />`;
 }
 
 function KeyCell({ rows, i }) {
@@ -42,38 +48,49 @@ function KeyCell({ rows, i }) {
     ${of > 1 && html`<span class="muted"> (${nth} of ${of})</span>`}`;
 }
 
+/** Whether any row has a value of this name that is neither empty nor 0; or any value at all. */
+const some = (name) => (rows) => rows[name].some(Boolean);
+const known = (name) => (rows) => rows[name].some((value) => value !== null);
+
 /**
- * The columns. `text` is what a cell says, also in its title where it can be clipped; `down`: a first
+ * The columns. `width` is a track of the grid; `in` tells if the file has something to show there; `text` is what a cell says, also in its title where it can be clipped; `down`: a first
  * click sorts from the greatest; `means` is told of the head.
  */
 const COLUMNS = [
-  { name: "key", title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
-  { name: "task", title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
-  { name: "status", title: "status", text: statusInWords, hint: (rows, i) => visible(rows.reason[i]) },
-  { name: "telling", title: "why telling", text: whyInWords, clipped: true, means: "why a look at the group tells most" },
-  { name: "rollouts", title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
-  { name: "scores", title: "scores", text: (rows, i) => scoresInWords(rows.scores[i]), down: true, clipped: true },
-  { name: "mean", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true,
-    means: "mean score" },
-  { name: "sd", title: "sd", text: (rows, i) => number(rows.sd[i], 3), down: true,
+  { name: "key", width: "minmax(7.5rem, 1fr)", title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
+  { name: "scores", width: "minmax(11rem, 1.2fr)", title: "scores 0 to 1", cell: StripCell, down: true, means: "one dot a rollout; sorts by the best" },
+  { name: "mean", width: "3.6rem", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true, means: "mean score" },
+  { name: "telling", width: "minmax(15.5rem, 1fr)", title: "flags", text: marksInWords, cell: MarksCell, clipped: true,
+    means: "why to look at a group; sorts by how telling a look is" },
+  { name: "sd", width: "3.4rem", title: "sd", text: (rows, i) => number(rows.sd[i], 2), down: true,
     means: "standard deviation of the scores" },
-  { name: "reliability", title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
+  { name: "reliability", width: "5.6rem", in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
     means: "how far more passes would order the rollouts the same: 1 is certain" },
-  { name: "disagreement", title: "disagreement", text: (rows, i) => number(rows.disagreement[i], 2), down: true,
-    means: "share of the pairs of unlike labels that the judge orders the other way; equal scores count half" },
-  { name: "cost", title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
-  { name: "tokens", title: "tokens", text: (rows, i) => number(rows.tokens[i], 0), down: true },
-  { name: "flags", title: "flags", text: (rows, i) => rows.flags[i].map(visible).join(", "), clipped: true },
+  { name: "disagreement", width: "4.7rem", in: known("disagreement"), title: "against", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
+    means: "disagreement: share of the pairs of unlike rewards that the judge orders the other way; equal scores count half" },
+  { name: "task", width: "minmax(6rem, 1.4fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
+  { name: "rollouts", width: "4.8rem", title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
+  { name: "cost", width: "5.2rem", in: some("cost"), title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
+  { name: "tokens", width: "4.9rem", in: some("tokens"), title: "tokens", text: (rows, i) => number(rows.tokens[i], 0), down: true },
 ];
 
+const shownColumns = new WeakMap();
+
+/** The columns in which the file has something to show. */
+function columnsOf(rows) {
+  if (!shownColumns.has(rows)) shownColumns.set(rows, COLUMNS.filter((column) => column.in?.(rows) ?? true));
+  return shownColumns.get(rows);
+}
+
 /** One row. It is made anew only where what it shows has changed. */
-function Row({ rows, i, position, active }) {
+function Row({ data, i, position, active }) {
+  const { rows } = data;
   return lib.useMemo(() => html`<div role="row" id=${`row-${position}`}
       class=${`row is-${rows.status[i]}${active ? " active" : ""}`} aria-rowindex=${position + 2} data-position=${position}>
-    ${COLUMNS.map(({ name, text, cell, hint, clipped }) => {
-      const said = text(rows, i);
-      const title = hint ? hint(rows, i) || undefined : clipped ? said : undefined;
-      return html`<div role="gridcell" class=${`cell ${name}`} title=${title}>${cell ? cell({ rows, i }) : said}</div>`;
+    ${columnsOf(rows).map(({ name, text, cell, clipped }, at) => {
+      const said = text?.(rows, i);
+      return html`<div role="gridcell" class=${`cell ${name}`} aria-colindex=${at + 1}
+        title=${clipped ? said || undefined : undefined}>${cell ? html`<${cell} ...${{ data, rows, i }} />` : said}</div>`;
     })}
   </div>`, [rows, i, position, active]);
 }
@@ -87,7 +104,7 @@ function sortHash(conditions, { name, down = false }) {
 }
 
 /** The columns' heads: one stop of the tab key, arrows go from one to the next. */
-function Head({ conditions }) {
+function Head({ columns, conditions }) {
   const now = sorting(conditions);
   const sort = (column) => go(sortHash(conditions, column), { replace: true });
   const onKeyDown = (event) => {
@@ -99,10 +116,10 @@ function Head({ conditions }) {
     buttons[Math.max(0, Math.min(buttons.length - 1, buttons.indexOf(event.target) + by))].focus();
   };
   return html`<div role="rowgroup" class="head"><div role="row" class="row" aria-rowindex="1" onKeyDown=${onKeyDown}>
-    ${COLUMNS.map((column) => {
+    ${columns.map((column, at) => {
       const here = now.column === column.name;
       const way = here ? (now.down ? "descending" : "ascending") : "none";
-      return html`<div role="columnheader" key=${column.name} class=${`cell ${column.name}`} aria-sort=${way}>
+      return html`<div role="columnheader" key=${column.name} class=${`cell ${column.name}`} aria-colindex=${at + 1} aria-sort=${way}>
         <button type="button" tabindex=${here ? 0 : -1} title=${column.means} onClick=${() => sort(column)}>${column.title}<span
           aria-hidden="true">${here ? (now.down ? " ▼" : " ▲") : ""}</span></button></div>`;
     })}
@@ -118,7 +135,7 @@ function target(key, position, page, count) {
 
 /** The first row to draw when the grid is scrolled that far down. */
 function firstAt(top) {
-  return Math.max(0, (Math.floor(top / ROW_HEIGHT / STEP) - 1) * STEP);
+  return Math.max(0, (Math.floor(top / rowHeight() / STEP) - 1) * STEP);
 }
 
 /** Scroll position, first row drawn and active row of a grid; they come back with the table. */
@@ -138,10 +155,10 @@ function usePlace(box, order) {
     look();
   }, [order]);
   const moveTo = (position) => {
-    const room = box.current.clientHeight - ROW_HEIGHT;
-    const top = position * ROW_HEIGHT;
+    const room = box.current.clientHeight - rowHeight();
+    const top = position * rowHeight();
     if (top < box.current.scrollTop) box.current.scrollTop = top;
-    else if (top + ROW_HEIGHT > box.current.scrollTop + room) box.current.scrollTop = top + ROW_HEIGHT - room;
+    else if (top + rowHeight() > box.current.scrollTop + room) box.current.scrollTop = top + rowHeight() - room;
     listing.row = order[position];
     setActive(position);
     look();
@@ -149,14 +166,15 @@ function usePlace(box, order) {
   return { first, active, look, moveTo };
 }
 
-function Grid({ rows, order, conditions, printing }) {
+function Grid({ data, order, conditions, printing }) {
+  const { rows } = data;
   const box = lib.useRef(null);
   const { first, active, look, moveTo } = usePlace(box, order);
-  const most = Math.ceil(innerHeight / ROW_HEIGHT) + 3 * STEP;
+  const most = Math.ceil(innerHeight / rowHeight()) + 3 * STEP;
   const [from, to] = printing ? [0, PRINTED] : [first, first + most];
   const onKeyDown = (event) => {
     if (event.target !== box.current || event.ctrlKey || event.metaKey || event.altKey || !order.length) return;
-    const page = Math.floor(box.current.clientHeight / ROW_HEIGHT) - 2;
+    const page = Math.floor(box.current.clientHeight / rowHeight()) - 2;
     const next = target(event.key, active, page, order.length);
     if (next !== undefined) moveTo(next);
     else if (event.key === "Enter") {
@@ -172,18 +190,20 @@ function Grid({ rows, order, conditions, printing }) {
     // A link goes there by itself, also into a new tab; a drag over the text selects it.
     if (!event.target.closest("a") && getSelection().isCollapsed) go(groupHash(rows, listing.row));
   };
+  const columns = columnsOf(rows);
+  const tracks = columns.map((column) => column.width).join(" ");
   const drawn = order.slice(from, to);
   // Keyed by place modulo what is drawn: rows that leave lend their elements to those that come.
   const key = (position) => (printing ? position : position % most);
   const row = (i, position) =>
-    html`<${Row} key=${key(position)} rows=${rows} i=${i} position=${position} active=${position === active} />`;
+    html`<${Row} key=${key(position)} data=${data} i=${i} position=${position} active=${position === active} />`;
   const inSight = active >= from && active < from + drawn.length;
   return html`<div class="grid" role="grid" tabindex="0" ref=${box} aria-label="Groups" aria-rowcount=${order.length + 1}
-      aria-colcount=${COLUMNS.length} aria-activedescendant=${inSight && !printing ? `row-${active}` : undefined}
+      style=${`--tracks: ${tracks}; --row: ${rowHeight()}px; --columns: ${columns.length}`} aria-colcount=${columns.length} aria-activedescendant=${inSight && !printing ? `row-${active}` : undefined}
       onScroll=${look} onKeyDown=${onKeyDown} onClick=${onClick}>
-    <${Head} conditions=${conditions} />
-    <div role="rowgroup" class="body" style=${printing ? "" : `height: ${order.length * ROW_HEIGHT}px`}>
-      <div role="presentation" style=${printing ? "" : `transform: translateY(${from * ROW_HEIGHT}px)`}>
+    <${Head} columns=${columns} conditions=${conditions} />
+    <div role="rowgroup" class="body" style=${printing ? "" : `height: ${order.length * rowHeight()}px`}>
+      <div role="presentation" style=${printing ? "" : `transform: translateY(${from * rowHeight()}px)`}>
         ${drawn.map((i, at) => row(i, from + at))}
       </div>
     </div>
@@ -216,6 +236,7 @@ function Groups({ data, route: asked, printing = false }) {
       The first ${PRINTED} of the ${number(order.length, 0)} groups that match are printed.</p>`}
     ${!order.length && html`<p class="none">No group fulfils all of these conditions.${" "}
       <a href="#groups">Show all groups</a></p>`}
-    <${Grid} rows=${rows} order=${order} conditions=${conditions} printing=${printing} />
+    <${Grid} data=${data} order=${order} conditions=${conditions} printing=${printing} />
+    <${StripLegend} data=${data} />
   </section>`;
 }

@@ -139,10 +139,10 @@ const turns = (() => {
     return `$'${text.replace(/['\\]/g, "\\$&").replace(unseen, escaped)}'`;
   }
 
-  // The command that shows a group on a terminal.
-  function command(source, key) {
-    const file = shellWord(source.startsWith("-") ? "./" + source : source);
-    return `ruler report ${file} --group${key.startsWith("-") ? "=" : " "}${shellWord(key)}`;
+  // The command that shows a group on a terminal; `sources` is the file, or a list of two.
+  function command(sources, key) {
+    const files = [sources].flat().map((source) => shellWord(source.startsWith("-") ? "./" + source : source));
+    return `ruler report ${files.join(" ")} --group${key.startsWith("-") ? "=" : " "}${shellWord(key)}`;
   }
 
   // Text in pieces, as it is and {hidden} in turn, for what a reader would not see or be misled by.
@@ -165,6 +165,6 @@ const turns = (() => {
   }
 
   return {
-    turnOf, readable, indented, parting, difference, insideTurn, firstAlike, ranks, command, pieces, whole,
+    turnOf, readable, indented, parting, difference, insideTurn, firstAlike, ranks, shellWord, command, pieces, whole,
   };
 })();

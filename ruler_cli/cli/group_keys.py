@@ -1,0 +1,78 @@
+"""The group that a command line names by its key: the search for it, and the error if there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from ruler_cli.cli.messages import parse_key, printable_key
+from ruler_cli.errors import UsageError
+from ruler_cli.suggestions import nearest
+
+COMPARED, LONGEST = 10_000, 200
+"""Keys compared for a suggestion, and characters of a key that count."""
+_SUGGESTED = 3
+_IN_ADDRESS = "!*'()~"
+"""Characters that a page, too, leaves as they are in its address."""
+
+
+class KeySearch:
+    """A search in the file `name` for the groups with a key; without a key none matches."""
+
+    def __init__(self, name: str, key: str | None) -> None:
+        self._name, self._key = name, key
+        self._text = "" if key is None else parse_key(key)
+        self._keys: list[str] = []
+        self._matched: str | None = None
+
+    def matches(self, key: str) -> bool:
+        """True for a group with the key as it is, as ruler prints it, or as a page shortens it."""
+        if self._key is None:
+            return False
+        found = key in (self._key, self._text) or (len(key) > LONGEST and self._text == _page_key(key))
+        if found:
+            self._matched = self._matched or key
+        elif len(self._keys) < COMPARED:
+            self._keys.append(key)
+        return found
+
+    def refuse_unknown(self) -> None:
+        """Raise UsageError if there is a key and no group matched."""
+        if self._key is not None and self._matched is None:
+            raise unknown_group(self._name, self._key, self._keys)
+
+    @property
+    def fragment(self) -> str:
+        """The part of a page's address that opens the first group that matched; empty without one."""
+        from ruler_cli.prompting.render import readable_text
+
+        if self._matched is None:
+            return ""
+        return "#group=" + quote(readable_text(_page_key(self._matched)), safe=_IN_ADDRESS)
+
+
+def _page_key(key: str) -> str:
+    from ruler_cli.results.report.group_text import page_key
+
+    return page_key(key)
+
+
+def unknown_group(name: str, key: str | None, keys: Sequence[str]) -> UsageError:
+    """Make the error for a key that is not in the file, with a suggestion; None: there is no group at all."""
+    near = nearest(key or "", (other[:LONGEST] for other in keys))
+    like = [other for other in keys if key and key.lower() in other.lower()][:_SUGGESTED]
+    like = like or [other for other in keys if other[:LONGEST] == near][:1]
+    if like:
+        suggestion = f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(_quoted, like))}"
+    elif keys:
+        suggestion = f"its first keys are {', '.join(map(_quoted, keys[:_SUGGESTED]))}"
+    else:
+        suggestion = f"`ruler check {name}` says how groups are found"
+    wanted = "" if key is None else f" {_quoted(key)}"
+    return UsageError(f"{name}: there is no group{wanted}; {suggestion}")
+
+
+def _quoted(key: str) -> str:
+    """Write a key in a sentence, as `--group` takes it."""
+    text = printable_key(key)
+    return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"

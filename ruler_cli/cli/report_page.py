@@ -1,0 +1,145 @@
+"""`ruler report -o FILE.html`: write the page for a browser, and open it there with `--open`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ruler_cli.cli.group_keys import KeySearch
+from ruler_cli.cli.messages import print_note
+from ruler_cli.cli.options import Options
+from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
+from ruler_cli.cli.units import count
+from ruler_cli.config import InputSettings
+from ruler_cli.reading.location import Location
+
+if TYPE_CHECKING:
+    from ruler_cli.results.report.html import WrittenReport
+
+_PATIENCE = 1.0
+"""Seconds in which a browser that cannot start says so."""
+_OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
+
+
+def write_page(files: Sequence[InputSettings], problems: Problems, options: Options) -> None:
+    """Write the page of one file or two, and a sentence on stderr; open it if the options say so."""
+    search = KeySearch(Location(files[0].source).shown, options.group)
+    with page_name(options.output) as output, group_counter() as tick:
+
+        def is_asked(key: str) -> bool:
+            tick()
+            return search.matches(key)
+
+        written = _write(files, output, problems, options.max_groups, is_asked, search.refuse_unknown)
+    problems.close()
+    if written.warning:
+        print_note(f"warning: {written.warning}")
+    part = f"{written.rows} of " if written.rows < written.groups else ""
+    size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
+    print_note(f"{part}{count(written.groups, 'group')}, {size} written to {to}")
+    if written.left_out:
+        print_note(f"{written.left_out}")
+    if options.open_page:
+        open_page(Path(output), search.fragment)
+
+
+def _write(
+    files: Sequence[InputSettings],
+    output: str,
+    problems: Problems,
+    most: int | None,
+    is_asked: Callable[[str], bool],
+    on_read: Callable[[], object],
+) -> WrittenReport:
+    """Write the page of one file or two."""
+    from ruler_cli.results.report.html import MOST_GROUPS, write_html
+
+    most = MOST_GROUPS if most is None else most
+    each = [(one, partial(problems.add, Location(one.source).shown)) for one in files]
+    if len(each) == 1:
+        from ruler_cli.cli.report_sentences import facts
+
+        ((settings, on_problem),) = each
+        return write_html(
+            settings, output, on_problem=on_problem, facts=facts, most=most, on_group=is_asked,
+            on_read=on_read,
+        )  # fmt: skip
+    from ruler_cli.cli import compare_sentences
+    from ruler_cli.results.report.comparison import write_comparison
+
+    unlike = UnlikeGroups()
+    written = write_comparison(
+        each, output, on_unlike=unlike.add, words=compare_sentences.words, most=most, on_group=is_asked,
+        on_read=on_read,
+    )  # fmt: skip
+    unlike.hand_to(problems)
+    return written
+
+
+@contextmanager
+def page_name(output: str | None) -> Iterator[str]:
+    """Give the name of the page's file: `output`, else one in a new directory that only the user can read.
+
+    The directory stays; after an error it is removed.
+    """
+    if output is not None:
+        yield output
+        return
+    folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
+    try:
+        yield str(folder / "report.html")
+    except BaseException:
+        with suppress(OSError):
+            folder.rmdir()
+        raise
+
+
+def open_page(page: Path, fragment: str) -> None:
+    """Open the page in the user's browser, and go on at once; if that cannot be, say how to open it."""
+    address = page.absolute().as_uri() + fragment
+    reason = _without_browser(os.environ)
+    if not reason:
+        child = subprocess.Popen(  # noqa: S603 - our own words and the page's address
+            [sys.executable, "-c", _OPEN, address],
+            # a browser on the terminal would wait for keys there
+            env={name: value for name, value in os.environ.items() if name != "TERM"},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            reason = "no browser could be started" if child.wait(_PATIENCE) else ""
+        except subprocess.TimeoutExpired:  # the browser is open, and stays so without this process
+            child.returncode = 0
+    if reason:
+        print_note(f"{reason}; {_way(os.environ, page, address)}")
+
+
+def _without_browser(environ: Mapping[str, str]) -> str:
+    """Say why no browser can show a page here; empty if one may."""
+    if environ.get("BROWSER"):
+        return ""
+    if _over_ssh(environ):
+        return "this is a session over SSH, so no browser is opened"
+    screen = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
+    return "there is no display, so no browser is opened" if sys.platform == "linux" and not screen else ""
+
+
+def _over_ssh(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
+
+
+def _way(environ: Mapping[str, str], page: Path, address: str) -> str:
+    if not _over_ssh(environ):
+        return f"open {address}"
+    copy = shlex.join(["scp", f"{platform.node()}:{page.absolute()}", "."])
+    fragment = address.partition("#")[2]
+    return f"on your own machine run `{copy}` and open {page.name}{f'#{fragment}' if fragment else ''} there"

@@ -1,0 +1,171 @@
+"""Two scored files of one input → one HTML file with both judges side by side."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from ruler_cli.config import InputSettings
+from ruler_cli.reading.grouping import OnProblem
+from ruler_cli.reading.location import Location
+from ruler_cli.reading.scratch import Scratch
+from ruler_cli.results.compare import (
+    ComparedGroup,
+    ComparisonFigures,
+    DifferenceRanking,
+    ScoredGroups,
+    compare_files,
+    next_commands,
+    refuse_unrelated,
+)
+from ruler_cli.results.report import embedded
+from ruler_cli.results.report.embedded import EmbeddedGroups
+from ruler_cli.results.report.highlights import Best
+from ruler_cli.results.report.html import (
+    MOST_GROUPS,
+    SCRIPTS,
+    STYLES,
+    LeftOut,
+    WrittenReport,
+    command_of,
+    head_of,
+    now,
+    page,
+    page_file,
+    put,
+    short_figures,
+    source_name,
+)
+from ruler_cli.results.scored_file import ScoredFile
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.types import Group
+
+RULE = (
+    "Those on which the judges differ most: pairs of rollouts in another order, then the distance of scores."
+)
+"""The rule that chooses groups for a page that cannot hold all of them."""
+COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
+"""The last script shows the page."""
+COMPARE_STYLES = (*STYLES, "compare.css")
+_LISTED = 8
+"""Groups that the page names first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonWords:
+    """The figures in words: rows of a name, the value of A and that of B; and sentences, each with a name.
+
+    `facts` are all of them as sentences, without any text of the input.
+    """
+
+    rows: Sequence[tuple[str, str, str]]
+    findings: Sequence[tuple[str, str]]
+    facts: Sequence[tuple[str, str]]
+
+
+class _FirstFile:
+    """The groups of the first file: on disk, as they are read, until their like in the second is found."""
+
+    def __init__(self, stack: ExitStack, groups: ScoredGroups) -> None:
+        self._groups, self._spool = groups, stack.enter_context(Scratch())
+        self._places, self._sizes = array("q"), array("q")
+
+    def __iter__(self) -> Iterator[tuple[Group, ScoredGroup]]:
+        for group, scored_group in self._groups:
+            at, size = self._spool.keep(group)
+            self._places.append(at)
+            self._sizes.append(size)
+            yield group, scored_group
+
+    def group(self, number: int) -> Group:
+        """Return a group by its number in the file, from 1."""
+        group: Group = self._spool.kept((self._places[number - 1], self._sizes[number - 1]))
+        return group
+
+
+class _ChosenGroups:
+    """The groups of the page: the first one asked for, then those on which the judges differ most."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._best = most, Best[tuple[int, str]](most)
+        self._asked: dict[int, str] = {}
+
+    def add(self, group: ComparedGroup, *, asked: bool) -> bool:
+        """Look at a group; true if it may be chosen, as far as is known."""
+        because = "one" if group.distance is None else "differs" if group.distance else "same"
+        if asked and not self._asked:
+            self._asked[group.number] = because
+        return self._best.add(group.rank, (group.number, because)) or group.number in self._asked
+
+    def chosen(self) -> dict[int, str]:
+        """Return the numbers of the chosen groups, the most different first, each with its reason."""
+        return dict(islice((self._asked | dict(self._best.ranked())).items(), self._most))
+
+
+def write_comparison(
+    files: Sequence[tuple[InputSettings, OnProblem]],
+    target: str,
+    *,
+    on_unlike: Callable[[str], object],
+    words: Callable[[Sequence[Mapping[str, Any]], ComparisonFigures], ComparisonWords],
+    most: int = MOST_GROUPS,
+    made: datetime | None = None,
+    on_group: Callable[[str], bool] = lambda _key: False,
+    on_read: Callable[[], object] = lambda: None,
+) -> WrittenReport:
+    """Write the page that compares two scored files to `target`; the parameters are those of `write_html`.
+
+    Each file has its own `on_problem`. `on_unlike` gets a sentence for each group that only one of them has.
+    `words` puts figures into words, for the `source` of each file. The texts are those of the first file.
+    UsageError also if no rollout has a score in both.
+    """
+    made = made or now(os.environ)
+    sources = [settings.source for settings, _ in files]
+    with ExitStack() as stack:
+        file = page_file(stack, target, *sources)
+        scored = [ScoredFile(settings, stack, on_problem) for settings, on_problem in files]
+        first, rows = _FirstFile(stack, scored[0].groups()), EmbeddedGroups(stack)
+        chosen, ranking = _ChosenGroups(most), DifferenceRanking(_LISTED)
+
+        def add(group: ComparedGroup) -> None:
+            ranking.add(group)
+            if chosen.add(group, asked=on_group(group.one.key)):
+                rows.put(group.number, first.group(group.number), group.one, group)
+
+        figures = compare_files(first, scored[1].groups(), on_unlike, add)
+        refuse_unrelated(figures, [one.name for one in scored])
+        on_read()
+        all_ = figures["paired"]["groups"]
+        left_out = LeftOut(all_, RULE, command_of(*sources), **rows.finish(chosen.chosen()))
+        names = [source_name(one) for one in sources]
+        files_of = [
+            {"source": name, "found": one.input.found()} for name, one in zip(names, scored, strict=True)
+        ]
+        said, differing = words(files_of, figures), ranking.ranked()
+        head = head_of(" and ".join(names), files_of[0]["found"], made, left_out) | {
+            "sources": names,
+            "figures": short_figures(figures["files"][0]["figures"]),
+            "facts": said.facts,
+            "next": [] if any(Location(one).stream for one in sources) else _next(names, differing),
+            "comparison": figures
+            | {
+                "files": files_of,
+                "rows": said.rows,
+                "findings": said.findings,
+                "differ": embedded.differing(differing),
+            },
+        }
+        warnings = [f"{one.name}: {one.warning}" for one in scored if one.warning]
+        size = put(file, target, page(head, rows, COMPARE_SCRIPTS, COMPARE_STYLES))
+        return WrittenReport(size, all_, left_out.rows, left_out.sentences, "; ".join(warnings) or None)
+
+
+def _next(names: Sequence[str], differing: Sequence[ComparedGroup]) -> list[list[str]]:
+    """Return the commands to type next, as words without quotes."""
+    return [words for words in next_commands(names, differing) if "-o" not in words]

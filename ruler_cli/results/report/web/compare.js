@@ -1,0 +1,237 @@
+"use strict";
+// A page of two files: judge A beside judge B. It puts its own into the tables of the report's other scripts.
+
+(() => {
+  const HEIGHT = { a: 8, b: 26 }; // pixels from the top
+  const { JUDGES, COLUMNS: OF_ROLLOUT, beginning, notesOf } = rolloutViews;
+  const { Copied, figuresInWords } = groupHead;
+  const { Text } = turnlist;
+
+  // ---- Both scores of a rollout ----------------------------------------------------------------------
+
+  /** Both scores of each rollout, the best of A first: "A 0.78, B 0.31 (reward 1); …". */
+  function pairsInWords(a, b, labels) {
+    const order = a.map((_, i) => i).sort((i, j) => (a[j] ?? -Infinity) - (a[i] ?? -Infinity));
+    const said = (i) => `A ${number(a[i], 2)}, B ${number(b[i], 2)}${(labels[i] ?? null) === null ? "" : ` (reward ${reward(labels[i])})`}`;
+    const words = order.map(said);
+    if (words.length > SAID) words.splice(SAID / 2, words.length - SAID, "…");
+    return words.join("; ");
+  }
+
+  /** Scores of A above those of B, a line for each rollout: where two lines cross the judges differ in the order. */
+  function Pairs({ a, b, labels, scale }) {
+    if (![...a, ...b].some((score) => score !== null)) return html`<span class="muted">${NONE}</span>`;
+    const said = pairsInWords(a, b, labels);
+    const at = (score) => `${Math.min(1, Math.max(0, score)) * 100}%`;
+    const line = (i) => html`<line key=${i} class="pair" x1=${at(a[i])} y1=${HEIGHT.a} x2=${at(b[i])} y2=${HEIGHT.b} />`;
+    const dot = (side, score, i) => score !== null && html`<circle key=${side + i} class=${laneOf(labels[i], scale)} cx=${at(score)} cy=${HEIGHT[side]} r=${DOT} />`;
+    return html`<svg class="strip pairs" role="img" aria-label=${`scores by A and B: ${said}`}>
+      <title>${said}</title>
+      ${["a", "b"].map((side) => html`<line key=${side} x1="0%" x2="100%" y1=${HEIGHT[side]} y2=${HEIGHT[side]} />`)}
+      ${a.map((score, i) => score !== null && b[i] !== null && line(i))}
+      ${a.map((score, i) => dot("a", score, i))}${b.map((score, i) => dot("b", score, i))}
+    </svg>`;
+  }
+
+  // ---- Table of groups -------------------------------------------------------------------------------
+
+  const PairsCell = ({ data, rows, i }) =>
+    html`<${Pairs} a=${rows.scores[i]} b=${rows.b_scores[i]} labels=${rows.labels[i]} scale=${rewardScale(data)} />`;
+
+  const shown = (name, digits) => (rows, i) => number(rows[name][i], digits);
+  const inPercent = (name) => (rows, i) => (rows[name][i] === null ? NONE : percent(rows[name][i]));
+  const own = (name) => COLUMNS.find((column) => column.name === name);
+
+  COLUMNS.splice(0, COLUMNS.length,
+    own("key"),
+    { name: "scores", width: "minmax(13rem, 1.8fr)", title: "A above B, 0 to 1", cell: PairsCell, down: true, means: "a line a rollout, from its score by A to that by B; sorts by the best of A" },
+    { name: "order", width: "6.2rem", title: "other order", text: inPercent("order"), down: true,
+      means: "share of the pairs of rollouts that the judges order differently; equal scores of one count half" },
+    { name: "distance", width: "4.2rem", title: "apart", text: shown("distance", 2), down: true, means: "mean distance of both scores of a rollout" },
+    { name: "mean", width: "4.4rem", title: "mean A", text: shown("mean", 2), down: true, means: "mean score by A" },
+    { name: "b_mean", width: "4.4rem", title: "mean B", text: shown("b_mean", 2), down: true, means: "mean score by B" },
+    { ...own("telling"), width: "minmax(12.2rem, 0.8fr)", means: "where the judges differ; sorts by how much" },
+    { name: "sd", width: "3.8rem", title: "sd A", text: shown("sd", 2), down: true, means: "standard deviation of the scores by A" },
+    { name: "b_sd", width: "3.8rem", title: "sd B", text: shown("b_sd", 2), down: true, means: "standard deviation of the scores by B" },
+    { ...own("disagreement"), width: "5.6rem", title: "A against", means: "share of the pairs of unlike rewards that A orders the other way" },
+    { name: "b_disagreement", width: "5.6rem", in: known("b_disagreement"), title: "B against", text: inPercent("b_disagreement"), down: true,
+      means: "share of the pairs of unlike rewards that B orders the other way" },
+    own("task"),
+  );
+  for (const name of ["order", "distance", "b_mean", "b_sd", "b_disagreement"]) SORTS.set(name, (rows) => rows[name]);
+
+  // ---- Conditions ------------------------------------------------------------------------------------
+
+  /** Replace all entries of a table. */
+  function replace(table, entries) {
+    for (const name of Object.keys(table)) delete table[name];
+    Object.assign(table, entries);
+  }
+
+  replace(WHERE_WORDS, {
+    order: ["other order", "the judges order a quarter or more of the pairs differently"],
+    distance: ["far apart", "the scores of a rollout are 0.2 or more apart on average"],
+    only_a: ["only A", "A scored it, B did not"],
+    only_b: ["only B", "B scored it, A did not"],
+  });
+  replace(REASONS, Object.fromEntries(Object.keys(WHERE_WORDS).map((word) => [word, word])));
+  replace(MARKS, Object.fromEntries(Object.entries(WHERE_WORDS).map(([word, words]) => [word, [...words, word.startsWith("only") ? "bad" : "warn"]])));
+
+  for (const name of Object.keys(RANGE_WORDS)) {
+    if (Object.hasOwn(ROLLOUT_RANGES, name) ? !["label", "bytes"].includes(name) : name !== "ordinal") RANGE_WORDS[name][0] += " by A";
+  }
+  Object.assign(RANGE_WORDS, {
+    order: ["share of pairs in another order", decimals()],
+    distance: ["distance of the scores", decimals()],
+    b_mean: ["mean score by B", decimals()],
+    b_sd: ["standard deviation by B", decimals()],
+    b_score: ["score by B", decimals()],
+  });
+  ROLLOUT_RANGES.b_score = "b_scores";
+  GROUP_RANGES.push("order", "distance", "b_mean", "b_sd");
+  RANGES.push("order", "distance", "b_mean", "b_sd", "b_score");
+
+  // ---- A group ---------------------------------------------------------------------------------------
+
+  JUDGES.splice(0, 1,
+    { name: "A", score: (e) => e.score, said: (e) => e.said },
+    { name: "B", score: (e) => e.second.score, said: (e) => e.second.said || e.second.why },
+  );
+
+  const apart = (e) => (e.score === null || e.second.score === null ? null : e.score - e.second.score);
+  const column = (name) => OF_ROLLOUT.find(([title]) => title === name);
+
+  OF_ROLLOUT.splice(0, OF_ROLLOUT.length,
+    ["A", (e) => number(e.score, 3), () => true, "g-number g-score"],
+    ["B", (e) => number(e.second.score, 3), () => true, "g-number g-score"],
+    ["A − B", (e) => (apart(e) === null ? NONE : signed(apart(e))), (e) => apart(e) !== null, "g-number"],
+    ["0 to 1", (e, scale) => html`<${Pairs} a=${[e.score]} b=${[e.second.score]} labels=${[e.label]} scale=${scale} />`, () => true, "g-strip"],
+    column("Reward"),
+    ["Spread A", (e) => number(e.spread, 3), (e) => e.spread !== null, "g-number"],
+    ["Spread B", (e) => number(e.second.spread, 3), (e) => e.second.spread !== null, "g-number"],
+    column("Notes"),
+    ["Explanation of A", (e) => beginning(e.said), (e) => e.said, "g-said"],
+    ["Explanation of B", (e) => beginning(e.second.said), (e) => e.second.said, "g-said"],
+  );
+
+  /** Why a judge has no scores of the group. */
+  function Failed({ rows, row, judge, prefix }) {
+    if (rows[`${prefix}status`][row] !== "failed") return null;
+    const reason = rows[`${prefix}reason`][row];
+    return html`<p class="g-notice g-failed g-foreign"><b>${judge} has no scores</b> (${kindInWords(rows[`${prefix}kind`][row])})${reason && html`: <${Text} text=${reason} />`}</p>`;
+  }
+
+  /** What both judges say of the group in figures: a line each, and how far they agree. */
+  function About({ data, row, hash }) {
+    const { rows } = data;
+    const [pairs, against] = [rows.pairs[row], rows.against[row]];
+    const found = [
+      pairs > 0 && `${number(against)} of ${many(pairs, "pair")} in another order`,
+      rows.distance[row] !== null && `scores ${number(rows.distance[row], 2)} apart on average`,
+    ].filter(Boolean).join(", ");
+    return html`<section class="g-meta" aria-label="About the group">
+      <${Failed} rows=${rows} row=${row} judge="B" prefix="b_" />
+      <p><b>A</b> ${figuresInWords(rows, row)}</p>
+      <p><b>B</b> ${figuresInWords(rows, row, "b_")}</p>
+      <details><summary>${found || "nothing to compare"} <span class="g-more">links</span></summary>
+        <p class="g-ways"><${Copied} hash=${hash} />
+          <span>In a terminal: <code>${turns.command(data.sources, rows.key[row])}</code></span></p>
+      </details>
+    </section>`;
+  }
+
+  // ---- Overview --------------------------------------------------------------------------------------
+
+  /** A table of both files' figures. */
+  function Sides({ rows }) {
+    return html`<div class="card sides" role="region" aria-label="Both judges" tabindex="0"><table>
+      <thead><tr><th scope="col"><span class="g-unheard">Figure</span></th><th scope="col">A</th><th scope="col">B</th></tr></thead>
+      <tbody>${rows.filter(([, a, b]) => a || b).map(([name, a, b]) => html`<tr key=${name}>
+        <th scope="row">${name}</th><td>${visible(a) || NONE}</td><td>${visible(b) || NONE}</td></tr>`)}</tbody>
+    </table></div>`;
+  }
+
+  /** The groups on which the judges differ most. */
+  function Differing({ data }) {
+    const { differ } = data.comparison;
+    if (!differ.length) return html`<p>The judges order no pair of rollouts differently.</p>`;
+    const named = (entry) => {
+      const row = data.rows.ordinal.indexOf(entry.ordinal);
+      return row < 0 ? visible(entry.key) : html`<a href=${groupHash(data.rows, row)}>${visible(entry.key)}</a>`;
+    };
+    return html`<section class="card shortlist differing" aria-labelledby="differ-head">
+      <h3 id="differ-head">Groups on which they differ most</h3>
+      <p class="note">A above B, a line a rollout: lines that cross are pairs in another order. <a href=${link({ where: ["order", "distance"] })}>Show them in the table</a></p>
+      <ul>${differ.map((entry) => html`<li key=${entry.ordinal}>
+        <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
+        <span class="why">${number(entry.against)} of ${many(entry.pairs, "pair")}, apart ${number(entry.distance, 2)}</span>
+        <${Pairs} a=${entry.scores} b=${entry.b_scores} labels=${entry.labels} scale=${rewardScale(data)} />
+      </li>`)}</ul>
+    </section>`;
+  }
+
+  /** Rollouts by both scores: on the diagonal both judges agree. */
+  function scatter(cells) {
+    const marks = cells.map(({ a, b, n, values }) => ({
+      n, x1: a[0], x2: a[1], y1: b[0], y2: b[1],
+      words: [stretch(...values.a, short), stretch(...values.b, short)],
+      href: link({ score: values.a, b_score: values.b }),
+      name: `score ${stretch(...values.a, short)} by A and ${stretch(...values.b, short)} by B: ${many(n, "rollout")}; show the groups`,
+    }));
+    return {
+      id: "scatter",
+      heading: "A against B",
+      sentence: "Rollouts by both scores; on the diagonal the judges agree. The stronger a colour, the more rollouts.",
+      table: { head: ["score by A", "score by B", "rollouts"], rows: marks.map((mark) => [...mark.words, whole(mark.n)]) },
+      draw: (width) =>
+        drawn(width, {
+          height: Math.min(width, 340),
+          opacity: { type: "sqrt", range: [0.15, 1] },
+          x: { label: "score by A →", domain: [0, 1], ticks: 5 },
+          y: { label: "↑ score by B", domain: [0, 1], ticks: 5 },
+          marks: [
+            lib.line([[0, 0], [1, 1]], { stroke: "var(--muted)", strokeDasharray: "3 3" }),
+            lib.rect(marks, { x1: "x1", x2: "x2", y1: "y1", y2: "y2", fill: "var(--accent)", fillOpacity: "n", stroke: "var(--line)", inset: 0.5, ...linked }),
+          ],
+        }),
+    };
+  }
+
+  function Findings({ findings }) {
+    return html`<section class="card findings" aria-labelledby="findings-head">
+      <h3 id="findings-head">How far they agree</h3>
+      <dl>${findings.map(([name, sentence]) => html`<div key=${name}><dt>${name}</dt><dd>${visible(sentence)}</dd></div>`)}</dl>
+    </section>`;
+  }
+
+  const PURPOSES = { report: "Look at the first of these groups in a terminal:", agree: "Measure both against labels:" };
+
+  function Next({ commands }) {
+    return commands.length > 0 && html`<section class="card next" aria-labelledby="next-head">
+      <h3 id="next-head">Next</h3>
+      ${commands.map(([name, ...words]) => html`<p key=${name}>${PURPOSES[name]}
+        ${" "}<code>${["ruler", name, ...words.map(turns.shellWord)].join(" ")}</code></p>`)}
+    </section>`;
+  }
+
+  function Overview({ data }) {
+    const { comparison } = data;
+    const chart = lib.useMemo(() => scatter(comparison.cells), [comparison]);
+    return html`<section aria-labelledby="overview-head">
+      <h2 id="overview-head">${many(comparison.paired.groups, "group")}, ${many(comparison.rollouts, "rollout")} that both judges scored</h2>
+      <div class="beside">
+        <${Sides} rows=${comparison.rows} />
+        <div><${Findings} findings=${comparison.findings} /><${Next} commands=${data.next} /></div>
+      </div>
+      <div class="beside">
+        <${Differing} data=${data} />
+        <div><${Chart} chart=${chart} /></div>
+      </div>
+      <${StripLegend} data=${data} />
+    </section>`;
+  }
+
+  instead.views = { overview: { show: Overview, entry: () => "Overview" } };
+  instead.About = About;
+  instead.legend = "A line a rollout, from its score by A above to that by B below, 0 on the left to 1.";
+})();

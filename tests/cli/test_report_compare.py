@@ -1,0 +1,266 @@
+"""`ruler report A B`: both judges side by side, on the terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.scored import hostile, scored
+from tests.conftest import Ruler, write
+from tests.on_terminal import RAW, on_terminal, widest
+from tests.values import few
+
+OWN: dict[str, Any] = {"judge": "strict", "passes": 2, "cost_usd": 0.5, "usage": {"calls": 2}}
+OTHER: dict[str, Any] = {"judge": "kind", "passes": 1, "cost_usd": 0.25, "usage": {"calls": 1}}
+SCREEN = """\
+                      A                            B
+file                  a.jsonl                      b.jsonl
+judge                 strict                       kind
+passes                2                            1
+groups                8 of 9 scored                9 of 9 scored
+failed                1 reply                      -
+cost                  $4.00 ($0.5000 a group)      $2.25 ($0.2500 a group)
+calls                 16                           9
+
+compared: 9 groups, 16 rollouts that both scored
+mean score            0.50                         0.63
+spread (sd)           0.20                         0.20
+tied groups           0                            1
+reward agreement      100%                         0%
+
+same order    81% of 8 pairs (chance: 50%, equal scores of one count half)
+apart         by 0.20 on average, by 0.60 at most
+correlation   0.45 (-0.44 to 1.00) within groups
+rewards       A agrees with them more than B, by 100 points; too few groups to
+              be sure
+not compared  1 group scored by B only
+
+groups on which they differ most (pairs in another order)
+  turned  1 of 1 pair    A       .70 .30
+          apart 0.60     B       .10 .90
+                         reward    1   0
+  level   0.5 of 1 pair  A       .70 .30
+          apart 0.40     B       .90 .90
+
+next
+  ruler report a.jsonl b.jsonl --group turned
+  ruler report a.jsonl b.jsonl -o compare.html
+  ruler agree a.jsonl b.jsonl
+"""
+GROUP = """\
+group turned ───────────────────────────────────────────────────────────────────
+                      A                            B
+file                  a.jsonl                      b.jsonl
+judge                 strict                       kind
+passes                2                            1
+mean score            0.50                         0.50
+spread (sd)           0.20                         0.40
+
+0 of 1 pair in the same order
+
+rollout     A     B  A - B  reward
+      2  0.70  0.10  +0.60       1
+      1  0.30  0.90  -0.60       0
+
+rollout 2: A 0.70, B 0.10, reward 1 ────────────────────────────────────────────
+A  about 0.7
+B  about 0.1
+
+rollout 1: A 0.30, B 0.90, reward 0 ────────────────────────────────────────────
+A  about 0.3
+B  about 0.9
+"""
+
+
+def two_judges(folder: Path) -> None:
+    """Write a.jsonl and b.jsonl: one group in another order, one tied in B, one that only B scored."""
+    alike = [scored(f"g{i}", 0.3, 0.7, **OWN) for i in range(6)]
+    a = [*alike, scored("level", 0.3, 0.7, **OWN), scored("turned", 0.3, 0.7, labels=(0, 1), **OWN)]
+    lost = scored("lost", None, None, **{**OWN, "usage": {}, "cost_usd": None})
+    b = [scored(f"g{i}", 0.4, 0.8, **OTHER) for i in range(6)]
+    b += [scored("level", 0.9, 0.9, **OTHER), scored("turned", 0.9, 0.1, labels=(0, 1), **OTHER)]
+    write(folder / "a.jsonl", [*a, lost])
+    write(folder / "b.jsonl", [scored("lost", 0.2, 0.6, **OTHER), *b])
+
+
+def test_page(ruler: Ruler, tmp_path: Path) -> None:
+    """The page has both judges' figures, their agreement, and the groups on which they differ most."""
+    two_judges(tmp_path)
+    done = ruler("report", "a.jsonl", "b.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == SCREEN
+
+
+def test_group(ruler: Ruler, tmp_path: Path) -> None:
+    """`--group` shows one group with both scores and explanations, then what the rollouts did, once."""
+    two_judges(tmp_path)
+    done = ruler("report", "a.jsonl", "b.jsonl", "--group", "turned")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(GROUP)
+    assert [line for line in done.stdout.splitlines() if "turned-" in line] == [
+        "  turned-1 truth=0.5",
+        "  turned-0 truth=0.5",
+    ]
+    wide = ruler("report", "a.jsonl", "b.jsonl", "--group", "turned", COLUMNS="120").stdout
+    (line,) = (line for line in wide.splitlines() if "about 0.7" in line)
+    assert line.split() == ["A", "about", "0.7", "B", "about", "0.1"]
+
+
+def test_json(ruler: Ruler, tmp_path: Path) -> None:
+    """`--json` prints the same as one object with stable keys."""
+    two_judges(tmp_path)
+    result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
+    assert list(result) == [
+        "version", "files", "paired", "one_scored", "rollouts", "means", "spreads", "tied", "distance",
+        "order", "cells", "correlation", "labels", "differ", "problems", "first_problems",
+    ]  # fmt: skip
+    assert [list(file) for file in result["files"]] == [["source", "found", "figures"]] * 2
+    assert [file["figures"]["cost_usd"] for file in result["files"]] == [4.0, 2.25]
+    assert result["paired"] == {"groups": 9, "unlike": 0, "alone": [0, 0]}
+    assert (result["one_scored"], result["rollouts"], result["tied"]) == ([0, 1], 16, [0, 1])
+    assert result["means"] == pytest.approx([0.5, 0.625])
+    assert result["order"] == {"pairs": 8, "against": 1.5, "agreement": 1 - 1.5 / 8}
+    assert result["distance"] == {
+        "mean": pytest.approx((12 * 0.1 + 0.2 + 0.6 + 1.2) / 16),
+        "max": pytest.approx(0.6),
+    }
+    assert sum(cell["n"] for cell in result["cells"]) == 16
+    assert [value["value"] for value in result["labels"]["accuracy"]] == [1.0, 0.0]
+    first = result["differ"][0]
+    assert list(first) == ["key", "ordinal", "pairs", "against", "distance", "a", "b"]
+    assert (first["key"], first["ordinal"], first["pairs"], first["against"]) == ("turned", 8, 1, 1.0)
+    assert (first["a"]["scores"], first["b"]["scores"]) == ([0.3, 0.7], [0.9, 0.1])
+    group = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json", "--group", "turned").stdout)
+    assert list(group) == ["version", "files", "group", "problems", "first_problems"]
+    assert list(group["group"]) == [
+        "key", "pairs", "against", "distance", "a", "b", "rollouts", "context", "tools",
+    ]  # fmt: skip
+    assert list(group["group"]["rollouts"][0]) == ["a", "b", "lines", "same_as"]
+    assert [r["b"]["explanation"] for r in group["group"]["rollouts"]] == ["about 0.9", "about 0.1"]
+
+
+def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
+    """The judges' own scores are compared, not those that a reward moved."""
+    two_judges(tmp_path)
+    a = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    for record in a:
+        for trajectory in record["trajectories"]:
+            if "score" in (annotation := trajectory["ruler"]):
+                annotation |= {"judge_score": annotation["score"], "score": 0.0}
+                trajectory["reward"] = 0.0
+    write(tmp_path / "a.jsonl", a)
+    moved = ruler("report", "a.jsonl", "b.jsonl").stdout
+    assert moved == SCREEN
+
+
+def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups of one file only, or with other rollouts, are counted; the first few are named."""
+    groups = [scored(f"g{i}", 0.3, 0.7) for i in range(12)]
+    write(tmp_path / "a.jsonl", [*groups, scored("other", 0.1, 0.2)])
+    write(tmp_path / "b.jsonl", [*groups[:3], scored("other", 0.1, 0.2, 0.3)])
+    done = ruler("report", "a.jsonl", "b.jsonl")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "ruler: group 'other': has 2 rollouts in the first file and 3 in the second; it is left out",
+        "ruler: group 'g3' stands only in the first file; it is left out",
+        "ruler: group 'g4' stands only in the first file; it is left out",
+        "ruler: 7 more groups not compared",
+    ]
+    assert "not compared  1 group with other rollouts in B than in A, 9 groups only in A\n" in done.stdout
+    result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
+    assert (result["problems"], len(result["first_problems"])) == (10, 4)
+    group = ruler("report", "a.jsonl", "b.jsonl", "--group", "other")
+    assert group.returncode == 2
+    assert "a.jsonl and b.jsonl: group 'other': has 2 rollouts in the first file and 3" in group.stderr
+
+
+def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
+    """Order of records and their format do not matter, and one of the files may be stdin."""
+    two_judges(tmp_path)
+    b = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    rows = [{"group_id": r["group_id"], **t} for r in b for t in r["trajectories"]]
+    write(tmp_path / "rows.jsonl", rows[4:] + rows[:4])
+    want = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
+    lines = (tmp_path / "a.jsonl").read_text()
+    done = ruler("report", "-", "rows.jsonl", "--json", stdin=lines)
+    got = json.loads(done.stdout)
+    for name in ("paired", "rollouts", "order", "cells", "labels"):
+        assert got[name] == want[name], name
+    assert "next" not in ruler("report", "-", "rows.jsonl", stdin=lines).stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ("a.jsonl a.jsonl", "a.jsonl: is the same file as SCORED; give one that another judge scored"),
+        ("a.jsonl ./a.jsonl", "./a.jsonl: is the same file as SCORED; give one that another judge scored"),
+        ("- -", "SCORED and SCORED2: only one of them can be stdin; give a file for the other"),
+        ("a.jsonl b.jsonl a.jsonl", "Got unexpected extra argument(s) (a.jsonl); write `ruler report"),
+        ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
+        ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: have no group in common; give two scored files of"),
+        ("a.jsonl lost.jsonl", "lost.jsonl: no rollout has a score; `ruler report lost.jsonl` says why each"),
+        ("a.jsonl half.jsonl", "a.jsonl and half.jsonl: no rollout has a score in both, so there is nothing"),
+        ("a.jsonl b.jsonl --group turnd", "a.jsonl: there is no group `turnd`; the nearest is `turned`"),
+        ("a.jsonl few.jsonl --group turned", "few.jsonl: there is no group `turned`"),
+        ("a.jsonl none.jsonl", "none.jsonl: no such file"),
+        ("a.jsonl b.jsonl -o a.jsonl", "a.jsonl: is the scored file itself; give the report another name"),
+        ("a.jsonl alien.jsonl -o x.html", "a.jsonl and alien.jsonl: have no group in common"),
+    ],
+)  # fmt: skip
+def test_mistakes(args: str, sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+    """A pair of files that cannot be compared is refused in one sentence, and nothing is written."""
+    two_judges(tmp_path)
+    a = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    write(tmp_path / "raw.jsonl", [{"group_id": r["group_id"], "trajectories": [
+        {"messages": t["messages"], "reward": 1} for t in r["trajectories"]]} for r in a])  # fmt: skip
+    write(tmp_path / "alien.jsonl", [scored("alien", 0.1, 0.9)])
+    write(tmp_path / "lost.jsonl", [scored(f"g{i}", None, None) for i in range(6)])
+    write(tmp_path / "half.jsonl", [scored("lost", 0.1, 0.2), scored("g0", None, None)])
+    write(tmp_path / "few.jsonl", [scored("g0", 0.1, 0.2)])
+    done = ruler("report", *args.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"ruler: {sentence}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "x.html").exists()
+
+
+@pytest.mark.parametrize("columns", few(1, [10, 37, 120]))
+def test_hostile(columns: int, ruler: Ruler, tmp_path: Path) -> None:
+    """With any key, judge, reason or explanation nothing raw is shown, and no line is too wide."""
+    write(tmp_path / "a.jsonl", hostile())
+    write(tmp_path / "b.jsonl", [_swapped(group) for group in hostile()])
+    done = ruler("report", "a.jsonl", "b.jsonl", COLUMNS=str(columns))
+    assert done.returncode == 0, done.stderr
+    assert RAW.findall(done.stdout) == []
+    assert widest(done.stdout) <= columns
+    for key in ("[/red]", "it's", "-o", "$'\\x1b[31mred\\x1b[0m\\x07\\x1b]0;title\\x07'"):
+        done = ruler("report", "a.jsonl", "b.jsonl", f"--group={key}", COLUMNS=str(columns))
+        assert done.returncode == 0, done.stderr
+        assert RAW.findall(done.stdout) == []
+        assert widest(done.stdout) <= columns
+    done = ruler("report", "a.jsonl", "b.jsonl", "--json")
+    assert RAW.findall(done.stdout) == []
+    assert json.loads(done.stdout)["paired"]["groups"] == len(hostile())
+
+
+def _swapped(group: dict[str, Any]) -> dict[str, Any]:
+    one, other = group["trajectories"]
+    if "score" in one["ruler"]:
+        one["ruler"]["score"] = 0.1
+    if "score" in other["ruler"]:
+        other["ruler"]["score"] = 0.8
+    return group
+
+
+def test_terminal(tmp_path: Path) -> None:
+    """A terminal gets colours, and its pager for a group."""
+    two_judges(tmp_path)
+    code, output = on_terminal(tmp_path, "report", "a.jsonl", "b.jsonl", columns=100)
+    assert (code, "\x1b[33m" in output) == (0, True)
+    code, output = on_terminal(tmp_path, "report", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1")
+    assert (code, 80 < widest(output) <= 100) == (0, True)
+    code, output = on_terminal(tmp_path, "report", "a.jsonl", "b.jsonl", "--group", "level", PAGER="wc -l")
+    assert (code, output.strip().isdecimal()) == (0, True)

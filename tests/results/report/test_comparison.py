@@ -1,0 +1,158 @@
+"""The page of two scored files: its data, its limits, its memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.cli.compare_sentences import words
+from ruler_cli.config import InputSettings
+from ruler_cli.errors import UsageError
+from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, write_comparison
+from ruler_cli.results.report.html import SCRIPTS, WrittenReport, web_files
+from tests.results.report.test_html import HOSTILE, MARKER
+from tests.results.report.written import MADE, Page, group, report, rollout, written
+
+
+def comparison(one: Path, other: Path, target: Path, **more: Any) -> tuple[Page, WrittenReport, list[str]]:
+    """The page of two files, its description, and the sentences on groups that are not compared."""
+    unlike: list[str] = []
+    files = [(InputSettings(str(source)), lambda problem: None) for source in (one, other)]
+    result = write_comparison(files, str(target), on_unlike=unlike.append, words=words, made=MADE, **more)
+    return Page(target.read_text(encoding="utf-8")), result, unlike
+
+
+def pair(folder: Path, *scores: tuple[str, tuple[float, float], tuple[float, float]]) -> tuple[Path, Path]:
+    """Two files of groups of two rollouts, with these scores in the first and in the second."""
+    names = ("a.jsonl", "b.jsonl")
+    files = []
+    for side, name in enumerate(names):
+        lines = [
+            group(
+                key, *(rollout(f"{key} {i}", each[side][i], explanation=f"{name} on {i}") for i in range(2))
+            )
+            for key, *each in scores
+        ]
+        files.append(written(folder / name, *lines))
+    return files[0], files[1]
+
+
+def test_contents(tmp_path: Path) -> None:
+    """Every group has both judges' scores in its row, both explanations, and its text once."""
+    files = pair(tmp_path, ("same", (0.2, 0.8), (0.2, 0.8)), ("turned", (0.2, 0.8), (0.9, 0.1)))
+    page, result, unlike = comparison(*files, tmp_path / "c.html")
+    assert (result.groups, result.rows, result.left_out, unlike) == (2, 2, "", [])
+    data, rows = page.data, page.data["rows"]
+    assert (data["source"], data["made"]) == ("a.jsonl and b.jsonl", "2026-11-21T14:00:00Z")
+    assert [file["source"] for file in data["comparison"]["files"]] == ["a.jsonl", "b.jsonl"]
+    assert data["comparison"]["order"] == {"pairs": 2, "against": 1.0, "agreement": 0.5}
+    assert (rows["key"], rows["because"]) == (["same", "turned"], ["same", "differs"])
+    assert (rows["scores"], rows["b_scores"]) == ([[0.2, 0.8]] * 2, [[0.2, 0.8], [0.9, 0.1]])
+    assert (rows["against"], rows["order"], rows["distance"]) == ([0.0, 1.0], [0.0, 1.0], [0.0, 0.7])
+    assert rows["telling"] == [1, 0]
+    assert page.explanations[1] == ["a.jsonl on 0", "a.jsonl on 1", "b.jsonl on 0", "b.jsonl on 1"]
+    text = page.group(1)
+    assert [one["explanation"] for one in text["rollouts"]] == ["a.jsonl on 0", "a.jsonl on 1"]
+    assert [one["second"]["explanation"] for one in text["rollouts"]] == ["b.jsonl on 0", "b.jsonl on 1"]
+    assert page.text.count("a.jsonl on 0") == 0  # all text is packed
+    for name, column in rows.items():
+        assert len(column) == 2, name
+
+
+def test_single_report_is_as_before(tmp_path: Path) -> None:
+    """The page of one file has nothing of a comparison, neither data nor scripts."""
+    one, _ = pair(tmp_path, ("a", (0.2, 0.8), (0.2, 0.8)))
+    page, _, _ = report(one, tmp_path / "one.html")
+    assert "comparison" not in page.data
+    assert not [name for name in page.data["rows"] if name.startswith("b_")]
+    (script,) = web_files(set(COMPARE_SCRIPTS) - set(SCRIPTS))
+    assert script not in page.scripts
+    assert "second" not in page.group(0)["rollouts"][0]
+
+
+def test_order_of_records(tmp_path: Path) -> None:
+    """Groups that stand elsewhere in the second file have the text and the scores of their own."""
+    scores = [(f"g{i}", (i / 40, 1 - i / 40), (1 - i / 40, i / 40)) for i in range(20)]
+    one, _ = pair(tmp_path, *scores)
+    (tmp_path / "second").mkdir()
+    _, other = pair(tmp_path / "second", *scores[::-1])
+    page, _, unlike = comparison(one, other, tmp_path / "c.html")
+    assert unlike == []
+    rows = page.data["rows"]
+    assert rows["key"] == [f"g{i}" for i in range(20)]
+    for i in range(20):
+        assert rows["b_scores"][i] == rows["scores"][i][::-1]
+        assert f"g{i} 1" in page.group(i)["strings"][page.group(i)["rollouts"][1]["lines"][0]]
+
+
+def test_limit(tmp_path: Path) -> None:
+    """A page of few groups has those on which the judges differ most, and the one that is asked for."""
+    scores = [(f"g{i}", (0.2, 0.8), (0.2, 0.8 - i / 20)) for i in range(20)]
+    files = pair(tmp_path, *scores)
+    page, result, _ = comparison(*files, tmp_path / "c.html", most=2)
+    assert page.data["rows"]["key"] == ["g18", "g19"]
+    assert (result.groups, result.rows) == (20, 2)
+    assert "The table holds 2 of 20 groups" in result.left_out
+    assert "`ruler report a.jsonl b.jsonl --group KEY` shows any group whole." in result.left_out
+    page, _, _ = comparison(*files, tmp_path / "c.html", most=2, on_group=lambda key: key == "g3")
+    assert page.data["rows"]["key"] == ["g3", "g19"]
+    assert page.group(0)["key"] == "g3"
+    assert page.data["comparison"]["rollouts"] == 40
+
+
+def test_without_scripts(tmp_path: Path) -> None:
+    """A browser that runs no scripts shows the main figures of both files."""
+    page, _, _ = comparison(*pair(tmp_path, ("g", (0.2, 0.8), (0.9, 0.1))), tmp_path / "c.html")
+    words = " ".join(" ".join(page.words).split())
+    for figure in ("A: groups 1: 1 scored, none tied", "B: mean score 0.50", "same order 0% of 1 pair"):
+        assert figure in words
+
+
+def test_hostile(tmp_path: Path) -> None:
+    """No text of either file is in the page as it is."""
+    for side in (0, 1):
+        lines = [
+            group(f"{i}{MARKER}{text}", *(
+                rollout(f"{MARKER}{text}{n}", (n + side) / 3, explanation=f"{MARKER}{text}", judge=text,
+                        reason=text, judges={text: 0.5}) for n in range(2)
+            ), judge=f"{MARKER}{text}", reason=text)
+            for i, text in enumerate(HOSTILE)
+        ]  # fmt: skip
+        written(tmp_path / f"{side}.jsonl", *lines)
+    page, result, _ = comparison(tmp_path / "0.jsonl", tmp_path / "1.jsonl", tmp_path / "c.html")
+    assert result.rows == len(HOSTILE)
+    assert MARKER not in page.text
+    assert len(page.data["rows"]["key"]) == len(HOSTILE)
+
+
+def test_refused(tmp_path: Path) -> None:
+    """Files without a rollout in common leave no page and keep an old one."""
+    one, _ = pair(tmp_path, ("a", (0.2, 0.8), (0.2, 0.8)))
+    (tmp_path / "second").mkdir()
+    _, other = pair(tmp_path / "second", ("z", (0.2, 0.8), (0.2, 0.8)))
+    (tmp_path / "c.html").write_text("old")
+    with pytest.raises(UsageError, match="no group in common"):
+        comparison(one, other, tmp_path / "c.html")
+    assert (tmp_path / "c.html").read_text() == "old"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_memory(turned: bool, tmp_path: Path) -> None:
+    """Ten times the groups take hardly more memory; out of order, no messages wait in memory."""
+
+    def peak(count: int) -> int:
+        lines = [group(f"g{i}", rollout("x" * 9_000, 0.1), rollout("y", 0.2)) for i in range(count)]
+        one = written(tmp_path / f"a{count}.jsonl", *lines)
+        other = written(tmp_path / f"b{count}.jsonl", *(lines[::-1] if turned else lines))
+        del lines
+        tracemalloc.start()
+        comparison(one, other, tmp_path / "c.html", most=50)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(60)  # imports
+    assert peak(400) < peak(80) + (3 << 20 if turned else 1 << 20)
