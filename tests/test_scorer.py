@@ -253,6 +253,7 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"combine": CombineSettings(blend=2.0)}, "--blend 2"),
         ({"judge": JudgeSettings("offline", timeout=0.0)}, "--timeout 0"),
         ({"judge": JudgeSettings("")}, "no name"),
+        ({"judge": JudgeSettings("offline", params={"api_key": "sk-1"})}, "api_key"),
         ({"panel": (JudgeSettings("openai/good"),)}, "named twice"),
         ({"fallback": True}, "--fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
