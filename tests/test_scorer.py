@@ -479,6 +479,28 @@ def test_error_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     staged(tmp_path, monkeypatch, main, Stub())
 
 
+@pytest.mark.anyio
+async def test_task_group_of_the_caller(server: JudgeServer) -> None:
+    """Groups may come from a generator that holds a task group open while it makes rollouts."""
+
+    async def rollouts() -> AsyncIterator[Any]:
+        send, receive = anyio.create_memory_object_stream[Any](5)
+
+        async def make() -> None:
+            async with send:
+                for one in many(30):
+                    await send.send(one)
+
+        async with anyio.create_task_group() as tasks, receive:
+            tasks.start_soon(make)
+            async for one in receive:
+                yield one
+
+    out, error = await collect(rollouts(), at(server))
+    assert error is None
+    assert [one.index for one in out] == list(range(30))
+
+
 @pytest.mark.parametrize(
     "more",
     [
