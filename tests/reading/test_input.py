@@ -19,7 +19,6 @@ from ruler_cli.types import Problem, Record
 from tests.reading.test_open import PACKS, fed
 from tests.values import talk
 
-
 EMPTY = "no records: INPUT is empty, or holds blank lines only"
 
 
