@@ -181,7 +181,8 @@ def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
     from ruler_cli.judges.resolve import address_note
     from ruler_cli.judging.panel import judges_of
 
-    print_note(*dict.fromkeys(note for judge in judges_of(settings) if (note := address_note(judge))))
+    if not quiet:
+        print_note(*dict.fromkeys(note for judge in judges_of(settings) if (note := address_note(judge))))
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(
