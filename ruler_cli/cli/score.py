@@ -19,7 +19,7 @@ import typer
 from ruler_cli.cli.check import check
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import collect_command, print_note, same_command
-from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source
+from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
@@ -40,7 +40,7 @@ _WORKERS = 2
 """Workers of Ray by default."""
 
 
-@with_options(SCORE_OPTIONS, resumes=True)
+@with_options("score", resumes=True)
 def command(
     source: Source,
     output: Annotated[
