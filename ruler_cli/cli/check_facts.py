@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
-from ruler_cli.cli.units import count, shorten
+from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
@@ -110,16 +110,17 @@ def _reasons(settings: ScoreSettings, estimate: Estimate, problems: int) -> Iter
         yield f"{count(too_long, 'group')} {is_} too long for the judge; --group-size N shows fewer at once"
     if groups > 1 and max(estimate.sizes) == 1 and settings.ask.single == "flag":
         yield "every group has one rollout, so nothing can be compared"
-    for judge in judges_of(settings):
-        if reason := missing_for(judge):
-            yield reason
     cap = settings.pool.max_cost
+    if settings.cached_only:
+        return
+    yield from filter(None, map(missing_for, judges_of(settings)))
     if cap is None or not groups:
         return
     if totals.cost_usd is None:
         yield "--max-cost needs a known price; give it with --price IN,OUT"
     elif totals.cost_usd.expected > cap:
-        yield f"--max-cost {cap:g} is less than the expected cost; give {totals.max_cost_usd:.2g} or more"
+        enough = rounded(totals.max_cost_usd or 0.0, up=True)
+        yield f"--max-cost {cap:g} is less than the expected cost; {enough} lets every call go"
 
 
 def _format(notes: InputCounts, reader: Reader) -> Facts:

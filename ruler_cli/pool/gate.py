@@ -183,14 +183,14 @@ class Gate:
         waits = {
             self._limit: self._limited_until - now if self._queue else 0.0,
             "the judge asked for it": self._cooldown.until - now,
-            "the judge does not answer": self.breaker.wait(now, probing=False) or 0.0,
+            "the judge is down": self.breaker.wait(now, probing=False) or 0.0,
         }
         if not (self.in_flight or self._queue or not self.retries):
             waits["failed calls are tried again"] = min(self.retries) - now
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
             held = self._unaffordable and bool(self._queue)
-            why = "--max-cost, until the calls in flight are paid for" if held else ""
+            why = "--max-cost" if held else ""
         return Status(
             self.in_flight,
             self.concurrency.limit,

@@ -131,7 +131,7 @@ def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
     if as_json:
         assert json.loads(done.stdout)["groups"] == 0
     else:
-        assert rows(done.stdout)["input"] == "no records"
+        assert rows(done.stdout)["input"].startswith("no records: INPUT is empty")
 
 
 def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
@@ -259,6 +259,21 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     assert alone["verdict"].startswith("ready: 3 groups")
     (tmp_path / "in.jsonl").write_text("")
     assert page(ruler, "in.jsonl")["verdict"] == "not ready: there is no group that can be scored"
+
+
+def test_verdict_of_a_dry_run(ruler: Ruler, tmp_path: Path) -> None:
+    """A dry run of `score` also weighs `--max-cost`; a run of cached replies alone needs no key."""
+    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
+    run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/o3", "--dry-run")
+    key = {"OPENAI_API_KEY": "sk-0123456789"}
+    assert ruler(*run, "--max-cost", "1", **key).stdout.startswith("ready: ")
+    poor = rows(ruler(*run, "--max-cost", "0.01", **key).stdout)
+    assert "not ready: --max-cost 0.01 is less than the expected cost" in poor["verdict"]
+    enough = poor["warnings"].split(" lets every call go")[0].split()[-1]
+    assert enough == poor["--max-cost"].split()[0]
+    other = rows(ruler(*run, "--max-cost", "1", "--api-base", "http://x/v1").stdout)
+    assert "not ready: --max-cost needs a known price" in other["verdict"]
+    assert ruler(*run, "--cached-only").stdout.startswith("ready: ")
 
 
 def test_news_only(ruler: Ruler, tmp_path: Path) -> None:
