@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 ROLLOUTS, SIZE, SHARDS = 100_000_000, 8, 16
 REQUESTS = ROLLOUTS // SIZE
-HEADING = "What 100 million rollouts take"
+HEADING = "Cost of 100 million rollouts"
 _TB, _BILLION, _HOUR = 1e12, 1e9, 3600.0
 _PER_TOKEN = 4
 """Bytes of explanation per token, for tokens that a real judge writes and the tests' server does not."""

@@ -31,7 +31,7 @@ _TICK = 1.0
 """Seconds between the reports to an observer."""
 _FILES = (
     ("format", "auto"), ("grouping", "auto"), ("group_by", None), ("messages", None), ("prompt", None),
-    ("shard", None),
+    ("shard", None), ("limit", None),
 )  # fmt: skip
 """Settings of `InputSettings` that say how a file is read, each with its default."""
 Groups = Iterable[G] | AsyncIterable[G]

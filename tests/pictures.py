@@ -37,11 +37,11 @@ def take(folder: Path, browser: Browser) -> None:
     _ruler("score", ROOT / "samples/tau_bench.jsonl", conversations, "-m", "offline")
     for scored in (run, conversations):
         _ruler("report", scored, "-o", scored.with_suffix(".html"))
-    with shown(browser, run.with_suffix(".html"), height=1024) as view:
+    with shown(browser, run.with_suffix(".html"), width=1280, height=1024) as view:
         _picture(view, "overview", "")
-    with shown(browser, run.with_suffix(".html"), width=1400, height=640) as view:
-        _picture(view, "groups", "#groups?where=live&sort=-disagreement")
-    with shown(browser, run.with_suffix(".html"), theme="dark", height=1024) as view:
+    with shown(browser, run.with_suffix(".html"), width=1280, height=680) as view:
+        _picture(view, "groups", "#groups")
+    with shown(browser, run.with_suffix(".html"), theme="dark", width=1280, height=1024) as view:
         _picture(view, "overview-dark", "")
     with shown(browser, conversations.with_suffix(".html"), height=1360) as view:
         view.open("#groups")

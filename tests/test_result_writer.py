@@ -23,6 +23,7 @@ from ruler_cli.run import RunResult, score
 from tests.conftest import ROOT, group, write
 from tests.formats.test_every_format import EXAMPLES, LAYOUTS
 from tests.runs import Stage, Stub, failing, group_of, noisy
+from tests.values import FULL, needs_full_device
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 EVERY = sorted(
@@ -110,17 +111,15 @@ def test_deep_reward_waits(tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_bytes().count(deep) >= 2
 
 
+@needs_full_device
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fills up while groups wait ends the run with a sentence, and nothing is paid twice."""
     text = "x" * 20_000
     groups = [{**group(f"g{i}", 0.1, 0.9), "note": text} for i in range(30)]
     stage = Stage(tmp_path, monkeypatch, groups, Stub(say=noisy))
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("this system has no device that is full")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "ruler_cli.reading.scratch.tempfile.TemporaryFile", lambda buffering: full.open("w+b", buffering)
+            "ruler_cli.reading.scratch.tempfile.TemporaryFile", lambda buffering: FULL.open("w+b", buffering)
         )
         done = stage.run(passes=2)
     assert isinstance(done.stopped, OutputError)

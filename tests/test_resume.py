@@ -24,6 +24,7 @@ from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
+from tests.values import needs_full_device
 from tests.virtual import World, virtually
 
 GROUPS = [group(f"g{i}", 0.1, i / 100, 0.9) for i in range(60)]
@@ -201,6 +202,7 @@ def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     assert server.stats()["books"]["paid_again"] == 0
 
 
+@needs_full_device
 def test_unwritable_summary(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """A summary that cannot be written is reported, and does not hide the reason why the run stopped."""
     write(tmp_path / "in.jsonl", GROUPS)

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import ConfigDict
 
 import ruler_cli
 from ruler_cli import (
@@ -157,8 +158,10 @@ async def test_objects(server: JudgeServer) -> None:
         assert one.trajectories[1]["independent_reward"] == 1.0
     assert server.stats()["requests"] == 3
 
-    class Frozen(Trajectory, frozen=True):
+    class Frozen(Trajectory):
         """A trajectory that takes no other values."""
+
+        model_config = ConfigDict(frozen=True)
 
     before = TrajectoryGroup(trajectories=[Frozen(**vars(t)) for t in art_group().trajectories])
     original = copy.deepcopy(before)
@@ -195,7 +198,7 @@ async def test_failures_are_values(server: JudgeServer) -> None:
 
 @pytest.mark.anyio
 async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """Any other argument raises an error that is a TypeError too and names the place; nothing is sent."""
+    """A value that is no group raises an error that is a TypeError too, and names its place."""
     shapes: list[tuple[Any, str]] = [
         (GROUPS, "of type list"),
         ("group", "of type str"),
@@ -228,7 +231,7 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
     server.reset()
     for groups in (GROUPS[0], "groups", None, 3, art_group()):
         with pytest.raises(WrongShapeError, match=r"^groups: "):
-            await anext(score_groups(groups, at(server)))  # type: ignore[type-var]  # as a caller may
+            await anext(score_groups(groups, at(server)))  # type: ignore[arg-type]  # as a caller may
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         Scorer("openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", GROUPS[0], [GROUPS[0]["trajectories"][0]], ["text"], 3):
@@ -253,6 +256,7 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"panel": (JudgeSettings("openai/good"),)}, "named twice"),
         ({"fallback": True}, "--fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
+        ({"input": InputSettings(limit=3)}, "limit"),
         ({"on_failure": "drop"}, "skip"),
     ]
     for more, sentence in wrong:
@@ -578,12 +582,14 @@ def test_two_loops(server: JudgeServer) -> None:
         scored = asyncio.run(ruler_cli.score_group(GROUPS[1], "openai/good", {"api_base": server.base}))
         assert [t["reward"] for t in scored["trajectories"]] == [0.8, 0.2]
 
-    async def ends() -> None:
-        async with aclosing(score_groups(many(200), at(server))) as stream:
-            async for _ in stream:
-                return
+    async def ends(after: int, passes: int) -> None:
+        async for one in score_groups(many(200), at(server, ask=AskSettings(passes=passes))):
+            if one.index == after:
+                return  # and the loop ends while requests begin
 
-    asyncio.run(ends())
+    for after in (0, 1, 3, 10, 40):
+        for passes in (1, 3):
+            asyncio.run(ends(after, passes))
     gc.collect()
 
 

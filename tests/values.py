@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from ruler_cli.formats.detect import detect
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.types import Group, Judge, Line, Record, Rollout
+
+FULL = Path("/dev/full")
+"""A device that is a full disk; macOS has none."""
+needs_full_device = pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is full")
 
 
 def few(number: int, cases: Iterable[Any]) -> list[Any]:

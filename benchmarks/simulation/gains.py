@@ -46,7 +46,7 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     lines += [
         "",
         f"`--adaptive` reaches the RMSE of `--passes 4` with {even[0]} (graded) and {even[1]} (pass or fail) "
-        f"of its calls, and where groups differ in length with {uneven[0]} and {uneven[1]} of its tokens.",
+        f"of its calls, and, if groups differ in length, with {uneven[0]} and {uneven[1]} of its tokens.",
         "",
         f"{large} groups of 64 in windows of 8 (`--group-size 8`), a judge that stretches what it is shown:",
         "",

@@ -40,10 +40,10 @@ _SAME_KEY = 20
     group="Show one group as its judge read it.",
 )
 def command(source: Scored, options: Options, second: Second = None) -> int:
-    """Look at a scored file, or at two of the same input, on a terminal or as a page.
+    """Look at a scored file: on a terminal, or as a page.
 
     The run's figures with the worst and the most disputed groups, or one group in full, shown with $PAGER.
-    Two files: both judges side by side, and the groups on which they differ most.
+    With two files of the same input: both judges side by side, and the groups on which they differ most.
     Colours are for a terminal only; NO_COLOR leaves them away.
 
     \b
@@ -51,7 +51,7 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
       ruler report scored.jsonl
       ruler report scored.jsonl --group task-17
       ruler report scored.jsonl -o report.html
-      ruler report one-judge.jsonl another.jsonl -o compare.html --open
+      ruler report scored.jsonl other.jsonl -o compare.html
       ruler report scored.jsonl --json | jq .figures.groups
 
     Exit codes: 0 looked at; 1 some lines could not be read, or groups stand in one of two files only;

@@ -83,6 +83,7 @@ async def run(
     comes out as itself.
     """
     held, line = ByteLimit(bounds.size), _Ready(bounds.ready)
+    newest: list[Coroutine[Any, Any, None]] = []
     send, receive = anyio.create_memory_object_stream[_Task[Item, Result]](bounds.items)
 
     async def one(task: _Task[Item, Result]) -> None:
@@ -96,7 +97,8 @@ async def run(
                 task = _Task[Item, Result](item, size(item))
                 await held.enter(task.size)
                 await out.send(task)
-                tasks.start_soon(one, task)
+                newest[:] = [one(task)]
+                tasks.start_soon(newest.__getitem__, 0)
                 await anyio.lowlevel.checkpoint()  # its requests wait before demand is looked at
                 await demand()
                 await line.short()
@@ -110,9 +112,10 @@ async def run(
                 held.leave(task.size)
 
     try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(produce, send)
-            tasks.start_soon(consume, receive)
+        with _closed(newest):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(produce, send)
+                tasks.start_soon(consume, receive)
     except BaseExceptionGroup as group:
         raise first_of(group) from None
 
@@ -164,14 +167,26 @@ class _Ready:
             await self._left.wait()
 
 
+@contextmanager
+def _closed(coroutines: Sequence[Coroutine[Any, Any, None]]) -> Iterator[None]:
+    """Close the coroutines of tasks at their end: a loop that ends cancels some before they begin."""
+    try:
+        yield
+    finally:
+        for coroutine in coroutines:
+            coroutine.close()
+
+
 async def together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
     """Run all of it at once; one alone needs no task."""
     if len(work) == 1:
         await work[0]()
     elif work:
-        async with anyio.create_task_group() as tasks:
-            for one in work:
-                tasks.start_soon(one)
+        coroutines = [one() for one in work]
+        with _closed(coroutines):
+            async with anyio.create_task_group() as tasks:
+                for i in range(len(work)):
+                    tasks.start_soon(coroutines.__getitem__, i)
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -189,11 +204,13 @@ async def run_beside(
     companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]
 ) -> T:
     """Run `work` beside a companion; the end of `work` cancels it, an error that it raises cancels `work`."""
+    beside = [companion()]
     try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(companion)
-            result = await work()
-            tasks.cancel_scope.cancel()
+        with _closed(beside):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(beside.__getitem__, 0)
+                result = await work()
+                tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise first_of(group) from None
     return result

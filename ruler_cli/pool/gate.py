@@ -180,7 +180,7 @@ class Gate:
     def status(self) -> Status:
         """Return the state at this moment."""
         now, last = self.time(), self.breaker.last
-        outage = "rate limit of the judge" if last is not None and last.rate else "the judge does not answer"
+        outage = "rate limit of the judge" if last is not None and last.rate else "the judge is down"
         waits = {
             self._limit: self._limited_until - now if self._queue else 0.0,
             "the judge asked for it": self._cooldown.until - now,
@@ -191,7 +191,7 @@ class Gate:
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
             held = self._unaffordable and bool(self._queue)
-            why = "--max-cost, until the calls in flight are paid for" if held else ""
+            why = "--max-cost" if held else ""
         return Status(
             self.in_flight,
             self.concurrency.limit,

@@ -73,7 +73,7 @@ def test_overview_by_screen_reader(view: View) -> None:
     """The overview is read in order: figures, groups to look at, commands, charts with points."""
     tree = ready(view, "#overview").find("main").aria_snapshot()
     order = ['heading "54 of 60 groups scored, 6 failed" [level=2]']
-    named = ("Why groups failed", "Worst groups", "Most disputed groups", "Next", "The judge")
+    named = ("Worst groups", "Most disputed groups", "Next", "Why groups failed", "The judge")
     order += [f'heading "{name}" [level=3]' for name in named]
     order += [f'heading "{view.find(f"#chart-{chart} h3").inner_text()}" [level=3]' for chart in CHARTS]
     places = [tree.find(heading) for heading in order]

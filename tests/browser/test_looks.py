@@ -12,7 +12,7 @@ from tests.browser.conftest import Show
 from tests.browser.view import Theme, View, shown
 
 PAGES = ("#overview", "#groups?where=live&mean=0..0.9", "#group=task-2", "#group=task-5", "#group=nobody")
-_COLOURS = """() => {
+COLOURS = """() => {
   const parse = text => {
     const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
     return [r, g, b, a];
@@ -58,7 +58,7 @@ def test_contrast(show: Show, run: Path, theme: Theme) -> None:
     for hash_ in PAGES:
         view.go(hash_)
         view.until("!document.querySelector('.g-turns div[style*=height]')")
-        result: list[tuple[str, float]] = view.page.evaluate(_COLOURS)
+        result: list[tuple[str, float]] = view.page.evaluate(COLOURS)
         assert len(result) >= 5, hash_
         assert [pair for pair in result if pair[1] < 4.5] == [], hash_
 

@@ -60,12 +60,15 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
     assert output == {name: f"{groups[name]:,}" for name in ("failed", "live", "tied")} | {
         "mean score": f"{figures['scores']['mean']:.2f}",
         "reliability": f"{figures['reliability']['median']:.2f}",
-        "agreement with rewards": f"{figures['against_label']['agreement']:.0%}",
-        "rollouts address a judge": f"{figures['rollouts']['suspect']:,}",
+        "agreement": f"{figures['against_label']['agreement']:.0%}",
+        "suspect": f"{figures['rollouts']['suspect']:,}",
         "cost": f"${figures['cost_usd']:.2g}",
-        "tokens": f"{(usage['prompt_tokens'] + usage['completion_tokens']) / 1e3:.0f}k",
-        "a group took": f"{figures['latency_s']['p50']:.1f} s",
     }
+    judged = view.find(".judged").inner_text()
+    tokens = f"{(usage['prompt_tokens'] + usage['completion_tokens']) / 1e3:.0f}k"
+    assert judged.startswith("simulated · 2026-11-21 02:00 to 02:59 UTC · ")
+    assert f"{usage['calls']} calls, {tokens} tokens" in judged
+    assert f"a group in {figures['latency_s']['p50']:.1f} s" in judged
 
 
 def test_tiles_lead_to_their_groups(view: View, truth: Truth) -> None:
@@ -229,7 +232,7 @@ def test_points_by_keyboard(view: View) -> None:
     """The tab key reaches every point of the first chart in turn, and Enter opens its groups."""
     view.open()
     result = [link for link, _ in points(view, "scores")]
-    view.find(".shortlist a").last.focus()
+    view.find(".reasons a").last.focus()
     for link in result:
         view.page.keyboard.press("Tab")
         assert view.page.evaluate("document.activeElement.getAttribute('href')") == link

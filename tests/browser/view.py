@@ -17,7 +17,12 @@ if TYPE_CHECKING:
         "button", "link", "region", "table", "cell", "grid", "searchbox", "combobox", "checkbox"
     ]
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PROGRAMS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
 QUIET = (
     "--no-sandbox",  # CI is often root in a container, where the sandbox cannot be made
     "--disable-gpu",

@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import ROOT, SHARED, Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
-from tests.values import few
+from tests.values import few, needs_full_device
 
 TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
@@ -91,6 +91,7 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
         assert f"in.jsonl: line {number} " in done.stderr
 
 
+@needs_full_device
 def test_full_disk(process: Ruler, tmp_path: Path) -> None:
     """A full disk is reported in one sentence."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(50)])

@@ -87,6 +87,7 @@ def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer,
     write(tmp_path / "replies.jsonl", [{"custom_id": "0f" * 16, "response": response, "error": None}])
     made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2")
     assert made.returncode == 0, made.stderr
+    assert ruler("score", "rollouts.jsonl", "other.jsonl", "-m", "offline").returncode == 0
     with BatchServer() as batches:
         base = batches.openai if names[:1] == ("batch",) else server.base
         judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": base}

@@ -160,8 +160,8 @@ def test_wait_of_unknown_length(clock: Clock, capsys: pytest.CaptureFixture[str]
     console = Console("log", "in.jsonl")
     console.started(3)
     clock.now += 30
-    console.tick(Summary(), Status(1, 4, 2, why="--max-cost, until the calls in flight are paid for"))
-    assert "; waiting: --max-cost, until the calls in flight are paid for, 1 of 4 calls" in logged(capsys)
+    console.tick(Summary(), Status(1, 4, 2, why="--max-cost"))
+    assert "; waiting: --max-cost, 1 of 4 calls" in logged(capsys)
 
 
 def lines_of(screen: list[str]) -> tuple[str, str] | None:

@@ -15,7 +15,7 @@ from tests.cli.scored import hostile, scored
 from tests.conftest import ROOT, Ruler, write
 from tests.formats.test_every_format import EXAMPLES, each_layout
 from tests.on_terminal import RAW, on_terminal, widest
-from tests.values import few
+from tests.values import FULL, few
 
 SAMPLES = sorted((ROOT / "samples").glob("*.scored.jsonl"))
 
@@ -294,6 +294,8 @@ def test_closed_pipe(tmp_path: Path) -> None:
 )
 def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
     """Without a usable stdout every option ends in one sentence."""
+    if str(FULL) in to and not FULL.exists():
+        pytest.skip("this system has no device that is full")
     write(tmp_path / "s.jsonl", run_of())
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     env.pop("PYTHONUNBUFFERED", None)  # it would leave no output to flush at the end

@@ -271,7 +271,7 @@ def test_status() -> None:
             assert (gate.in_flight, gate.status().queued, gate.status().why) == (2, 0, "")
         for call in range(DISTINCT):
             gate.breaker.failed(anyio.current_time(), call, INTERRUPTED, 0.0)
-        assert (gate.status().waiting, gate.status().why) == (1.0, "the judge does not answer")
+        assert (gate.status().waiting, gate.status().why) == (1.0, "the judge is down")
         busy = CallError("transport", "busy", "call", rate=True)
         gate.breaker.failed(anyio.current_time(), DISTINCT, busy, 0.0, probe=True)
         assert (gate.status().waiting, gate.status().why) == (2.0, "rate limit of the judge")
@@ -287,7 +287,7 @@ def test_status() -> None:
     [
         ({"rpm": 1}, "requests per minute", 60.0),
         ({"tpm": 1000}, "tokens per minute", 60.0),
-        ({"cap": 10_000.0}, "--max-cost, until the calls in flight are paid for", 0.0),
+        ({"cap": 10_000.0}, "--max-cost", 0.0),
     ],
 )
 def test_reason_of_a_limit(limits: dict[str, float], why: str, seconds: float) -> None:

@@ -19,6 +19,8 @@ from ruler_cli.types import Problem, Record
 from tests.reading.test_open import PACKS, fed
 from tests.values import talk
 
+EMPTY = "no records: INPUT is empty, or holds blank lines only"
+
 
 def dump(keys: str) -> bytes:
     """Make a trajectory for each letter; a dot is a line that cannot be read."""
@@ -121,7 +123,7 @@ def test_no_records_in_a_file(path: Path) -> None:
         path.write_bytes(text)
         with ExitStack() as stack:
             result = open_input(InputSettings(str(path)), stack, lambda p: None)
-            assert (result.reader, groups(result), result.found()) == (None, [], "no records")
+            assert (result.reader, groups(result), result.found()) == (None, [], EMPTY)
     path.write_bytes(b'{"messages": []}\n')
     with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
         open_input(InputSettings(str(path)), stack, lambda p: None)
@@ -241,7 +243,7 @@ def test_no_records_in_a_directory(tmp_path: Path) -> None:
     """A directory without any JSON is refused; a directory of empty files is no error."""
     (tmp_path / "a.jsonl").touch()
     with ExitStack() as stack:
-        assert open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found() == "no records"
+        assert open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found() == EMPTY
     (tmp_path / "a.log").write_text("text")
     with ExitStack() as stack, pytest.raises(UsageError, match=r"a\.log line 1 is no JSON object"):
         open_input(InputSettings(str(tmp_path)), stack, lambda p: None)

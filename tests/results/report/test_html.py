@@ -21,7 +21,8 @@ from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.report import embedded
-from ruler_cli.results.report.html import SCRIPTS, STYLES, now, web_files, write_html
+from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, COMPARE_STYLES
+from ruler_cli.results.report.html import SCRIPTS, now, web_files, write_html
 from ruler_cli.results.scored_file import FAILURE_KINDS
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
@@ -420,8 +421,8 @@ def test_scripts_and_styles() -> None:
     """Each of the page's own files is in it, and no script can end its element."""
     folder = files("ruler_cli.results.report") / "web"
     names = {path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))}
-    assert names <= {*SCRIPTS, *STYLES}
-    assert not [s for s in web_files(SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
+    assert names == {*COMPARE_SCRIPTS, *COMPARE_STYLES} - {"vendor/lib.js"}
+    assert not [s for s in web_files(COMPARE_SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
 
 
 def test_full_disk(ruler: Ruler, tmp_path: Path) -> None:

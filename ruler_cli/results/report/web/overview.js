@@ -13,35 +13,31 @@ function Tile({ name, value, more, conditions, bad }) {
 
 const FAST = 0.05; // seconds below which the time of a group is not that of a judge
 
-/** The figures in one line each; one that tells nothing, as the cost of a judge without a price, is left out. */
+/** The figures that tell how the run went; one that tells nothing, as the cost of a free judge, is left out. */
 function tiles(f, lists) {
-  const { groups, rollouts, usage } = f;
+  const { groups, rollouts } = f;
   const share = (n) => (groups.scored ? percent(n / groups.scored) : "");
   const found = [];
   if (groups.failed)
-    found.push({ name: "failed", value: whole(groups.failed), more: `${percent(groups.failed / groups.all)} of all groups`, conditions: { where: "failed" }, bad: true });
-  found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)}, to learn from`, conditions: { where: "live" } });
+    found.push({ name: "failed", value: whole(groups.failed), more: `${percent(groups.failed / groups.all)} of all`, conditions: { where: "failed" }, bad: true });
+  found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)} of scored`, conditions: { where: "live" } });
   if (groups.tied)
-    found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, nothing to learn`, conditions: { where: "tied" } });
+    found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, no signal`, conditions: { where: "tied" } });
   if (f.scores.mean !== null)
     found.push({ name: "mean score", value: number(f.scores.mean, 2), more: `of ${many(rollouts.scored, "rollout")}` });
   if (f.reliability.median !== null)
-    found.push({ name: "reliability", value: number(f.reliability.median, 2), more: "median; 1 is certain" });
+    found.push({ name: "reliability", value: number(f.reliability.median, 2), more: "median of groups" });
   if (f.against_label.agreement !== null)
     found.push({
-      name: "agreement with rewards",
+      name: "agreement",
       value: percent(f.against_label.agreement),
-      more: `of ${many(f.against_label.pairs, "pair")}; 50% is chance`,
+      more: "with the rewards",
       conditions: lists.disputed.length ? { where: "disputed", sort: "-disagreement" } : undefined,
     });
   if (rollouts.suspect)
-    found.push({ name: "rollouts address a judge", value: whole(rollouts.suspect), more: "suspect", conditions: { flag: "suspect" }, bad: true });
-  const tokens = usage.prompt_tokens + usage.completion_tokens;
-  if (f.cost_usd || tokens)
-    found.push({ name: "cost", value: f.cost_usd === null ? "unknown" : usd(f.cost_usd), more: f.cost_usd === null || !f.cost_groups ? "" : `${usd(f.cost_usd / f.cost_groups)} a group` });
-  if (tokens) found.push({ name: "tokens", value: compact(tokens), more: many(usage.calls, "call") });
-  if (f.latency_s.max >= FAST)
-    found.push({ name: "a group took", value: seconds(f.latency_s.p50), more: `90% within ${seconds(f.latency_s.p90)}` });
+    found.push({ name: "suspect", value: whole(rollouts.suspect), more: rollouts.suspect === 1 ? "rollout" : "rollouts", conditions: { flag: "suspect" }, bad: true });
+  if (f.cost_usd)
+    found.push({ name: "cost", value: usd(f.cost_usd), more: `${usd(f.cost_usd / f.cost_groups)} a group` });
   return found;
 }
 
@@ -56,7 +52,7 @@ function verdict({ groups }) {
   return parts.join(", ");
 }
 
-/** Judges, passes and time of the run. */
+/** Judges, passes, time, tokens and speed of the run. */
 function judged(f) {
   const names = Object.keys(f.judges).filter(Boolean);
   const passes = Object.keys(f.passes);
@@ -68,6 +64,9 @@ function judged(f) {
     const end = from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to;
     parts.push(`${from === to ? from : `${from} to ${end}`} UTC`);
   }
+  const tokens = f.usage.prompt_tokens + f.usage.completion_tokens;
+  if (tokens) parts.push(`${many(f.usage.calls, "call")}, ${compact(tokens)} tokens`);
+  if (f.latency_s.max >= FAST) parts.push(`a group in ${seconds(f.latency_s.p50)}, 90% within ${seconds(f.latency_s.p90)}`);
   return parts.filter(Boolean).join(" · ");
 }
 
@@ -157,10 +156,10 @@ function Overview({ data }) {
     <h2 id="overview-head">${verdict(figures)}</h2>
     <p class="judged">${judged(figures)}</p>
     <ul class="tiles">${tiles(figures, data.lists).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
-    <${Reasons} figures=${figures} />
     <${Shortlists} data=${data} />
     <div class="beside">
       <${Next} commands=${data.next} />
+      <${Reasons} figures=${figures} />
       <${Findings} facts=${data.facts} />
     </div>
     ${drawings.length > 0 && html`<div class="charts">${drawings.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} />`)}</div>`}

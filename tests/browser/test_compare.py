@@ -1,0 +1,252 @@
+"""The page of two files: both judges' figures, both scores of each group, and both explanations."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.browser.attacks import NAME, records
+from tests.browser.conftest import Show
+from tests.browser.reports import ruler, write
+from tests.browser.test_hostile import ATTACKS, harmless
+from tests.browser.test_looks import COLOURS
+from tests.browser.test_overview import points
+from tests.browser.view import Theme, View
+
+PAGES = ("#overview", "#groups", "#group=task-2", "#group=task-2&view=one")
+
+
+def pages(folder: Path, one: Path, other: Path) -> Path:
+    """The page of two files."""
+    ruler("report", one, other, "-o", folder / "compare.html", "--max-groups", "10000", folder=folder)
+    return folder / "compare.html"
+
+
+@pytest.fixture(scope="session")
+def files(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The scored run, and the same rollouts scored by another judge, in another order."""
+    folder = tmp_path_factory.mktemp("compare")
+    other = folder / "other.jsonl"
+    ruler("score", scored, other, "-m", "simulated", "-p", "seed=3", "-p", "noise=0.3", folder=folder)
+    lines = [orjson.loads(line) for line in other.read_bytes().splitlines()]
+    for record in lines:
+        for i, trajectory in enumerate(record["trajectories"]):
+            trajectory["ruler"]["explanation"] = f"The other judge on {record['group_id']}, {i}"
+    return scored, write(other, lines[::-1])
+
+
+@pytest.fixture(scope="session")
+def compared(files: tuple[Path, Path]) -> Path:
+    """The page of both."""
+    return pages(files[1].parent, *files)
+
+
+@pytest.fixture(scope="session")
+def measured(files: tuple[Path, Path]) -> dict[str, Any]:
+    """The figures of `ruler report A B --json`."""
+    done = ruler("report", *files, "--json", folder=files[1].parent)
+    return dict(orjson.loads(done.stdout))
+
+
+@pytest.fixture(scope="session")
+def truth(files: tuple[Path, Path]) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Both scores of each rollout, by group."""
+    each = []
+    for path in files:
+        lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+        scores = {r["group_id"]: [t["ruler"].get("score") for t in r["trajectories"]] for r in lines}
+        each.append(scores)
+    return {key: (each[0][key], each[1][key]) for key in each[0]}
+
+
+@pytest.mark.smoke
+def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
+    """The overview has both judges' figures side by side and the groups on which they differ most."""
+    view = show(compared)
+    heading = f"60 groups, {measured['rollouts']} rollouts that both judges scored"
+    assert view.find("#overview-head").inner_text() == heading
+    cells = "all => all.map(tr => [...tr.cells].map(cell => cell.textContent))"
+    rows = {name: values for name, *values in view.find(".sides tbody tr").evaluate_all(cells)}
+    assert rows["file"] == ["scored.jsonl", "other.jsonl"]
+    assert rows["groups"] == ["54 of 60 scored", "60 of 60 scored"]
+    assert rows["mean score"] == [f"{mean:.2f}" for mean in measured["means"]]
+    text = view.find(".findings").inner_text()
+    assert f"{measured['order']['agreement']:.0%} of {measured['order']['pairs']} pairs" in text
+    assert "6 groups scored by B only" in text
+    keys = view.find(".differing .group").all_text_contents()
+    assert keys[:5] == [group["key"] for group in measured["differ"]]
+    view.find(".differing .group a").first.click()
+    view.at(f"#group={keys[0]}")
+
+
+def test_scatter(
+    show: Show, compared: Path, measured: dict[str, Any], truth: dict[str, tuple[list[Any], list[Any]]]
+) -> None:
+    """A mark of A against B counts rollouts, and leads to the groups that have them."""
+    view = show(compared)
+    marks = points(view, "scatter")
+    assert len(marks) == len(measured["cells"]) > 20
+    assert sum(int(name.split(": ")[1].split(" ")[0]) for _, name in marks) == measured["rollouts"]
+    for (link, _), cell in list(zip(marks, measured["cells"], strict=True))[::9]:
+        (a, b) = (cell["values"][side] for side in "ab")
+        holds = [
+            key
+            for key, both in truth.items()
+            if any(
+                x is not None and y is not None and a[0] <= x <= a[1] and b[0] <= y <= b[1]
+                for x, y in zip(*both, strict=True)
+            )
+        ]
+        view.go(link)
+        assert view.count == len(holds) > 0, link
+
+
+def differing(both: tuple[list[Any], list[Any]]) -> tuple[int, float]:
+    """The pairs that a judge tells apart, and those in another order, equal scores as a half."""
+    known = [(a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None]
+    pairs, against = 0, 0.0
+    for i, (a, b) in enumerate(known):
+        for c, d in known[:i]:
+            pairs += (a != c) or (b != d)
+            against += 1 if (a - c) * (b - d) < 0 else 0.5 if (a == c) != (b == d) else 0
+    return pairs, against
+
+
+@pytest.mark.smoke
+def test_table(show: Show, compared: Path, truth: dict[str, tuple[list[Any], list[Any]]]) -> None:
+    """The table has the most different groups first, both scores in a cell, and filters for them."""
+    view = show(compared, "#groups", height=3_000)
+    apart = {key: differing(both) for key, both in truth.items()}
+    order = [apart[key][1] for key in view.keys if apart[key][0]]
+    assert order == sorted(order, reverse=True)
+    assert len(view.keys) == 60
+    row = view.find(".body [role=row]").first
+    key = view.keys[0]
+    name = row.locator("svg.pairs").get_attribute("aria-label") or ""
+    a, b = truth[key]
+    best = max(range(len(a)), key=lambda i: a[i])
+    assert name.startswith(f"scores by A and B: A {a[best]:.2f}, B {b[best]:.2f}")
+    assert row.locator("line.pair").count() == len(a)
+    many = [key for key, (pairs, against) in apart.items() if against and against >= 0.25 * pairs]
+    view.go("#groups?where=order")
+    assert sorted(view.keys) == sorted(many)
+    view.go("#groups?where=only_b")
+    assert sorted(view.keys) == sorted(key for key, both in truth.items() if both[0][0] is None)
+    view.go("#groups?order=0.5..&sort=-distance")
+    half = [key for key, (pairs, against) in apart.items() if pairs and against >= 0.5 * pairs]
+    assert sorted(view.keys) == sorted(half)
+    assert "share of pairs in another order from 0.5" in view.find(".chip.held").inner_text()
+
+
+@pytest.mark.smoke
+def test_group(show: Show, compared: Path, truth: dict[str, tuple[list[Any], list[Any]]]) -> None:
+    """A group's page has both scores and both explanations of each rollout, and its text once."""
+    view = show(compared, "#group=task-2")
+    view.find(".g-turns").last.wait_for(state="attached")
+    a, b = truth["task-2"]
+    rows = view.find(".g-scroll tbody tr")
+    for row in rows.all():
+        i = int(row.locator("th").inner_text().removeprefix("#")) - 1
+        cells = [text for text in row.locator("td").all_inner_texts() if text]
+        assert cells[:2] == [f"{a[i]:.3f}", f"{b[i]:.3f}"]
+        assert cells[-1] == f"The other judge on task-2, {i}"
+        assert cells[-2].startswith(f"Of 2.{i}: ")
+    assert rows.count() == len(a)
+    for section in view.find("section.g-rollout").all():
+        assert section.locator("blockquote[data-judge]").count() == 2
+        i = int(section.get_attribute("data-rollout") or 0) - 1
+        assert f"A {a[i]:.3f}" in section.locator("h4").inner_text()
+        assert f"B {b[i]:.3f}" in section.locator("h4").inner_text()
+    meta = view.find(".g-meta p").all_inner_texts()
+    assert [line[:1] for line in meta[:2]] == ["A", "B"]
+    assert view.find("[aria-label='What the rollouts did']").count() == 1
+    assert "--group task-2" in (view.find(".g-meta code").text_content() or "")
+
+
+def test_failed_in_one(show: Show, compared: Path) -> None:
+    """A group that one judge did not score has the other's scores, and the reason."""
+    view = show(compared, "#group=task-5")
+    view.find(".g-turns").last.wait_for(state="attached")
+    assert "Not scored" in view.text
+    assert "The other judge on task-5, 0" in view.text
+    assert "nothing to compare" in view.find(".g-meta summary").inner_text()
+
+
+def test_search(show: Show, compared: Path) -> None:
+    """A search finds what either judge said."""
+    view = show(compared, "#groups?search=judge%20on%20task-7,")
+    view.until("document.querySelector('p[role=status]')?.textContent.startsWith('1 of')")
+    assert view.keys == ["task-7"]
+
+
+@pytest.mark.parametrize("hash_", PAGES)
+def test_phone(show: Show, compared: Path, hash_: str) -> None:
+    """In a window of 390 pixels the page itself never scrolls sideways."""
+    view = show(compared, hash_, width=390, height=844)
+    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_contrast(show: Show, compared: Path, theme: Theme) -> None:
+    """In both themes every text has a contrast of at least 4.5 against its background."""
+    view = show(compared, theme=theme)
+    for hash_ in PAGES:
+        view.go(hash_)
+        view.until("!document.querySelector('.g-turns div[style*=height]')")
+        result: list[tuple[str, float]] = view.page.evaluate(COLOURS)
+        assert [pair for pair in result if pair[1] < 4.5] == [], hash_
+
+
+@pytest.mark.parametrize("hash_", PAGES)
+def test_names(show: Show, compared: Path, hash_: str) -> None:
+    """Every button, link, field and region that a screen reader stops at has a name; ranks go in steps."""
+    view = show(compared, hash_)
+    view.until("!document.body.innerText.includes('Reading the text')")
+    using = r"^\s*- '?(button|link|searchbox|combobox|checkbox|grid|region|navigation)\b"
+    tree = view.find("body").aria_snapshot().splitlines()
+    result = [line.strip() for line in tree if re.match(using, line)]
+    assert len(result) > 5
+    assert [line for line in result if '"' not in line] == []
+    headings = view.find("h1:visible, h2:visible, h3:visible, h4:visible, h5:visible")
+    ranks = headings.evaluate_all("all => all.map(heading => Number(heading.localName[1]))")
+    assert ranks[0] == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(ranks)), ranks
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two files with all attacks in all places, one of them under a name that is an attack."""
+    folder = tmp_path_factory.mktemp("hostile_pair")
+    lines = list(records(ATTACKS))
+    one, other = folder / NAME, folder / "other.jsonl"
+    one.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    for record in lines:
+        for i, trajectory in enumerate(record["trajectories"]):
+            if "score" in trajectory.get("ruler", {}):
+                trajectory["ruler"]["score"] = i / 7
+    other.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    return pages(folder, one, other)
+
+
+def test_hostile(show: Show, hostile: Path) -> None:
+    """No text of either file runs or becomes an element, in any view."""
+    view: View = show(hostile, height=2_000)
+    harmless(view)
+    for summary in view.find(".chart summary").all():
+        summary.click()
+    for hash_ in ("#groups", "#groups?sort=key", "#groups?sort=-distance", "#groups?where=order"):
+        view.go(hash_)
+        harmless(view)
+    hashes = view.page.evaluate("opened.rows.key.map((_, i) => groupHash(opened.rows, i))")
+    for hash_ in hashes[:: max(1, len(hashes) // 12)]:
+        view.go(hash_)
+        view.until("!document.body.innerText.includes('Reading the text')")
+        view.until("!document.querySelector('.g-turns div[style*=height]')")
+        harmless(view)
