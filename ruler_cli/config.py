@@ -295,9 +295,16 @@ def _refuse_numbers(settings: ScoreSettings) -> None:
             raise UsageError(f"{option} {value:g}: give a number {bounds}")
 
 
-def _refuse_names(settings: ScoreSettings) -> None:
-    """Raise UsageError if the name of a judge is none or comes twice, or if there is none to fall back on."""
-    names = [judge.label for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+def _refuse_judges(settings: ScoreSettings) -> None:
+    """Raise UsageError if a judge has no name of its own, or a key among its parameters, or no fallback."""
+    judges = [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+    names = [judge.label for judge in judges]
+    places = (("api_key", "api_key"), ("api_base", "api_base"), ("base_url", "api_base"))
+    for name, place in places:  # each would be sent in the body of the request
+        if any(name in judge.params for judge in judges):
+            raise UsageError(
+                f"params: `{name}` is no parameter of a call; give it as JudgeSettings({place}=…)"
+            )
     for name in names:
         if not name.strip():
             raise UsageError("-m or --escalate: the judge has no name")
@@ -323,7 +330,7 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
 
     A group gets 2 passes first, see `judging.adaptive.FIRST`.
     """
-    _refuse_names(settings)
+    _refuse_judges(settings)
     _refuse_numbers(settings)
     ask, combine = settings.ask, settings.combine
     averaged = settings.panel and not settings.fallback
