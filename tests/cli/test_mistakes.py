@@ -84,6 +84,7 @@ OURS = {
     f"{S} -m mine --api-base localhost:8000": "with a host; write http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
     "report in.jsonl --format html": "--format html: is about the format of SCORED; a page is written by -o",
+    "report in.jsonl a.html": "a.html: SCORED2 is a file of another judge; a page is written by -o a.html",
     "report in.jsonl --json -o a.html": "for JSON write `--json > FILE.json` instead",
     "report in.jsonl --group task-17 -o a.html": "if its address ends in #group=KEY",
     "check in.json": "in.json: no such file; did you mean in.jsonl?",
