@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ruler_cli.api import NotScoredError, TrajectoryScore, ruler, score_file, score_group, score_groups
+    from ruler_cli.cli.settings import settings
     from ruler_cli.config import (
         AskSettings,
         CombineSettings,
@@ -54,15 +55,16 @@ __all__ = [
     "score_file",
     "score_group",
     "score_groups",
+    "settings",
 ]
-_MODULES = ("config", "errors", "observer", "object_groups", "scorer", "api")
+_MODULES = ("config", "errors", "observer", "object_groups", "scorer", "api", "cli.settings")
 """The modules that define these names: the ones that import little come first."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is asked for: the command does not need them."""
     if name in __all__:
-        for module in _MODULES:
+        for module in _MODULES[-1:] if name == "settings" else _MODULES:
             value = vars(import_module(f"ruler_cli.{module}")).get(name)
             if value is not None:
                 return value

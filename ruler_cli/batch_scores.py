@@ -28,7 +28,7 @@ class BatchScores:
     def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
         """`stats` counts the groups."""
         self.stats, self._input, self._how = stats, settings.input, settings.combine
-        self.names = tuple(judge.model for judge in judges_of(settings))
+        self.names = tuple(judge.label for judge in judges_of(settings))
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
         self._early = replace(self._how, debias=False, standardize=False) if self.waits else self._how

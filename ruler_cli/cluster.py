@@ -15,18 +15,18 @@ import tempfile
 import time
 import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio.to_thread
 
 from ruler_cli import __version__
 from ruler_cli.answer import clean
-from ruler_cli.config import PoolSettings, ScoreSettings, Shard
+from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings, Shard
 from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
@@ -38,6 +38,8 @@ from ruler_cli.pool.engine import StopSignal, run_beside, together
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
 from ruler_cli.run import RunResult, score
+
+Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 
 _SHARDS, _TRIES = 3, 3
 """Shards for each worker, so that all finish together; workers that may die over one shard."""
@@ -98,7 +100,8 @@ async def score_on_ray(
         for sentence in source.survey.warnings():
             observer.warn(sentence)
         groups, limits, shape = source.survey.mine, settings.pool, source.reader.format.shape
-    shares = (limits.concurrency, limits.rpm, limits.tpm and limits.tpm / _MIN_TPM)
+    each = [limits.of(judge) for judge in judges_of(settings)]
+    shares = [share for own in each for share in (own.concurrency, own.rpm, own.tpm and own.tpm / _MIN_TPM)]
     workers = max(1, int(min(workers, groups, *(share for share in shares if share is not None))))
     count = min(groups, _SHARDS * workers) if shape != "columns" else 1  # columns: several groups a record
     waiting = deque((Shard(number, count) if count > 1 else None, 0) for number in range(1, count + 1))
@@ -223,7 +226,7 @@ class _RayRun:
         self._reports.append(ShardReport())
         try:
             stream = self._actors[number].score.options(num_returns="streaming")
-            async for part in stream.remote(shard, limits):
+            async for part in stream.remote(shard, limits, self._judges(number)):
                 self._reports[index], rows = await part
                 if rows and self.settings.ledger is not None:
                     await anyio.to_thread.run_sync(append_rows, self.settings.ledger, rows)
@@ -238,7 +241,7 @@ class _RayRun:
             self.usd_left = max(0.0, self.usd_left + limits.max_cost - spent)
         if report.stopped is not None:
             self.stop_signal.stop(report.stopped)
-        elif limits.rpm or limits.tpm:
+        elif any(own.rpm or own.tpm for own in map(limits.of, self._judges(number))):
             await anyio.sleep(_PAUSE)
 
     def _limits(self, number: int) -> PoolSettings:
@@ -247,13 +250,21 @@ class _RayRun:
         if self.usd_left is not None:
             cap = self.usd_left / (len(self.waiting) + 1)
             self.usd_left -= cap
-        return replace(
-            limits,
-            concurrency=limits.concurrency and (limits.concurrency + count - 1 - number) // count,
-            rpm=limits.rpm and limits.rpm / count,
-            tpm=limits.tpm and limits.tpm / count,
-            max_cost=cap,
-        )
+        return replace(share_of(limits, number, count), max_cost=cap)
+
+    def _judges(self, number: int) -> list[JudgeSettings]:
+        """Return the judges with a worker's share of their own limits."""
+        return [share_of(judge, number, self.workers) for judge in judges_of(self._shard_settings)]
+
+
+def share_of(limits: Limits, number: int, count: int) -> Limits:
+    """Return the share of limits that the worker `number` of `count` has."""
+    return replace(
+        limits,
+        concurrency=limits.concurrency and (limits.concurrency + count - 1 - number) // count,
+        rpm=limits.rpm and limits.rpm / count,
+        tpm=limits.tpm and limits.tpm / count,
+    )
 
 
 class Worker(Observer):
@@ -296,11 +307,17 @@ class Worker(Observer):
             file.write(part)
 
     async def score(
-        self, shard: Shard | None, limits: PoolSettings
+        self, shard: Shard | None, limits: PoolSettings, judges: Sequence[JudgeSettings]
     ) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
         """Score a shard (None: all of INPUT); yield reports, each with the new rows of this node's ledger."""
         self._report = ShardReport()
-        settings = replace(self._settings, input=replace(self._settings.input, shard=shard), pool=limits)
+        settings = replace(
+            self._settings,
+            input=replace(self._settings.input, shard=shard),
+            pool=limits,
+            judge=judges[0],
+            panel=tuple(judges[1:]),
+        )
         run = asyncio.ensure_future(score(settings, self, self._stop_signal))
         while not (await asyncio.wait([run], timeout=_TICK))[0]:
             yield self._report, self._new_rows()

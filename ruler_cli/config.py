@@ -6,7 +6,8 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
@@ -102,10 +103,12 @@ OnFailure = Literal["null", "drop", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """The settings of one judge: its name, the way to it, the parameters of every call.
+    """The settings of one judge: its model, the way to it, the parameters of every call, its limits.
 
-    `api_key` is for Python callers, who hold the key already; the command takes a variable's name. UsageError
-    if a key stands in place of a name.
+    `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
+    `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
+    `rpm`, `tpm` and `concurrency` are this judge's own; None leaves them to `PoolSettings`. UsageError if a
+    key stands in place of a name.
     """
 
     model: str = "openai/o3"
@@ -116,6 +119,15 @@ class JudgeSettings:
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 600.0
     price: tuple[float, float] | None = None
+    name: str = ""
+    rpm: float | None = None
+    tpm: float | None = None
+    concurrency: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the judge in OUTPUT and in sentences."""
+        return self.name or self.model
 
     def __post_init__(self) -> None:
         """Refuse a key where a name belongs: names are printed, and written into OUTPUT."""
@@ -128,7 +140,8 @@ class JudgeSettings:
 class PoolSettings:
     """The limits of calls: in flight (None: adaptive), per minute, tried again, and in money.
 
-    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute.
+    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute. Each judge has these limits for
+    itself, and those of its own first.
     """
 
     concurrency: int | None = None
@@ -136,6 +149,15 @@ class PoolSettings:
     tpm: float | None = None
     retries: int = 6
     max_cost: float | None = None
+
+    def of(self, judge: JudgeSettings) -> PoolSettings:
+        """Return the limits of one judge."""
+        return replace(
+            self,
+            concurrency=judge.concurrency or self.concurrency,
+            rpm=judge.rpm or self.rpm,
+            tpm=judge.tpm or self.tpm,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +295,16 @@ def _refuse_numbers(settings: ScoreSettings) -> None:
             raise UsageError(f"{option} {value:g}: give a number {bounds}")
 
 
-def _refuse_names(settings: ScoreSettings) -> None:
-    """Raise UsageError if the name of a judge is none or comes twice, or if there is none to fall back on."""
-    names = [judge.model for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+def _refuse_judges(settings: ScoreSettings) -> None:
+    """Raise UsageError if a judge has no name of its own, or a key among its parameters, or no fallback."""
+    judges = [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+    names = [judge.label for judge in judges]
+    places = (("api_key", "api_key"), ("api_base", "api_base"), ("base_url", "api_base"))
+    for name, place in places:  # each would be sent in the body of the request
+        if any(name in judge.params for judge in judges):
+            raise UsageError(
+                f"params: `{name}` is no parameter of a call; give it as JudgeSettings({place}=…)"
+            )
     for name in names:
         if not name.strip():
             raise UsageError("-m or --escalate: the judge has no name")
@@ -301,10 +330,17 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
 
     A group gets 2 passes first, see `judging.adaptive.FIRST`.
     """
-    _refuse_names(settings)
+    _refuse_judges(settings)
     _refuse_numbers(settings)
     ask, combine = settings.ask, settings.combine
     averaged = settings.panel and not settings.fallback
+    judges = [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge is not None]
+    for one, other in combinations(judges, 2):
+        if (one.model, one.params) == (other.model, other.params):
+            raise UsageError(
+                f"judges {one.label} and {other.label} are one judge to the ledger, which keeps replies by "
+                f"model ({one.model}) and parameters; leave one out, or set them apart with params"
+            )
     if combine.standardize and not averaged:
         raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
     if combine.debias and ask.order == "input":

@@ -64,8 +64,11 @@ def refuse_no_variable(name: str, option: str = "--api-key-env") -> None:
 
 
 def refuse_key(value: str, option: str) -> None:
-    """Raise UsageError, which does not repeat the value, if it looks like a key; `provider/KEY` does too."""
-    if looks_like_key(value) or looks_like_key(value.rpartition("/")[2]):
+    """Raise UsageError, which does not repeat the value, if it looks like a key; `provider/KEY` does too.
+
+    A path may end in a hash, as a model's snapshot on disk does.
+    """
+    if looks_like_key(value) or _KEY.fullmatch(value.rpartition("/")[2]):
         raise UsageError(
             f"{option}: its value (not shown) looks like a key; put that into a variable (export MY_KEY=…) "
             "and name that with --api-key-env MY_KEY"
@@ -85,8 +88,12 @@ def secrets_among(words: Iterable[str]) -> list[str]:
             found.add(word)
         if name == "--api-key-env" and equals and not is_variable_name(value):
             found.add(value)
+        if before.startswith("-") and before not in _OWN_OPTIONS and looks_like_key(word):
+            found.add(word)
+        if equals and looks_like_key(value):
+            found.add(value)
         if before not in _OWN_OPTIONS:
-            found.update(part for part in re.split(r"[\s=:/,;'\"@?&{}()]+", word) if looks_like_key(part))
+            found.update(part for part in re.split(r"[\s=:/,;'\"@?&{}()]+", word) if _KEY.fullmatch(part))
         found.update(m[1] or m[3] for m in _IN_ADDRESS.finditer(word) if m[1] or _SECRET_NAME.fullmatch(m[2]))
         before = word
     return sorted((one for one in found if len(one) > 3), key=len, reverse=True)

@@ -97,7 +97,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     for judge, way in zip(judges, resolved, strict=True):
         if settings.pool.max_cost is not None and way.price is None and not settings.cached_only:
             raise UsageError(
-                f"--max-cost: the price of {judge.model} is not known; give it with --price IN,OUT, "
+                f"--max-cost: the price of {judge.label} is not known; give it with --price IN,OUT, "
                 "in USD per million prompt and completion tokens"
             )
     return resolved

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+import math
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -20,15 +21,15 @@ from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
 from ruler_cli.object_groups import G, JudgedGroup, ObjectGroup, judged_group, read_group
 from ruler_cli.observer import Observer, Summary
-from ruler_cli.pool.engine import Bounds, StopSignal, run, run_beside
+from ruler_cli.pool.engine import Bounds, StopSignal, first_of, run
 from ruler_cli.run import open_judges, resolve_judges
 from ruler_cli.types import GroupError, GroupResult, GroupScores, Problem
 
 _BOUNDS = Bounds(ready=32)
 """Bounds on the groups that are held: 32 scored groups bridge a pause of their taker, and a group that is
 trained on later than that was made by an old policy."""
-_TICK = 1.0
-"""Seconds between the reports to an observer."""
+_TICK, _POLL = 1.0, 0.05
+"""Seconds between the reports to an observer, and between looks at what a stopped run still holds."""
 _FILES = (
     ("format", "auto"), ("grouping", "auto"), ("group_by", None), ("messages", None), ("prompt", None),
     ("shard", None), ("limit", None),
@@ -76,6 +77,8 @@ class Scorer:
 
     async def __aenter__(self) -> Self:
         """Open the judges and the ledger; UsageError if a key, an address or a price is missing."""
+        if self._parts is not None:
+            raise UsageError("the Scorer is open already; make another one, or share it")
         resolved, stop_signal = resolve_judges(self._settings), StopSignal()
         async with AsyncExitStack() as stack:
             panel = await stack.enter_async_context(open_judges(self._settings, resolved, stop_signal))
@@ -120,7 +123,10 @@ class Scorer:
             try:
                 async for judged in receive:
                     yield judged
-                await task
+                await asyncio.wait([task])
+                if task.cancelled():
+                    raise UsageError("the Scorer was closed before its groups were all scored")
+                task.result()
             finally:
                 await _end(task)
                 parts.tasks.discard(task)
@@ -135,6 +141,8 @@ class Scorer:
     def _open(self) -> _Parts:
         if self._parts is None:
             raise UsageError("the Scorer is not open; use it as `async with Scorer(settings) as scorer`")
+        if self._parts.loop is not asyncio.get_running_loop():
+            raise UsageError("the Scorer is open in another event loop; score there, or open one here")
         return self._parts
 
 
@@ -146,9 +154,10 @@ class _Parts:
         self.stats = RunStats(settings.max_failures, panel)
         self.scores = BatchScores(settings, self.stats)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.loop = asyncio.get_running_loop()
         self._taken = 0
         self._runner = self.runner()
-        self._scopes: dict[anyio.CancelScope, float] = {}
+        self._scopes, self._deadline = set[anyio.CancelScope](), math.inf
         self._watcher = asyncio.create_task(self._watch())
 
     def runner(self) -> JudgeRunner:
@@ -184,9 +193,13 @@ class _Parts:
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
         """Ask the judges about a group; None if the run was told to stop, and this took too long."""
         result = None
-        with self.ending(self.settings.grace):
-            result = await group_run.judge()
-        return result  # noqa: RET504 - the block may be cancelled
+        with anyio.CancelScope(deadline=self._deadline) as scope:
+            self._scopes.add(scope)
+            try:
+                result = await group_run.judge()
+            finally:
+                self._scopes.discard(scope)
+        return result
 
     def take(self, read: ObjectGroup[Any], result: GroupResult) -> GroupScores | GroupError | None:
         """Count a group; return its scores as far as they are known, None if the run stopped before it."""
@@ -224,19 +237,7 @@ class _Parts:
         """Return the counts so far."""
         summary = self.stats.finish(self.stopped)
         summary.figures = self.scores.figures()
-        return replace(summary)
-
-    @contextmanager
-    def ending(self, seconds: float) -> Iterator[None]:
-        """Cancel the block so many seconds after the run is told to stop."""
-        with anyio.CancelScope() as scope:
-            self._scopes[scope] = seconds
-            if self.stop_signal.reason is not None:
-                scope.deadline = anyio.current_time() + seconds
-            try:
-                yield
-            finally:
-                del self._scopes[scope]
+        return replace(summary, failed=dict(summary.failed), retried=dict(summary.retried))
 
     async def report(self) -> None:
         """Report to the observer every second."""
@@ -255,8 +256,9 @@ class _Parts:
         await self.stop_signal.event.wait()
         self.panel.nudge()
         self.observer.stopping(self.panel.in_flight, self.settings.grace)
-        for scope, seconds in self._scopes.items():
-            scope.deadline = anyio.current_time() + seconds
+        self._deadline = anyio.current_time() + self.settings.grace
+        for scope in self._scopes:
+            scope.deadline = self._deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,7 @@ class _Stream(Generic[G]):
     ) -> None:
         self._parts, self._groups, self._results = parts, groups, results
         self._runner = parts.runner()
-        self._pulled = 0
+        self._pulled = self._delivered = 0
         self._waiting: list[tuple[ObjectGroup[G], GroupResult]] = []
         self.error: Exception | None = None
 
@@ -283,10 +285,14 @@ class _Stream(Generic[G]):
         """Judge all groups, and send each with its scores."""
         demand = self._parts.panel.wait_for_demand
         async with self._results:
-            await run_beside(
-                self._parts.report,
-                lambda: run(self._pull, self._judge, self._deliver, _size, demand, _BOUNDS),
-            )
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._parts.report)
+                    tasks.start_soon(self._end_reading, tasks.cancel_scope)
+                    await run(self._pull, self._judge, self._deliver, _size, demand, _BOUNDS)
+                    tasks.cancel_scope.cancel()
+            except BaseExceptionGroup as group:
+                raise first_of(group) from None
             if not self._waiting:
                 return
             scores = self._parts.scores
@@ -297,11 +303,12 @@ class _Stream(Generic[G]):
 
     async def _pull(self) -> _Item[G] | None:
         try:
-            with self._parts.ending(0):
-                given = await anext(self._groups)
-                read = self._parts.read(given, self._pulled)
-                self._pulled += 1
-                return _Item(read, self._runner.start(read.group))
+            if self._goes_on:
+                given = await anext(self._groups)  # in no scope: theirs may be open until the next group
+                if self._goes_on:
+                    read = self._parts.read(given, self._pulled)
+                    self._pulled += 1
+                    return _Item(read, self._runner.start(read.group))
         except StopAsyncIteration:
             pass
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
@@ -309,17 +316,29 @@ class _Stream(Generic[G]):
         self._runner.end()
         return None
 
+    @property
+    def _goes_on(self) -> bool:
+        return self._parts.stop_signal.reason is None
+
     async def _judge(self, item: _Item[G]) -> GroupResult | None:
         return await self._parts.judge(item.run)
 
     async def _deliver(self, item: _Item[G], result: GroupResult | None) -> None:
         scores = None if result is None else self._parts.take(item.read, result)
-        if result is None or scores is None:
-            return
-        if self._parts.scores.waits:
-            self._waiting.append((item.read, result))
-        else:
-            await self._results.send(self._parts.scored(item.read, result, scores))
+        if result is not None and scores is not None:
+            if self._parts.scores.waits:
+                self._waiting.append((item.read, result))
+            else:
+                await self._results.send(self._parts.scored(item.read, result, scores))
+        self._delivered += 1
+
+    async def _end_reading(self, scope: anyio.CancelScope) -> None:
+        """Once the run is told to stop and all that is done is taken, wait for no more groups."""
+        await self._parts.stop_signal.event.wait()
+        self._runner.end()
+        while self._delivered < self._pulled:  # noqa: ASYNC110 - looked at when a run ends only
+            await anyio.sleep(_POLL)
+        scope.cancel()
 
 
 def _size(item: _Item[Any]) -> int:

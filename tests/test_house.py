@@ -30,7 +30,17 @@ LAYERS = (
     {"judging"},
     {"prompting", "scoring", "pool", "judges", "ledger"},
     {"reading", "writing", "formats"},
-    {"config", "observer", "answer", "types", "errors", "keys", "suggestions"},
+    {
+        "config",
+        "config_file",
+        "config_values",
+        "observer",
+        "answer",
+        "types",
+        "errors",
+        "keys",
+        "suggestions",
+    },
 )
 """Top to bottom. A module imports its own layer and lower ones."""
 INDEPENDENT = LAYERS[3]

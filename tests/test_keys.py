@@ -44,18 +44,28 @@ def test_secrets_of_a_command_line() -> None:
         "--rubric 'sk-abcd1234'": ["sk-abcd1234"],
         "--api-base https://me:pass@h/v1?key=zzzz&v=1": ["pass", "zzzz"],
         "--group sk-abcd1234": [],
+        "-m /hub/snapshots/0123456789abcdef0123456789abcdef": [],
+        "-p 0123456789abcdef0123456789abcdef": ["0123456789abcdef0123456789abcdef"],
+        "score 0123456789abcdef0123456789abcdef": [],
     }
     for line, secrets in lines.items():
         assert sorted(secrets_among(line.split())) == sorted(secrets), line
 
 
+def test_model_on_disk() -> None:
+    """A model's name may be a path that ends in a hash."""
+    name = "/hub/snapshots/0123456789abcdef0123456789abcdef"
+    assert JudgeSettings(name).model == name
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_settings(key: str) -> None:
     """Settings of a judge take no key for a name, and the error does not repeat it."""
-    for model, variable in ((key, None), (f"openai/{key}", None), ("openai/o3", key)):
+    for model, variable in ((key, None), ("openai/sk-abcd1234", None), ("openai/o3", key)):
         with pytest.raises(UsageError) as error:
             JudgeSettings(model, api_key_env=variable)
         assert key not in str(error.value)
+        assert "sk-abcd1234" not in str(error.value)
         assert "export MY_KEY=…" in str(error.value)
 
 

@@ -253,6 +253,7 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"combine": CombineSettings(blend=2.0)}, "--blend 2"),
         ({"judge": JudgeSettings("offline", timeout=0.0)}, "--timeout 0"),
         ({"judge": JudgeSettings("")}, "no name"),
+        ({"judge": JudgeSettings("offline", params={"api_key": "sk-1"})}, "api_key"),
         ({"panel": (JudgeSettings("openai/good"),)}, "named twice"),
         ({"fallback": True}, "--fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
@@ -478,6 +479,28 @@ def test_error_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     staged(tmp_path, monkeypatch, main, Stub())
 
 
+@pytest.mark.anyio
+async def test_task_group_of_the_caller(server: JudgeServer) -> None:
+    """Groups may come from a generator that holds a task group open while it makes rollouts."""
+
+    async def rollouts() -> AsyncIterator[Any]:
+        send, receive = anyio.create_memory_object_stream[Any](5)
+
+        async def make() -> None:
+            async with send:
+                for one in many(30):
+                    await send.send(one)
+
+        async with anyio.create_task_group() as tasks, receive:
+            tasks.start_soon(make)
+            async for one in receive:
+                yield one
+
+    out, error = await collect(rollouts(), at(server))
+    assert error is None
+    assert [one.index for one in out] == list(range(30))
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -591,6 +614,35 @@ def test_two_loops(server: JudgeServer) -> None:
         for passes in (1, 3):
             asyncio.run(ends(after, passes))
     gc.collect()
+
+
+@pytest.mark.anyio
+async def test_one_loop_at_a_time() -> None:
+    """A Scorer is open once, in one loop, and says so if it is used otherwise."""
+    scorer = Scorer(OFFLINE)
+    async with scorer:
+        with pytest.raises(UsageError, match="open already"):
+            await scorer.__aenter__()
+        stream = scorer.score_groups(many(100))
+        await anext(stream)
+        with pytest.raises(UsageError, match="another event loop"):
+            await anyio.to_thread.run_sync(lambda: asyncio.run(scorer.score(GROUPS[0])))
+    with pytest.raises(UsageError, match="closed"):
+        [one async for one in stream]
+    async with scorer:  # open once more
+        assert not (await scorer.score(GROUPS[0])).failed
+
+
+@pytest.mark.anyio
+async def test_cached_only(server: JudgeServer, tmp_path: Path) -> None:
+    """A run that asks nobody scores what the ledger answers, and says of the rest that nobody was asked."""
+    settings = at(server, ledger=tmp_path / "ledger.sqlite")
+    await collect(GROUPS[:2], settings)
+    server.reset()
+    out, error = await collect(GROUPS, replace(settings, cached_only=True))
+    assert error is None
+    assert [one.kind for one in out] == [None, None, "transport"]
+    assert server.stats()["requests"] == 0
 
 
 def test_names() -> None:

@@ -112,7 +112,7 @@ def _batch_judge(settings: JudgeSettings, providers: Providers, max_cost: float 
     provider, price = providers.for_judge(settings), batch_price(settings)
     if max_cost is not None and price is None:
         raise UsageError(
-            f"--max-cost: the price of {settings.model} is not known; give it with --price IN,OUT, in "
+            f"--max-cost: the price of {settings.label} is not known; give it with --price IN,OUT, in "
             "USD per million prompt and completion tokens (a batch takes half of it)"
         )
     model = replace(model_of(settings), price=price)

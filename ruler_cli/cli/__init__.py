@@ -21,6 +21,7 @@ _COMMANDS = {
     "agree": "Compare scores with labels, or two judges with one another.",
     "report": "Look at a scored file: on a terminal, or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",
+    "config": "Print the options that hold, and where each comes from.",
     "ledger": "Stored replies of judges, so that no request is paid for twice.",
     "batch": "Have a provider's batch API ask the judge, at half the price.",
 }
@@ -31,6 +32,10 @@ _SETTINGS: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
+
+
+_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""Settings of a command whose arguments are another command line."""
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -48,7 +53,8 @@ class _Commands(MutableMapping[str, Any]):
             if hasattr(module, "app"):
                 one.add_typer(module.app, name=name)
             else:
-                one.command(name, cls=PanelCommand)(module.command)
+                more = _SETTINGS["context_settings"] | (_PASS_ON if name == "config" else {})
+                one.command(name, cls=PanelCommand, context_settings=more)(module.command)
             made: Any = typer.main.get_command(one)  # a single command, or a group of one group
             self._made[name] = made.commands[name] if hasattr(module, "app") else made
         return self._made[name]

@@ -13,7 +13,7 @@ import typer
 
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second
+from ruler_cli.cli.options import Options, Scored, Second
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count, shorten
@@ -61,7 +61,7 @@ _FEW = 100
 """Mixed groups below which the expected width of an interval is shown."""
 
 
-@with_options(f"{SCORED_OPTIONS} as_json")
+@with_options("agree")
 def command(source: Scored, options: Options, second: Second = None) -> int:
     """Compare scores with labels, or two judges with one another.
 

@@ -15,7 +15,7 @@ import typer
 from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import collect_command, ledger_option, one_line, print_note, safe, score_command
-from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source
+from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
 from ruler_cli.cli.settings import score_settings
@@ -47,7 +47,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 @app.command("submit", cls=PanelCommand)
 @with_options(
-    f"{REQUEST_OPTIONS} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
+    "batch submit",
     resumes=True,
     max_cost="Submit nothing if all of it could cost more, by the high estimate.",
 )
@@ -90,7 +90,7 @@ def submit(source: Source, options: Options) -> int:
 
 
 @app.command("status", cls=PanelCommand)
-@with_options("one_ledger api_key_env every as_json settle", every="Those that are closed, too.")
+@with_options("batch status", every="Those that are closed, too.")
 def status(options: Options) -> int:
     """List the batches that are out, and their state at the provider.
 
@@ -119,7 +119,7 @@ def status(options: Options) -> int:
 
 
 @app.command("collect", cls=PanelCommand)
-@with_options("one_ledger api_key_env wait wait_timeout settle", resumes=True)
+@with_options("batch collect", resumes=True)
 def collect(options: Options) -> int:
     """Take the answers of every batch that has ended into the ledger.
 
@@ -148,7 +148,7 @@ def collect(options: Options) -> int:
 
 
 @app.command("cancel", cls=PanelCommand)
-@with_options("every forget one_ledger api_key_env settle")
+@with_options("batch cancel")
 def cancel(
     options: Options,
     names: Annotated[

@@ -12,7 +12,7 @@ import typer
 
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import safe_value
-from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source
+from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ruler_cli.types import Problem
 
 
-@with_options(f"{REQUEST_OPTIONS} price ledger batch as_json")
+@with_options("check")
 def command(source: Source, options: Options) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
@@ -90,7 +90,7 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
             role = "escalation"
         model, place = model_of(judge), number if role == "panel" else 0
         ask = replace(settings.ask, context_tokens=model.context)
-        return JudgeEstimate(judge.model, model, judge.params, find, role, place, ask, settings.adaptive)
+        return JudgeEstimate(judge.label, model, judge.params, find, role, place, ask, settings.adaptive)
 
     return [bill(number, judge) for number, judge in enumerate(judges)]
 

@@ -7,30 +7,74 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Annotated, Any, get_type_hints
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from ruler_cli.cli.messages import print_note, report_errors, same_command
-from ruler_cli.cli.options import PANELS, Options
+from ruler_cli.cli.options import PANELS, Options, Origin, ScoreOptions
 from ruler_cli.config import LEDGER_VARIABLE
 from ruler_cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from ruler_cli.config_file import ConfigFile
+    from ruler_cli.config_values import OptionType
+
+_REQUEST = (
+    "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
+    "limit format_ group_by grouping messages prompt reward outcome"
+)
+"""Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
+_SCORED = "labels format_ group_by grouping messages prompt"
+"""Options on how a scored file is read."""
+COMMANDS = {
+    "score": " ".join(one.name for one in fields(ScoreOptions)),
+    "check": f"{_REQUEST} price ledger no_cache batch as_json",
+    "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
+    "limit format_ group_by grouping messages prompt",
+    "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
+    "agree": f"{_SCORED} as_json",
+    "report": f"output open_page group as_json max_groups {_SCORED}",
+    "select": f"where keep by answer {_SCORED}",
+    "ledger path": "one_ledger",
+    "ledger stats": "one_ledger stats_json",
+    "ledger clear": "one_ledger older_than yes",
+    "ledger import": "one_ledger imported_model as_json",
+    "batch submit": f"{_REQUEST} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
+    "batch status": "one_ledger api_key_env every as_json settle",
+    "batch collect": "one_ledger api_key_env wait wait_timeout settle",
+    "batch cancel": "every forget one_ledger api_key_env settle",
+}
+"""Each command with the fields of its options, beside `config`, which every one has."""
 _FEW = 12
 """Options of a command that need no panels."""
 _NAMES_WIDTH = 28
 """Columns for the names of options; text stands beside them."""
-_EXAMPLES = ("RULER_MAX_COST=5", "RULER_PASSES=4", "RULER_GROUP_BY=task_id", "RULER_LEDGER=PATH")
+_EXAMPLES = {
+    "max_cost": "RULER_MAX_COST=5",
+    "passes": "RULER_PASSES=4",
+    "group_by": "RULER_GROUP_BY=task_id",
+    "one_ledger": "RULER_LEDGER=PATH",
+}
+"""Options with a variable, by field; every command with options has one of them."""
 _RULE = (
-    "Each option also has a variable, RULER_ and its name ({}), except those that are for one run, such as "
-    "files."
+    "Each option also has a line in ruler.toml and, unless it is for one run as a file is, a variable, "
+    "RULER_ and its name ({}). `ruler config` prints what holds."
 )
-_HINTS = get_type_hints(Options)
-_FIELDS = {one.name: one for one in fields(Options)}
+_HINTS = get_type_hints(Options, localns={"ConfigFile": object})
+_FIELDS = {one.name: one for one in fields(Options) if one.metadata}
+_PATHS = ("failed", "summary")
+"""Options whose values are paths."""
+_FILE, _PLACES = "ruler.file", "ruler.places"
+"""Names of what is read of the file, among the data of typer's context."""
 
 
 class PanelCommand(TyperCommand):
@@ -61,9 +105,9 @@ class PanelCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Say once which variables the options have."""
-        variables = {one.envvar for one in self.get_params(ctx) if isinstance(one.envvar, str)}
-        examples = [one for one in _EXAMPLES if one.partition("=")[0] in {*variables, LEDGER_VARIABLE}]
-        self.epilog = _RULE.format(examples[0])
+        names = {one.name for one in self.get_params(ctx)}
+        examples = [text for name, text in _EXAMPLES.items() if name in names]
+        self.epilog = _RULE.format(examples[0]) if examples else None
         super().format_epilog(ctx, formatter)
 
 
@@ -90,32 +134,43 @@ def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
     """Return a field of Options as typer reads it in a signature, with another help if it is given."""
     more = dict(_FIELDS[name].metadata)
     more["help"] = text or more["help"]
-    names = more.pop("names").split() or [f"--{name.rstrip('_').replace('_', '-')}"]
-    if more["envvar"] is True:  # of each name: --model is --judge-model
-        every = [_variable(long) for long in names if long.startswith("--")]
-        more["envvar"] = every[0] if len(every) == 1 else every
+    names = option_names(name)
+    del more["names"]
+    every = _variables(name)
+    more["envvar"] = (every[0] if len(every) == 1 else every) or None
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=_FIELDS[name].default,
-        annotation=Annotated[
-            _HINTS[name], typer.Option(*names, **{**more, "envvar": more["envvar"] or None})
-        ],
+        annotation=Annotated[_HINTS[name], typer.Option(*names, **more)],
     )
 
 
-def _variable(option: str) -> str:
-    """Return the variable of an option, e.g. RULER_MAX_COST of --max-cost."""
-    return "RULER_" + option.removeprefix("--").replace("-", "_").upper()
+def option_names(name: str) -> list[str]:
+    """Return the names of an option, by its field, e.g. `--judge-model`, `--model` and `-m`."""
+    return _FIELDS[name].metadata["names"].split() or [f"--{name.rstrip('_').replace('_', '-')}"]
+
+
+def _variables(name: str) -> list[str]:
+    """Return the variables of an option, by its field: one for each of its long names."""
+    variable = _FIELDS[name].metadata["envvar"]
+    if variable is True:
+        return [f"RULER_{long[2:].replace('-', '_').upper()}" for long in long_names(name)]
+    return [variable] if variable else []
+
+
+def long_names(name: str) -> list[str]:
+    """Return the names of an option that begin with `--`, by its field."""
+    return [one for one in option_names(name) if one.startswith("--")]
 
 
 def with_options(
-    names: str, *, resumes: bool = False, **texts: str
+    name: str, *, resumes: bool = False, **texts: str
 ) -> Callable[[Callable[..., int]], Callable[..., None]]:
-    """Give a command options, by the names of fields, in this order; its result is the exit code.
+    """Give a command its options, those of its name in COMMANDS; its result is the exit code.
 
     The command gets them in its parameter `options`; its other parameters stand in front, as arguments do.
-    `texts` is the help, by name, of options that differ from those of other commands in nothing else. An
+    `texts` is the help, by field, of options that differ from those of other commands in nothing else. An
     error is printed as one sentence; for a command that `resumes`, another names the command to go on with.
     """
 
@@ -124,30 +179,179 @@ def with_options(
         del arguments["options"]
 
         @functools.wraps(command)
-        def run(**values: Any) -> None:
-            options = Options(**{name: values.pop(name) for name in names.split()})
+        def run(ctx: typer.Context, **values: Any) -> None:
+            options = _options(name, ctx, values)
+            words = [value for value in values.values() if isinstance(value, str)]
             if values.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
                 print_note("INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops")
-            with report_errors(same_command(*values.values()) if resumes else None):
-                raise typer.Exit(command(options=_without_aliases(options), **values))
+            with report_errors(same_command(*words) if resumes else None):
+                warn_of_variables()
+                raise typer.Exit(command(options=without_aliases(options), **values))
 
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-            [
-                *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in arguments.values()),
-                *(_typer_parameter(name, texts.get(name)) for name in names.split()),
-            ]
-        )
+        run.__signature__ = signature(name, arguments.values(), texts)  # type: ignore[attr-defined]  # typer reads it
         return run
 
     return decorate
 
 
-def _without_aliases(options: Options) -> Options:
+def signature(
+    name: str, arguments: Iterable[inspect.Parameter], texts: Mapping[str, str] = MappingProxyType({})
+) -> inspect.Signature:
+    """Return the parameters of a command as typer reads them."""
+
+    def read(ctx: typer.Context, value: str | None) -> str | None:
+        return _read_file(name, ctx, value)
+
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    config = _typer_parameter("config", None)
+    config.annotation.__metadata__[0].callback = read
+    options = [_typer_parameter(field, texts.get(field)) for field in COMMANDS[name].split()]
+    given = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in arguments]
+    return inspect.Signature([context, *given, *options, config])
+
+
+def _read_file(name: str, ctx: typer.Context, value: str | None) -> str | None:
+    """Read `ruler.toml` before the other options, which have their defaults from there."""
+    if not ctx.resilient_parsing:  # of the completion
+        file = load_file(value)
+        ctx.meta[_FILE] = file
+        found = [] if file is None else list(file.defaults(name, COMMANDS[name].split()))
+        ctx.default_map = {field: value for field, value, _ in found}
+        ctx.meta[_PLACES] = {field: place for field, _, place in found}
+    return value
+
+
+def load_file(given: str | None) -> ConfigFile | None:
+    """Read the file of settings; None if there is none. UsageError for a mistake in it."""
+    if given is None and not (os.path.isfile("ruler.toml") or _in_pyproject()):  # noqa: PTH113 - no import
+        return None
+    from ruler_cli.config_file import find_file, read_file
+
+    path = find_file(given)
+    return None if path is None else read_file(path, option_types())
+
+
+def _in_pyproject() -> bool:
+    """Tell if `pyproject.toml` here has a table of ours; most have none, and are not parsed."""
+    try:
+        with open("pyproject.toml", "rb") as file:  # noqa: PTH123 - as above
+            return re.search(rb"""\[\s*tool\s*\.\s*["']?ruler\b""", file.read()) is not None
+    except OSError:
+        return False
+
+
+def option_types() -> dict[str, dict[str, OptionType]]:
+    """Return the options of every command by their names in the file, with their types."""
+    from ruler_cli.config_values import OptionType
+
+    def one(field: str) -> OptionType:
+        more = _FIELDS[field].metadata
+        return OptionType(field, _HINTS[field], more.get("min"), more.get("max"))
+
+    return {
+        command: {
+            long[2:].replace("-", "_"): one(field) for field in names.split() for long in long_names(field)
+        }
+        for command, names in COMMANDS.items()
+    }
+
+
+def _options(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options:
+    """Take the options of a command out of its values, each with its source."""
+    fields = COMMANDS[name].split()
+    taken = {field: values.pop(field) for field in (*fields, "config")}
+    origins = {}
+    for field in fields:
+        source = ctx.get_parameter_source(field)
+        how = "" if source is None else source.name
+        if how == "COMMANDLINE":
+            origins[field] = Origin("command line", 3)
+        elif field == "ledger" and os.environ.get(LEDGER_VARIABLE):
+            taken[field] = [os.environ[LEDGER_VARIABLE]]
+            origins[field] = Origin(LEDGER_VARIABLE, 2)
+        elif how == "ENVIRONMENT":
+            origins[field] = Origin(next(one for one in _variables(field) if os.environ.get(one)), 2)
+        elif how == "DEFAULT_MAP":
+            origins[field] = Origin(ctx.meta[_PLACES][field], 1)
+    return Options(**taken, file=ctx.meta.get(_FILE), origins=origins)
+
+
+def read_options(name: str, words: Sequence[str]) -> Options:
+    """Return the options of a command line without running it; arguments are passed over.
+
+    UsageError for an option that does not exist, or a value that it does not take.
+    """
+
+    def nothing(**_: Any) -> None: ...
+
+    rest = inspect.Parameter(
+        "rest",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENT]...")],
+    )
+    nothing.__signature__ = signature(name, [rest])  # type: ignore[attr-defined]  # as above
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name, cls=PanelCommand)(nothing)
+    try:
+        ctx: Any = typer.main.get_command(app).make_context(f"ruler {name}", list(words))
+    except Exception as error:
+        from ruler_cli.cli.usage_errors import usage_sentence
+
+        if not callable(getattr(error, "format_message", None)):  # of typer, which does not export the class
+            raise
+        raise UsageError(usage_sentence(error)) from None
+    values = {
+        key: list(value) or None if isinstance(value, tuple) else value for key, value in ctx.params.items()
+    }
+    return _options(name, ctx, values | {key: Path(f"{values[key]}") for key in _PATHS if values.get(key)})
+
+
+def check_options(name: str, given: Mapping[str, Any], options: Options) -> Options:
+    """Return options with values from Python in the place of theirs; UsageError if one is wrong."""
+    from pydantic import ValidationError
+
+    from ruler_cli.config_values import PREFIX, options_model, reason_of
+
+    types = option_types()[name]
+    try:
+        checked = options_model(types)(**{key.rstrip("_"): value for key, value in given.items()})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = reason_of(first, f"is no option of `ruler {name}`", types)
+        raise UsageError(f"{first['loc'][0]}: {reason}") from None
+    fields = {types[key.removeprefix(PREFIX)].field: key for key in checked.model_fields_set}
+    values = {field: getattr(checked, key) for field, key in fields.items()}
+    values |= {field: Path(values[field]) for field in _PATHS if values.get(field)}
+    origins = {**options.origins, **dict.fromkeys(fields, Origin("Python", 3))}
+    return without_aliases(replace(options, **values, origins=origins))
+
+
+def warn_of_variables() -> None:
+    """Warn of each variable that is nearly one of an option."""
+    given = [name for name in os.environ if name.startswith("RULER_")]
+    known = {LEDGER_VARIABLE, *(name for field in _FIELDS for name in _variables(field))} if given else set()
+    for name in given:
+        if name in known:
+            continue
+        from ruler_cli.suggestions import nearest
+
+        words = "--" + name.removeprefix("RULER_").replace("_", "-").lower()
+        option = next((long for one in _FIELDS for long in long_names(one) if long == words), None)
+        near = nearest(name.removeprefix("RULER_"), [one.removeprefix("RULER_") for one in known], 0.7)
+        if option is not None:
+            print_note(f"warning: {name}: {option} has no variable, as it is for one run; give the option")
+        elif near is not None:
+            print_note(f"warning: {name}: no option has this variable; did you mean RULER_{near}?")
+
+
+def without_aliases(options: Options) -> Options:
     """Write options that stand for others as these; UsageError if they contradict one another."""
-    if options.quiet:
+    if options.quiet and options.rank("quiet") >= options.rank("progress"):
         options = replace(options, progress="none")
-    if options.no_cache:
-        if options.ledger and options.ledger != ["none"]:
+    if options.no_cache and options.rank("no_cache") >= options.rank("ledger"):
+        same = options.rank("no_cache") == options.rank("ledger")
+        if same and options.ledger and options.ledger != ["none"]:
             raise UsageError(
                 f"--no-cache: keeps nothing, so no --ledger {options.ledger[0]} goes with it; leave one out"
             )

@@ -111,6 +111,8 @@ def _better(labels: _Json | None) -> str:
         return ""
     difference = labels["difference"]
     points = f"{100 * abs(difference['value']):.0f} points"
+    if points == "0 points":
+        return "A and B agree with them alike"
     better, worse = NAMES if difference["value"] > 0 else NAMES[::-1]
     if difference["low"] is None:
         return f"{better} agrees with them more than {worse}, by {points}; too few groups to be sure"

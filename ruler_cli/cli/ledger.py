@@ -36,7 +36,7 @@ _KINDS = {"too_long": "too long for the judge", "before": "known already", "tran
 
 
 @app.command("path", cls=PanelCommand)
-@with_options("one_ledger")
+@with_options("ledger path")
 def path(options: Options) -> int:
     """Print the path of the ledger, even if it does not exist yet.
 
@@ -49,7 +49,7 @@ def path(options: Options) -> int:
 
 
 @app.command("stats", cls=PanelCommand)
-@with_options("one_ledger stats_json")
+@with_options("ledger stats")
 def stats(options: Options) -> int:
     """Show the number, tokens and price of the replies by model.
 
@@ -68,7 +68,7 @@ def stats(options: Options) -> int:
 
 
 @app.command("clear", cls=PanelCommand)
-@with_options("one_ledger older_than yes")
+@with_options("ledger clear")
 def clear(options: Options) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
@@ -95,7 +95,7 @@ def clear(options: Options) -> int:
 
 
 @app.command("import", cls=PanelCommand)
-@with_options("one_ledger imported_model as_json")
+@with_options("ledger import")
 def import_(
     replies: Annotated[
         list[str],

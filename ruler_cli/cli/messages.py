@@ -18,6 +18,7 @@ from typing import Any
 
 import typer
 
+from ruler_cli.cli.units import wrap
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
 from ruler_cli.keys import secrets_among, without_keys
 from ruler_cli.reading.location import Location
@@ -30,6 +31,9 @@ UNSEEN = re.compile(
 )
 """Characters without a width of their own on a terminal, e.g. joiners and variation selectors."""
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))")
+_PREFIX = "ruler: "
+_LEAST = 20
+"""Columns of the narrowest row of a sentence."""
 _OWN_OPTIONS = frozenset({"--target", "--timeout", "--settle"})
 _OWN_FLAGS = frozenset({"--wait"})
 """Options with and without a value that `batch submit` and `render` do not share with `score`."""
@@ -70,10 +74,20 @@ def stderr_columns() -> int | None:
     return shutil.get_terminal_size().columns
 
 
+def print_wrapped(*sentences: object) -> None:
+    """Print sentences of ruler on stderr; on a terminal each is wrapped at spaces and indented."""
+    columns = stderr_columns()
+    for sentence in sentences:
+        text = one_line(str(sentence))
+        rows = [text] if columns is None else wrap(text, max(_LEAST, columns - 1 - len(_PREFIX)))
+        for i, row in enumerate(rows):
+            print_stderr((" " * len(_PREFIX) if i else _PREFIX) + row)
+
+
 def print_note(*sentences: object) -> None:
     """Print sentences, or errors, of ruler on stderr, a line each."""
     for sentence in sentences:
-        print_stderr(f"ruler: {sentence}")
+        print_stderr(f"{_PREFIX}{sentence}")
 
 
 @contextmanager

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
+
+if TYPE_CHECKING:
+    from ruler_cli.config_file import ConfigFile
 
 PANELS = ("", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other")
 """The sections of a command's help, in their order."""
@@ -27,7 +31,14 @@ _JUDGES = (
 
 
 def _complete_judge(incomplete: str) -> list[str]:
-    return [name for name in _JUDGES if name.startswith(incomplete)]
+    import tomllib
+
+    try:
+        own = tomllib.loads(Path("ruler.toml").read_text(encoding="utf-8")).get("judges", {})
+    except (OSError, ValueError):  # the command itself names a mistake
+        own = {}
+    names = (*(own if isinstance(own, dict) else ()), *_JUDGES)
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def _complete_format(incomplete: str) -> list[str]:
@@ -101,6 +112,17 @@ def _option(
 _judge, _quality, _limits, _input, _output, _scale = (
     functools.partial(_option, panel=panel) for panel in PANELS[1:-1]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Source of an option's value: `place` for a sentence, e.g. `RULER_RPM` or `ruler.toml line 7`.
+
+    The higher `rank` wins: 3 the command line, 2 a variable, 1 the file, 0 the default.
+    """
+
+    place: str = "default"
+    rank: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +216,7 @@ class ScoreOptions:
         "File of paid replies; repeat it to read others as well, e.g. of shards.  [default: "
         "ruler/ledger.sqlite in the user's cache directory]",
         metavar="PATH|none",
-        envvar=None,  # typer would split the variable's value at every space
+        variable=False,  # typer would split its value at every space: see `command._options`
     )
     no_cache: bool = _limits("Keep no replies and read none: --ledger none.", False, variable=False)
     retry_failed: bool = _limits("Ask again what failed in an earlier run.", False)
@@ -248,7 +270,24 @@ class ScoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ScoreOptions):
-    """The options of all commands. One that a command does not take has its default."""
+    """The options of all commands. One that a command does not take has its default.
+
+    `file` is what was read of `ruler.toml`, `origins` the sources of values that are not the defaults.
+    """
+
+    file: ConfigFile | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    config: str | None = _option(
+        "File with defaults of options and named judges.  [default: ruler.toml, else [tool.ruler] in "
+        "pyproject.toml]",
+        metavar="FILE|none",
+        panel=PANELS[-1],
+        is_eager=True,
+    )
+
+    def rank(self, name: str) -> int:
+        """Return the rank of an option's source, by the option's field."""
+        return self.origins.get(name, Origin()).rank
 
     as_json: bool = _option("Print one JSON object instead.", False, names="--json")
     one_ledger: str | None = _limits(
@@ -340,13 +379,3 @@ class Options(ScoreOptions):
         metavar="NAME",
         variable=False,
     )
-
-
-SCORE_OPTIONS = " ".join(one.name for one in fields(ScoreOptions))
-REQUEST_OPTIONS = (
-    "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
-    "limit format_ group_by grouping messages prompt reward outcome"
-)
-"""Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
-SCORED_OPTIONS = "labels format_ group_by grouping messages prompt"
-"""Options on how a scored file is read."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-from ruler_cli.cli.messages import print_note, print_stderr, stderr_columns
+from ruler_cli.cli.messages import print_note, print_stderr, print_wrapped, stderr_columns
 from ruler_cli.cli.units import count, rounded, short
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.reading.location import Location
@@ -54,23 +54,23 @@ class Console(Observer):
     def note(self, sentence: str) -> None:
         """Show a sentence, once, unless progress is off."""
         if self._mode != "none":
-            self._print_once(f"ruler: {sentence}")
+            self._print_once(sentence)
 
     def warn(self, sentence: str) -> None:
         """Show a warning, once."""
-        self._print_once(f"ruler: warning: {sentence}")
+        self._print_once(f"warning: {sentence}")
 
     def problem(self, problem: Problem) -> None:
         """Name a line or trajectory that cannot be read."""
         self.problems += 1
         if self.problems <= self._named:
-            self._print(f"ruler: {self._source}: {problem.where} {problem.reason}")
+            self._print(f"{self._source}: {problem.where} {problem.reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored."""
         self._failures += 1
         if self._failures <= self._named:
-            self._print(f"ruler: group {group} not scored ({kind}): {reason}")
+            self._print(f"group {group} not scored ({kind}): {reason}")
 
     def started(self, groups: int | None) -> None:
         """Note the number of groups, and draw the lines in mode `bar`."""
@@ -106,11 +106,11 @@ class Console(Observer):
         """Say how many calls are waited for, and how long."""
         if in_flight and self._mode != "none":
             calls = count(in_flight, "call")
-            self._print(f"ruler: stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once")
+            self._print(f"stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once")
 
     def replied(self, group: str, text: str) -> None:
         """Show a judge's reply."""
-        self._print(f"judge on group {group}: {text}")
+        self._print(f"judge on group {group}: {text}", print_stderr)
 
     def close(self) -> None:
         """Remove the lines and print how many problems were not named."""
@@ -142,13 +142,13 @@ class Console(Observer):
             self._printed.add(text)
             self._print(text)
 
-    def _print(self, text: str) -> None:
-        """Print a line above the two lines."""
+    def _print(self, text: str, print_: Callable[[str], None] = print_wrapped) -> None:
+        """Print a sentence above the two lines."""
         if self._lines is None:
-            print_stderr(text)
+            print_(text)
         else:
             self._lines.clear()
-            print_stderr(text)
+            print_(text)
             self._lines.draw_again()
 
 

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from ruler_cli.types import Group
 
 
-@with_options(
-    "group pass_ window model api_base passes rubric order seed group_size single "
-    "limit format_ group_by grouping messages prompt"
-)
+@with_options("prompt")
 def command(source: Source, options: Options) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 

@@ -11,7 +11,7 @@ import typer
 
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import ledger_option, print_note, score_command
-from ruler_cli.cli.options import REQUEST_OPTIONS, Options, Source
+from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @with_options(
-    f"target {REQUEST_OPTIONS} shard ledger retry_failed",
+    "render",
     shard="Write only the requests for the groups of shard I of N; the first is 1.",
 )
 def command(
@@ -65,7 +65,7 @@ def command(
     refuse_clashes(settings.input.source, settings.output)
     targets = [target_of(judge, options.target) for judge in judges]
     lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
-    names = names_for(settings.output, [judge.model for judge in judges])
+    names = names_for(settings.output, [judge.label for judge in judges])
     too_large = [0] * len(judges)
     with ExitStack() as stack:
         files = [

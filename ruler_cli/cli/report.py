@@ -14,7 +14,7 @@ import typer
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.group_keys import COMPARED, LONGEST, unknown_group
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored, Second
+from ruler_cli.cli.options import Options, Scored, Second
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
@@ -35,10 +35,7 @@ _SAME_KEY = 20
 """Groups of one key that are shown; of more, the first."""
 
 
-@with_options(
-    f"output open_page group as_json max_groups {SCORED_OPTIONS}",
-    group="Show one group as its judge read it.",
-)
+@with_options("report", group="Show one group as its judge read it.")
 def command(source: Scored, options: Options, second: Second = None) -> int:
     """Look at a scored file: on a terminal, or as a page.
 

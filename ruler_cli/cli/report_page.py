@@ -32,7 +32,7 @@ _OPEN = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 def write_page(files: Sequence[InputSettings], problems: Problems, options: Options) -> None:
     """Write the page of one file or two, and a sentence on stderr; open it if the options say so."""
-    search = KeySearch(Location(files[0].source).shown, options.group)
+    search = KeySearch(" and ".join(Location(one.source).shown for one in files), options.group)
     with page_name(options.output) as output, group_counter() as tick:
 
         def is_asked(key: str) -> bool:

@@ -18,12 +18,12 @@ import typer
 
 from ruler_cli.cli.check import check
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import collect_command, print_note, same_command
-from ruler_cli.cli.options import SCORE_OPTIONS, Options, Source
+from ruler_cli.cli.messages import collect_command, print_note, print_wrapped, same_command
+from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.summary import print_lines, summary_lines, write_summary
+from ruler_cli.cli.summary import summary_lines, write_summary
 from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings, default_path
 from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
@@ -40,7 +40,7 @@ _WORKERS = 2
 """Workers of Ray by default."""
 
 
-@with_options(SCORE_OPTIONS, resumes=True)
+@with_options("score", resumes=True)
 def command(
     source: Source,
     output: Annotated[
@@ -72,7 +72,7 @@ def command(
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
-        print_lines(summary_lines(result.summary))
+        print_wrapped(*summary_lines(result.summary))
         if (limit := settings.input.limit) is not None and result.summary.total in (None, limit):
             groups = f"the first {count(limit, 'group')} of INPUT"
             print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it scores the rest")
@@ -181,7 +181,8 @@ def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
     from ruler_cli.judges.resolve import address_note
     from ruler_cli.judging.panel import judges_of
 
-    print_note(*dict.fromkeys(note for judge in judges_of(settings) if (note := address_note(judge))))
+    if not quiet:
+        print_note(*dict.fromkeys(note for judge in judges_of(settings) if (note := address_note(judge))))
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.options import SCORED_OPTIONS, Options, Scored
+from ruler_cli.cli.options import Options, Scored
 from ruler_cli.cli.progress import Console, group_counter
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ruler_cli.results.select import Keep
 
 
-@with_options(f"where keep by answer {SCORED_OPTIONS}")
+@with_options("select")
 def command(
     source: Scored,
     output: Annotated[

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,7 +44,7 @@ def score_settings(options: Options, source: str, output: str = "") -> ScoreSett
         if isinstance(value, float) and math.isnan(value):  # it passes every bound
             option = f"--{one.name.replace('_', '-')}"
             raise UsageError(f"{option} nan: is no number; give one, or leave the option out")
-    judges = _judges(options)
+    judges = judges_of(options)
     stronger = None if options.escalate is None else judges.pop()
     ledger, others = _ledgers(options.ledger)
     settings = _settings(
@@ -83,16 +83,72 @@ def scored_input(options: Options, source: str) -> InputSettings:
     return replace(input_settings(options, source), outcome=options.labels, outcome_option="--labels")
 
 
-def _judges(options: Options) -> list[JudgeSettings]:
-    """Return the judges in order, that of `--escalate` last; they differ in name and price only."""
-    params = _params(options.param)
+def settings(**options: Any) -> ScoreSettings:
+    """Return the settings of a run from options of `ruler score`, named as on the command line.
+
+    `settings(judge_model=["fast", "strong"], passes=4, max_cost=20)`: a list for an option that is repeated,
+    `param` and `price` also as `{"temperature": 0}` and `(2, 8)`. An option that is not given, or None, has
+    the value of its variable, else of `ruler.toml` in the working directory, else its default; `config` names
+    another file, or "none". UsageError if an option is wrong or contradicts another one; nothing is printed.
+    """
+    from ruler_cli.cli.command import check_options, read_options
+
+    given = {name: value for name, value in options.items() if value is not None}
+    file = given.pop("config", None)
+    words = [] if file is None else ["--config", os.fspath(file)]
+    return score_settings(check_options("score", given, read_options("score", words)), "-", "-")
+
+
+def judges_of(options: Options) -> list[JudgeSettings]:
+    """Return the judges in order, that of `--escalate` last."""
     panel = options.model or [JudgeSettings().model]
     names = panel if options.escalate is None else [*panel, options.escalate]
     prices = _prices(options.price, len(names))
-    return [
-        _settings(JudgeSettings, options, model=name, params=params, price=price)
-        for name, price in zip(names, prices, strict=True)
-    ]
+    return [_judge(name, price, options) for name, price in zip(names, prices, strict=True)]
+
+
+def _judge(name: str, price: tuple[float, float] | None, options: Options) -> JudgeSettings:
+    """Return a judge: a table of the file by its name, else a model by the options.
+
+    Options of the command line and of variables hold for both. A table states the whole way to its judge:
+    endpoint, key and price of `[score]` are those of another judge, so they do not hold for it.
+    """
+    tables = {} if options.file is None else options.file.judges
+    table, params = tables.get(name), _params(options.param)
+    if table is None:
+        if options.file is not None and "/" not in name and not options.api_base:
+            _refuse_misspelt(name, tables, options.file.name)
+        own = {"rpm": None, "tpm": None, "concurrency": None}  # those of the pool hold
+        return _settings(JudgeSettings, options, model=name, params=params, price=price, name="", **own)
+
+    def chosen(option: str) -> bool:
+        return options.rank(option) > 1
+
+    way: dict[str, Any] = {
+        option: getattr(options, option) if chosen(option) else getattr(table, option) or default
+        for option, default in (
+            ("api_base", None),
+            ("api_key_env", None),
+            ("via", "auto"),
+            ("timeout", options.timeout),
+        )
+    }
+    limits: dict[str, Any] = {
+        option: None if chosen(option) else getattr(table, option) for option in ("rpm", "tpm", "concurrency")
+    }
+    params = {**table.params, **params} if chosen("param") else {**params, **table.params}
+    own_price = price if chosen("price") else table.price
+    return JudgeSettings(model=table.model, name=name, params=params, price=own_price, **way, **limits)
+
+
+def _refuse_misspelt(name: str, tables: Iterable[str], file: str) -> None:
+    """Raise UsageError for a name that is nearly a table's."""
+    from ruler_cli.judges.providers import EMBEDDED
+    from ruler_cli.suggestions import nearest
+
+    near = None if name in EMBEDDED else nearest(name, tables, 0.75)
+    if near is not None:
+        raise UsageError(f"-m {name}: is no judge of {file}; did you mean {near}?")
 
 
 def _params(pairs: list[str] | None) -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
-from ruler_cli.cli.messages import one_line, print_stderr, stderr_columns
 from ruler_cli.cli.report_sentences import FEW, LOW, SURE, given, sure_positions
-from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd, wrap
+from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd
 from ruler_cli.errors import OutputError
 from ruler_cli.observer import BatchFigures, Summary
 
@@ -18,9 +17,6 @@ _NAMED = 3
 """Rollouts, and pairs of judges, that are named; `--summary` lists more."""
 _KEY_LENGTH = 41
 """Characters of a group's key that are printed."""
-_PREFIX = "ruler: "
-_NARROW = 30
-"""Columns of a terminal up to which lines are not wrapped."""
 _TRIED = {"rate": "rate limit", "transport": "no answer"}
 """Reasons to try a call again, by the kind that `--summary` has."""
 _REASONS = {
@@ -155,19 +151,6 @@ def _pairs(figures: BatchFigures) -> Iterator[str]:
         yield f"{' and '.join(pair.judges)}: scores correlate {correlation:.2f} within groups{errors}"
     if len(known) > len(listed):
         yield f"{len(known) - len(listed)} more pairs of judges correlate better; --summary has all"
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines on stderr; on a terminal each is wrapped at words, its further rows indented."""
-    columns = stderr_columns()
-    for line in lines:
-        text = one_line(_PREFIX + line)
-        rows = [text]
-        if columns is not None and columns > _NARROW:
-            first, *rest = wrap(text.removeprefix(_PREFIX), columns - 1 - len(_PREFIX))
-            rows = [_PREFIX + first, *(" " * len(_PREFIX) + row for row in rest)]
-        for row in rows:
-            print_stderr(row)
 
 
 def write_summary(path: Path, summary: Summary) -> None:

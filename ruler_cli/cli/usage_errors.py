@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import print_note
+from ruler_cli.errors import RulerError
 from ruler_cli.reading.location import Location
 
 _KEY_OPTION = "--api-key-env VAR; a key never stands on a command line"
@@ -148,16 +149,20 @@ def report_usage_error(error: Exception) -> int | None:
     if isinstance(error, typer.Abort):
         print_note("aborted")
         return 1
+    if isinstance(error, RulerError):  # of what is read before the command begins
+        print_note(error)
+        return error.exit_code
     if not callable(getattr(error, "format_message", None)):
         return None
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]  # the help, on stderr
     else:
-        print_note(f"{_ADDRESS.sub(lambda match: Location(match[0]).public, _usage_sentence(error))}")
+        print_note(f"{_ADDRESS.sub(lambda match: Location(match[0]).public, usage_sentence(error))}")
     return int(getattr(error, "exit_code", 2))
 
 
-def _usage_sentence(error: Any) -> str:
+def usage_sentence(error: Any) -> str:
+    """Return a usage error of typer as one sentence."""
     message, ctx = error.format_message().rstrip("."), getattr(error, "ctx", None)
     if ctx is None:  # an option without its value, or with one too many
         return f"{message}; its command lists what it takes with --help"
@@ -193,7 +198,9 @@ def _unknown_option(name: str, ctx: Any) -> str | None:
         return f"{problem}; write `{' '.join((ctx.command_path, *arguments))}`"
     root = ctx.find_root()
     others = [
-        f"`{root.command_path} {n}`" for n, one in root.command.commands.items() if name in _options(one)
+        f"`{root.command_path} {n}`"
+        for n, one in getattr(root.command, "commands", {}).items()
+        if name in _options(one)
     ]
     if others:
         return f"{problem}; it belongs to {', '.join(others)}"

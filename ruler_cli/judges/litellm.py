@@ -174,7 +174,7 @@ class LitellmJudge(ChatJudge):
             litellm = _litellm()
             if getattr(litellm, "secret_manager_client", None) is not None:
                 return
-            provider = provider or _resolved(self.name)
+            provider = provider or _resolved(self.model)
             keyed = any(v for name, v in vars(litellm).items() if name.endswith("_key") and not callable(v))
             given = self._credentials(keyed=keyed, addressed=bool(litellm.api_base))
             if provider not in PROVIDERS and not (given.has_key or given.has_address):  # in a newer litellm

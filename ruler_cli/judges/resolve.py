@@ -45,7 +45,7 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     if base is None:
         hint = f" or set {base_variable}" if base_variable else ""
         raise UsageError(
-            f"judge {settings.model}: where is it? Give --api-base URL (it usually ends in /v1){hint}"
+            f"judge {settings.label}: where is it? Give --api-base URL (it usually ends in /v1){hint}"
         )
     check_address(base)
     if "?" in base or "#" in base:
@@ -262,13 +262,13 @@ def _judge(settings: JudgeSettings) -> Judge:
 
         end = endpoint_of(settings)
         how = first_format(settings, end.base)
-        return HttpJudge(name, end.model, end.base, end.key, settings.timeout, params, how)
+        return HttpJudge(settings.label, end.model, end.base, end.key, settings.timeout, params, how)
     from ruler_cli.judges.litellm import LitellmJudge
 
     if settings.api_base is not None:
         check_address(settings.api_base)
     how, key = first_format(settings, None), key_for(settings)
-    judge = LitellmJudge(name, name, settings.api_base, key, settings.timeout, params, how)
+    judge = LitellmJudge(settings.label, name, settings.api_base, key, settings.timeout, params, how)
     judge.check()
     return judge
 

@@ -196,7 +196,7 @@ def open_panel(
             cache = cache or ReplyCache(None, judge.model, judge.params)
             made = PanelJudge(None, cache, price=way.price, context=way.context, stop_signal=stop_signal)
         else:
-            caller = open_caller(way, judge, settings.pool, stop_signal, budget)
+            caller = open_caller(way, judge, settings.pool.of(judge), stop_signal, budget)
             made = PanelJudge(caller, cache, price=way.price, context=way.context)
         judges.append(made)
     return Panel(judges, stop_signal, budget)

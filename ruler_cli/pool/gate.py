@@ -179,11 +179,12 @@ class Gate:
 
     def status(self) -> Status:
         """Return the state at this moment."""
-        now = self.time()
+        now, last = self.time(), self.breaker.last
+        outage = "rate limit of the judge" if last is not None and last.rate else "the judge is down"
         waits = {
             self._limit: self._limited_until - now if self._queue else 0.0,
             "the judge asked for it": self._cooldown.until - now,
-            "the judge is down": self.breaker.wait(now, probing=False) or 0.0,
+            outage: self.breaker.wait(now, probing=False) or 0.0,
         }
         if not (self.in_flight or self._queue or not self.retries):
             waits["failed calls are tried again"] = min(self.retries) - now

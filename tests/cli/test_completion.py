@@ -65,6 +65,8 @@ def test_completions(workdir: Path) -> None:
     assert offered(workdir, "ruler ledger ") == ["path", "stats", "clear", "import"]
     assert offered(workdir, "ruler score --max-c") == ["--max-cost"]
     assert offered(workdir, "ruler score a b --order ") == ["random", "input"]
+    (workdir / "work" / "ruler.toml").write_text("[judges.our-lab]\nmodel = 'x'\n")
+    assert offered(workdir, "ruler check a -m ou") == ["our-lab"]
     assert offered(workdir, "ruler check a -m op") == ["openai/o3", "openai/", "openrouter/"]
     assert offered(workdir, "ruler score a b --escalate of") == ["offline"]
     assert offered(workdir, "ruler score a b --format ro") == ["roll"]

@@ -272,6 +272,9 @@ def test_status() -> None:
         for call in range(DISTINCT):
             gate.breaker.failed(anyio.current_time(), call, INTERRUPTED, 0.0)
         assert (gate.status().waiting, gate.status().why) == (1.0, "the judge is down")
+        busy = CallError("transport", "busy", "call", rate=True)
+        gate.breaker.failed(anyio.current_time(), DISTINCT, busy, 0.0, probe=True)
+        assert (gate.status().waiting, gate.status().why) == (2.0, "rate limit of the judge")
         await anyio.sleep(100)
         now = gate.status()
         assert (now.requests_per_minute, now.tokens_per_minute, now.why) == (0, 0, "")

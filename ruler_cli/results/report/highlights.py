@@ -205,7 +205,8 @@ class Shortlist:
         """Look at the next group of the file."""
         self._number += 1
         if self._number < ENOUGH:
-            self._first.append(Highlight(group, self._number, "rest", 0.0, "tied" if group.tied else ""))
+            why = "not judged" if group.status == "unmarked" else "tied" if group.tied else ""
+            self._first.append(Highlight(group, self._number, "rest", 0.0, why))
         if group.failed:
             failed = Highlight(group, self._number, "failed", 1.0, f"failed: {group.kind}")
             self._worst.add((1.0 if _is_new(group.kind, self._kinds) else -1.0,), failed)
@@ -229,7 +230,7 @@ class Shortlist:
         against, pairs = group.disputes
         self._labelled = self._labelled or pairs > 0
         if _disputed(group):
-            why = f"{against:g} of {pairs} pairs"
+            why = f"{against:,.10g} of {pairs:,} pairs"
             self._by_labels.add((against,), Highlight(group, self._number, "disagrees", against, why))
             self._half = self._half or against % 1 > 0
         distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))

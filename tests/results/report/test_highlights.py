@@ -117,9 +117,10 @@ def test_no_reason_no_list() -> None:
 
 def test_other_groups() -> None:
     """Of a small file the groups without a reason are named too, in input order."""
-    groups = [named("a", [0.5, 0.5]), named("b", [None]), named("c", [0.2, 0.4])]
+    groups = [named("a", [0.5, 0.5]), named("b", [None]), named("c", [0.2, 0.4]), REST]
     others = shortlist(*groups).others()
-    assert [(t.group.key, t.why, t.ordinal) for t in others] == [("a", "tied", 1), ("c", "", 3)]
+    named_ = [(t.group.key, t.why, t.ordinal) for t in others]
+    assert named_ == [("a", "tied", 1), ("c", "", 3), ("g", "not judged", 4)]
     assert len(shortlist(*[groups[2]] * 9).others()) == 9
     assert shortlist(*[groups[2]] * 10).others() == []
 

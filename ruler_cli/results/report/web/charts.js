@@ -28,7 +28,7 @@ function spreadChart({ spread }) {
   return {
     heading: "Spread within groups",
     sentence: `Standard deviation of a group's scores, median ${number(spread.median, 2)}; at 0 there is nothing to learn from.`,
-    ...histogram(spread.bins, { condition: "sd", shown: short, what: "group", label: "spread" }),
+    ...histogram(spread.bins, { condition: "sd", shown: short, what: "group", label: "spread", domain: [0, Math.max(0.2, ...spread.bins.filter((bin) => bin.n).map((bin) => bin.to))] }),
   };
 }
 

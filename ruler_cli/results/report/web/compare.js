@@ -24,7 +24,8 @@
     const said = pairsInWords(a, b, labels);
     const at = (score) => `${Math.min(1, Math.max(0, score)) * 100}%`;
     const line = (i) => html`<line key=${i} class="pair" x1=${at(a[i])} y1=${HEIGHT.a} x2=${at(b[i])} y2=${HEIGHT.b} />`;
-    const dot = (side, score, i) => score !== null && html`<circle key=${side + i} class=${laneOf(labels[i], scale)} cx=${at(score)} cy=${HEIGHT[side]} r=${DOT} />`;
+    const form = (label) => ((scale?.middle ?? null) !== null && laneOf(label, scale) === "none" ? "unknown" : laneOf(label, scale));
+    const dot = (side, score, i) => score !== null && html`<circle key=${side + i} class=${form(labels[i])} cx=${at(score)} cy=${HEIGHT[side]} r=${DOT} />`;
     return html`<svg class="strip pairs" role="img" aria-label=${`scores by A and B: ${said}`}>
       <title>${said}</title>
       ${["a", "b"].map((side) => html`<line key=${side} x1="0%" x2="100%" y1=${HEIGHT[side]} y2=${HEIGHT[side]} />`)}
@@ -43,7 +44,7 @@
   const own = (name) => COLUMNS.find((column) => column.name === name);
 
   COLUMNS.splice(0, COLUMNS.length,
-    own("key"),
+    { ...own("key"), width: "minmax(10rem, 1fr)" },
     { name: "scores", width: "minmax(13rem, 1.8fr)", title: "A above B, 0 to 1", cell: PairsCell, down: true, means: "a line a rollout, from its score by A to that by B; sorts by the best of A" },
     { name: "order", width: "6.2rem", title: "other order", text: inPercent("order"), down: true,
       means: "share of the pairs of rollouts that the judges order differently; equal scores of one count half" },
@@ -51,14 +52,12 @@
     { name: "mean", width: "4.4rem", title: "mean A", text: shown("mean", 2), down: true, means: "mean score by A" },
     { name: "b_mean", width: "4.4rem", title: "mean B", text: shown("b_mean", 2), down: true, means: "mean score by B" },
     { ...own("telling"), width: "minmax(12.2rem, 0.8fr)", means: "where the judges differ; sorts by how much" },
-    { name: "sd", width: "3.8rem", title: "sd A", text: shown("sd", 2), down: true, means: "standard deviation of the scores by A" },
-    { name: "b_sd", width: "3.8rem", title: "sd B", text: shown("b_sd", 2), down: true, means: "standard deviation of the scores by B" },
     { ...own("disagreement"), width: "5.6rem", title: "A against", means: "share of the pairs of unlike rewards that A orders the other way" },
     { name: "b_disagreement", width: "5.6rem", in: known("b_disagreement"), title: "B against", text: inPercent("b_disagreement"), down: true,
       means: "share of the pairs of unlike rewards that B orders the other way" },
     own("task"),
   );
-  for (const name of ["order", "distance", "b_mean", "b_sd", "b_disagreement"]) SORTS.set(name, (rows) => rows[name]);
+  for (const name of ["order", "distance", "b_mean", "b_disagreement"]) SORTS.set(name, (rows) => rows[name]);
 
   // ---- Conditions ------------------------------------------------------------------------------------
 

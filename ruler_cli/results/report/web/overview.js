@@ -16,11 +16,12 @@ const FAST = 0.05; // seconds below which the time of a group is not that of a j
 /** The figures that tell how the run went; one that tells nothing, as the cost of a free judge, is left out. */
 function tiles(f, lists) {
   const { groups, rollouts } = f;
-  const share = (n) => (groups.scored ? percent(n / groups.scored) : "");
+  const share = (n) => percent(n / groups.scored);
   const found = [];
   if (groups.failed)
     found.push({ name: "failed", value: whole(groups.failed), more: `${percent(groups.failed / groups.all)} of all`, conditions: { where: "failed" }, bad: true });
-  found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)} of scored`, conditions: { where: "live" } });
+  if (groups.scored)
+    found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)} of scored`, conditions: { where: "live" } });
   if (groups.tied)
     found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, no signal`, conditions: { where: "tied" } });
   if (f.scores.mean !== null)
@@ -77,7 +78,7 @@ function Reasons({ figures }) {
     <h3 id="reasons-head">Why groups failed</h3>
     <ul>
       ${figures.reasons.map(
-        (why) => html`<li>
+        (why) => html`<li title=${visible(why.reason)}>
           <a href=${link({ where: "failed", kind: why.kind })}>${many(why.groups, "group")}, ${kindInWords(why.kind)} (${visible(why.kind)})</a>:
           ${" "}${visible(why.reason)}
         </li>`,
@@ -113,15 +114,15 @@ function Shortlists({ data }) {
   const { worst, disputed, others, dispute } = data.lists;
   const counts = tally(data.rows).where;
   const more = (...words) => words.some((word) => counts.get(word)) && words;
-  const listed = worst.length + disputed.length + others.length > 0;
-  const third = worst.length || disputed.length ? "Other groups" : "Groups";
+  const dotted = [...worst, ...disputed, ...others].some((entry) => entry.scores.some((score) => score !== null));
+  const [third, note] = worst.length || disputed.length ? ["Other groups", "The rest of the file."] : ["Groups", "All groups of the file; none stands out."];
   return html`<div class="shortlists">
     <${Shortlist} id="worst" title="Worst groups" note="Failed, suspect, tied though rewards differ, unreliable." entries=${worst} data=${data}
       more=${more("failed", "unreliable")} />
     <${Shortlist} id="disputed" title="Most disputed groups" note=${`By ${dispute}.`} entries=${disputed} data=${data} more=${more("disputed")} />
-    <${Shortlist} id="others" title=${third} note="Nothing about them stands out." entries=${others} data=${data} />
+    <${Shortlist} id="others" title=${third} note=${note} entries=${others} data=${data} />
   </div>
-  ${listed && html`<${StripLegend} data=${data} />`}`;
+  ${dotted && html`<${StripLegend} data=${data} />`}`;
 }
 
 const FINDINGS = ["agreement", "", "position", "length", "reliability", "of note"];

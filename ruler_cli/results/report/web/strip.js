@@ -2,7 +2,10 @@
 // The scores of a group as dots on a line from 0 to 1, which tell high rewards from low ones by form and height.
 
 const DOT = 4; // pixels
+const SMALL_DOT = 1.3; // of a group with more rollouts than CROWD
+const LEAST_DOT = 2;
 const MOST_DOT = 7.5;
+const CROWD = 40;
 const LANES = { high: 8, none: 13, low: 18 }; // pixels from the top
 const SAID = 12; // scores that are spelled out; of more, the ends
 
@@ -56,17 +59,20 @@ function scoresInWords(scores, labels) {
 function Strip({ scores, labels, scale }) {
   if (!scores.some((score) => score !== null)) return html`<span class="muted">${NONE}</span>`;
   const said = scoresInWords(scores, labels);
+  const dot = scores.length > CROWD ? SMALL_DOT : DOT;
+  const radius = (n) => Math.min(MOST_DOT, Math.max(LEAST_DOT, dot * Math.sqrt(n)));
   const ticks = [0, 50, 100].map((x) => html`<line key=${x} x1=${`${x}%`} x2=${`${x}%`} y1="9" y2="17" />`);
   return html`<svg class="strip" role="img" aria-label=${`scores, best first: ${said}`}>
     <title>${said}</title>
     <line x1="0%" x2="100%" y1="13" y2="13" />${ticks}
     ${dotsOf(scores, labels, scale).map(({ lane, at, n, unknown }) => html`<circle key=${`${lane}${at}`}
-      class=${unknown ? "unknown" : lane} cx=${`${at}%`} cy=${LANES[lane]} r=${Math.min(MOST_DOT, DOT * Math.sqrt(n))} />`)}
+      class=${unknown ? "unknown" : lane} cx=${`${at}%`} cy=${LANES[lane]} r=${radius(n)} />`)}
   </svg>`;
 }
 
 /** What the dots mean, in a line. */
 function StripLegend({ data }) {
+  if (data.figures.scores.mean === null) return null;
   const scale = rewardScale(data);
   const dot = (lane) => html`<svg class="strip-dot" aria-hidden="true"><circle class=${lane} cx="6" cy="6" r=${DOT} /></svg>`;
   const middle = scale && scale.middle !== null ? reward(scale.middle) : null;

@@ -1,0 +1,379 @@
+"""`ruler.toml`: where it is found, what wins over what, its mistakes by line, and `ruler config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ruler_cli
+from ruler_cli.errors import UsageError
+from tests.conftest import Ruler, group, read, write
+from tests.judge_server import JudgeServer
+
+FILE = """\
+# comments count as lines
+[score]
+passes = 2
+retry_failed = true
+max-cost = 7.5
+order = "input"
+judge_model = ["fast", "offline"]
+param = { temperature = 0.5 }
+price = [1, 2]
+ledger = "mine.sqlite"
+group_by = "task"
+
+[check]
+passes = 3
+
+[batch.submit]
+model = "fast"
+
+[judges.fast]
+model = "openai/good"
+rpm = 60
+"""
+
+
+def holds(ruler: Ruler, *words: str, **env: str) -> dict[str, tuple[Any, str]]:
+    """The options that hold, each with its source."""
+    done = ruler("config", *words, "--json", **env)
+    assert done.returncode == 0, done.stderr
+    return {name: (one["value"], one["from"]) for name, one in json.loads(done.stdout)["options"].items()}
+
+
+def place(text: str, file: str = "ruler.toml") -> str:
+    """The line of FILE that begins so, as a source."""
+    return f"{file} line {next(n for n, line in enumerate(FILE.split(chr(10)), 1) if line.startswith(text))}"
+
+
+OPTIONS = [
+    ("passes", 2, "--passes 4", 4, "RULER_PASSES", "5", 5, 1),
+    ("max-cost", 7.5, "--max-cost 1", 1.0, "RULER_MAX_COST", "2", 2.0, None),
+    ("order", "input", "--order random", "random", "RULER_ORDER", "random", "random", "random"),
+    ("retry-failed", True, "--retry-failed", True, "RULER_RETRY_FAILED", "1", True, None),
+    ("judge-model", ["fast", "offline"], "--model a", ["a"], "RULER_MODEL", "b c", ["b", "c"], ["openai/o3"]),
+    ("param", ["temperature=0.5"], "-p a=1 -p b=2", ["a=1", "b=2"], "RULER_PARAM", "c=3", ["c=3"], None),
+    ("price", ["1,2"], "--price 3,4", ["3,4"], "RULER_PRICE", "5,6", ["5,6"], None),
+    ("ledger", ["mine.sqlite"], "--ledger x", ["x"], "RULER_LEDGER", "a b", ["a b"], ...),
+    ("group-by", "task", "--group-by id", "id", "RULER_GROUP_BY", "key", "key", None),
+]
+"""Option, its value in FILE, words and their value, a variable and its value, the default (None: no row)."""
+
+
+@pytest.mark.parametrize("row", OPTIONS, ids=lambda row: str(row[0]))
+def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
+    """The command line wins over a variable, that over the file, and that over the default."""
+    name, in_file, words, given, variable, text, from_variable, default = row
+    if default is not ...:
+        before = holds(ruler).get(name)
+        assert before == (None if default is None else (default, "default"))
+    (tmp_path / "ruler.toml").write_text(FILE)
+    key = "judge_model" if name == "judge-model" else name.replace("-", "_") if name != "max-cost" else name
+    env = {variable: text}
+    assert holds(ruler)[name] == (in_file, place(key))
+    assert holds(ruler, **env)[name] == (from_variable, variable)
+    assert holds(ruler, "score", *words.split(), **env)[name] == (given, "command line")
+
+
+def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
+    """Other commands have the options of `[score]` that are theirs too, and their own table wins."""
+    (tmp_path / "ruler.toml").write_text(FILE)
+    check, submit = holds(ruler, "check"), holds(ruler, "batch", "submit")
+    assert check["passes"] == (3, "ruler.toml line 14")
+    assert (check["order"], check["ledger"]) == (
+        ("input", place("order")),
+        (["mine.sqlite"], place("ledger")),
+    )
+    assert "max-cost" not in check
+    assert submit["judge-model"] == (["fast"], "ruler.toml line 17")
+    assert (submit["ledger"], submit["max-cost"][0]) == (("mine.sqlite", place("ledger")), 7.5)
+    assert submit["timeout"] == (93600.0, "default")
+    assert holds(ruler, "report")["group-by"] == ("task", place("group_by"))
+    assert holds(ruler, "ledger", "stats")["ledger"] == ("mine.sqlite", place("ledger"))
+
+
+def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
+    """The file is the one of --config, else `ruler.toml` here, else `[tool.ruler]` of pyproject.toml."""
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "ruler"\n')
+    assert holds(ruler)["passes"] == (1, "default")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.ruler.score]\npasses = 3\n')
+    assert holds(ruler)["passes"] == (3, "pyproject.toml line 4")
+    (tmp_path / "ruler.toml").write_text("[score]\npasses = 4\n")
+    assert holds(ruler)["passes"] == (4, "ruler.toml line 2")
+    (tmp_path / "lab.toml").write_text("\n[score]\npasses = 5\n")
+    assert holds(ruler, RULER_CONFIG="lab.toml")["passes"] == (5, "lab.toml line 3")
+    assert holds(ruler, "check", "--config", "lab.toml")["passes"] == (5, "lab.toml line 3")
+    assert holds(ruler, "--config", "lab.toml", "check")["passes"] == (5, "lab.toml line 3")
+    assert holds(ruler, "--config", "none")["passes"] == (1, "default")
+    missing = ruler("config", "--config", "lap.toml")
+    assert (missing.returncode, "did you mean lab.toml?" in missing.stderr) == (2, True)
+    nothing = ruler("config", "--config", "none").stdout
+    assert nothing.startswith("no ruler.toml: there is none in ")
+    assert "no [tool.ruler] in a pyproject.toml" in nothing
+
+
+MISTAKES = {
+    "[judges.fast]\nmodel = 'a'\n\napi_bse = 'x'": (
+        "4: [judges.fast] api_bse: is no key of a judge; did you mean api_base?"
+    ),
+    "[judges.fast]\nrpm = 3": '1: [judges.fast] names no model; write model = "openai/o3"',
+    "[judges]\nfast = 3": "2: [judges] fast: write a table, [judges.NAME]",
+    "[judges.offline]\nmodel = 'x'": "1: [judges.offline] is no name for a judge of yours; choose another",
+    "[judges.a]\nmodel = 'x'\nrpm = 'many'": "3: [judges.a] rpm: write a number",
+    "[judges.a]\nmodel = 'x'\nrpm = 0": "3: [judges.a] rpm: write 0.01 or more",
+    "[judges.a]\nmodel = 'x'\nconcurrency = 1.5": "3: [judges.a] concurrency: write a whole number",
+    "[judges.a]\nmodel = ''": "2: [judges.a] model: is empty",
+    "[judges.a]\nmodel = 3": "2: [judges.a] model: write text, in quotes",
+    "[judges.a]\nmodel = 'x'\nvia = 'ftp'": "3: [judges.a] via: write one of 'auto', 'http' or 'litellm'",
+    "[judges.a]\nmodel = 'x'\nprice = 2": "3: [judges.a] price: write two numbers, USD per million",
+    "[judges.a]\nmodel = 'x'\nprice = [1, -1]": "3: [judges.a] price: write two numbers",
+    "[judges.a]\nmodel = 'x'\nparams = 'a'": "3: [judges.a] params: write a table, { name = value }",
+    "[judges.a]\nmodel = 'x'\nparams = { base_url = 'x' }": (
+        "3: [judges.a] params: base_url: name the endpoint"
+    ),
+    "[score]\npasses = 'three'": "2: [score] passes: write a whole number",
+    "[score]\npasses = 2.5": "2: [score] passes: write a whole number",
+    "[score]\npasses = true": "2: [score] passes: write a whole number",
+    "[score]\npasses = 0": "2: [score] passes: write 1 or more",
+    "[score]\nblend = 2": "2: [score] blend: write 1 or less",
+    "[score]\nmax_cost = inf": "2: [score] max_cost: write a number that is finite",
+    "[score]\ndebias = 'yes'": "2: [score] debias: write true or false",
+    "[score]\norder = 'best'": "2: [score] order: write one of 'random' or 'input'",
+    "[score]\nrubric = 1979-05-27": "2: [score] rubric: write text, in quotes",
+    "[score]\n\nmax-costs = 3": "3: [score] max-costs: is no option of `ruler score`; did you mean max_cost?",
+    "[check]\nmax_cost = 3": "2: [check] max_cost: is no option of `ruler check`",
+    "[batch.submit]\nsettel = 3": (
+        "2: [batch.submit] settel: is no option of `ruler batch submit`; did you mean settle?"
+    ),
+    "[batch.submitt]\nx = 3": (
+        "1: [batch] submitt: is no command of `ruler batch`; did you mean [batch.submit]?"
+    ),
+    "[scoer]\nx = 3": (
+        "1: [scoer] is no table of this file: they are judges and commands; did you mean [score]?"
+    ),
+    "passes = 3": "1: passes: stands outside of a table; write it below [score]",
+    "[score]\npasses = ": "2: is no TOML: invalid value",
+    "[score]\npasses = 1\npasses = 2": "3: is no TOML: cannot overwrite a value",
+    "[score\npasses = 1": "1: is no TOML: expected ']'",
+    '[score]\nrubric = """\nnever ends': "3: is no TOML: ",
+    "[score]\npasses = 0\nretries = -1": "2: [score] passes: write 1 or more (and 1 more mistake)",
+    "[score]\nrubric = '''\na\n'''\nparam = [\n  'a=1',\n  'b=2',\n]\npasses = 0": (
+        "9: [score] passes: write 1 or"
+    ),
+    "score.passes = 0": "1: [score] passes: write 1 or more",
+    "score = { passes = 0 }": "1: [score] passes: write 1 or more",
+    "[ 'score' ]\n\"passes\" = 0": "2: [score] passes: write 1 or more",
+}
+
+
+def test_mistakes(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """A mistake is one sentence with the file and the line, before anything is read or sent."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1)])
+    for text, message in MISTAKES.items():
+        with subtests.test(text=text):
+            (tmp_path / "ruler.toml").write_text(text)
+            done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+            assert done.stderr.startswith(f"ruler: ruler.toml line {message}"), done.stderr
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+            assert not (tmp_path / "out.jsonl").exists()
+    assert ruler("score", "--help").returncode == 0
+
+
+SECRETS = {
+    "[judges.a]\nmodel = 'x'\napi_key = 'sk-1234567890'": (
+        "3: [judges.a] api_key: a key never stands in a file"
+    ),
+    "[judges.a]\nmodel = 'x'\napi_key_env = 'sk-1234567890'": (
+        "3: [judges.a] api_key_env: is no name of a variable"
+    ),
+    "[judges.a]\nmodel = 'x'\nparams = { api_key = 'sk-1234567890' }": (
+        "3: [judges.a] params: api_key: a key never"
+    ),
+    "[score]\napi_key = 'sk-1234567890'": "2: [score] api_key: a key never stands in a file",
+    "[score]\napi_key_env = 'sk-1234567890'": "2: [score] api_key_env: is no name of a variable",
+    "[score]\nparam = { api_key = 'sk-1234567890' }": (
+        "2: [score] param: api_key: a key never stands in a file"
+    ),
+    "[score]\npasses = 'sk-1234567890'": "2: [score] passes: write a whole number",
+    "[score]\norder = 'sk-1234567890'": "2: [score] order: write one of",
+}
+
+
+def test_no_key_in_the_file(ruler: Ruler, tmp_path: Path) -> None:
+    """A key in the file is refused, and no value of the file is in an error."""
+    for text, message in SECRETS.items():
+        (tmp_path / "ruler.toml").write_text(text)
+        done = ruler("config")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"ruler: ruler.toml line {message}"), done.stderr
+        assert "sk-" not in done.stderr
+
+
+def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
+    """`ruler config` names the variable of a key and if it is set, never a value that may be a key."""
+    (tmp_path / "ruler.toml").write_text(
+        "[judges.a]\nmodel = 'openai/x'\napi_key_env = 'LAB_KEY'\n"
+        "params = { extra_headers = { Authorization = 'sk-123456' }, api_token = 'sk-1', top_p = 0.5 }\n"
+        "[judges.b]\nmodel = 'openai/y'\n[score]\nmodel = ['a', 'b']\n"
+    )
+    page = ruler("config", COLUMNS="80", LAB_KEY="sk-7654321").stdout
+    assert "in LAB_KEY, which is set" in page
+    assert "in OPENAI_API_KEY, which is not set" in page
+    assert "top_p=0.5" in page
+    assert max(map(len, page.splitlines()[1:])) <= 80
+    words = ("-p", "api_token=sk-555", "--api-base", "http://me:sk-556@host/v1")
+    for text in (
+        page,
+        ruler("config", "--json", LAB_KEY="sk-7654321").stdout,
+        ruler("config", *words).stdout,
+    ):
+        assert "sk-" not in text
+    facts = json.loads(ruler("config", "--json", LAB_KEY="sk-7654321").stdout)
+    assert [(one["name"], one["model"], one["key_set"], one["from"]) for one in facts["judges"]] == [
+        ("a", "openai/x", True, "ruler.toml line 1"),
+        ("b", "openai/y", False, "ruler.toml line 5"),
+    ]
+
+
+def test_config_of_a_command_line(ruler: Ruler) -> None:
+    """`ruler config` takes a whole command line, and refuses what the command would refuse."""
+    assert holds(ruler, "score", "in.jsonl", "out.jsonl", "--passes", "3")["passes"] == (3, "command line")
+    for words, message in (
+        ("score --passses 3", "--passses: is no option of `ruler score`; did you mean --passes?"),
+        ("score --passes x", "--passes x: is not a whole number from 1 on"),
+        ("scor", "config scor: is no command with options; did you mean score?"),
+        ("-m a -m a", "a is named twice"),
+    ):
+        done = ruler("config", *words.split())
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    done = ruler("config", "score", "--adaptive")
+    assert (done.returncode, "adaptive " in done.stdout) == (2, True), done.stdout
+    assert "--adaptive spends 2 passes" in done.stderr
+
+
+@pytest.mark.parametrize("debug", ["--debug", "-q"])
+def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
+    """A variable that is nearly one of an option is named once, also if the run is quiet, not by --help."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    env = {"RULER_PASES": "3", "RULER_KEEP": "2", "RULER_HOME_OF_ANOTHER": "x", "RULER_PASSES": "1"}
+    errors = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", debug, **env).stderr
+    assert errors.count("warning: RULER_PASES: no option has this variable; did you mean RULER_PASSES?") == 1
+    assert errors.count("warning: RULER_KEEP: --keep has no variable") == 1
+    assert "ANOTHER" not in errors
+    assert ruler("score", "--help", **env).stderr == ""
+
+
+def panel(first: str, second: str) -> str:
+    """A file with two judges at two endpoints."""
+    return f"""
+[judges.fast]
+model = "openai/good"
+api_base = "{first}"
+api_key_env = "FAST_KEY"
+params = {{ temperature = 0.1, top_p = 0.5 }}
+
+[judges.strong]
+model = "openai/good"
+api_base = "{second}"
+api_key_env = "STRONG_KEY"
+
+[score]
+model = ["fast", "strong"]
+api_key_env = "ANOTHER_KEY"
+api_base = "http://127.0.0.1:9/v1"
+"""
+
+
+def test_panel_of_two_endpoints(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Each judge of a panel is asked at its own endpoint with its own key, and has its name in OUTPUT."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
+    keys = {"FAST_KEY": "key-of-fast", "STRONG_KEY": "key-of-strong", "ANOTHER_KEY": "key-of-another"}
+    with JudgeServer() as other:
+        (tmp_path / "ruler.toml").write_text(panel(server.base, other.base))
+        done = ruler("score", "in.jsonl", "out.jsonl", **keys)
+        assert done.returncode == 0, done.stderr
+        assert (server.stats()["requests"], other.stats()["requests"]) == (3, 3)
+        assert (server.stats()["keys"], other.stats()["keys"]) == (
+            ["Bearer key-of-fast"],
+            ["Bearer key-of-strong"],
+        )
+        record = read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]
+        assert set(record["judges"]) == {"fast", "strong"}
+        # the ledger keeps replies by model and parameters: other names and no names pay nothing again
+        text = (tmp_path / "ruler.toml").read_text()
+        (tmp_path / "ruler.toml").write_text(text.replace("fast", "quick").replace("strong", "slow"))
+        assert ruler("score", "in.jsonl", "again.jsonl", **keys).returncode == 0
+        assert set(read(tmp_path / "again.jsonl")[0]["trajectories"][0]["ruler"]["judges"]) == {
+            "quick",
+            "slow",
+        }
+        words = ("-m", "openai/good", "-p", "temperature=0.1", "-p", "top_p=0.5", "--api-base", server.base)
+        assert ruler("score", "in.jsonl", "third.jsonl", "--config", "none", *words).returncode == 0
+        assert (server.stats()["requests"], other.stats()["requests"]) == (3, 3)
+
+
+def judges(ruler: Ruler, *words: str, **env: str) -> dict[str, Any]:
+    """The judges that hold, by name."""
+    done = ruler("config", *words, "--json", **env)
+    assert done.returncode == 0, done.stderr
+    return {one["name"]: one for one in json.loads(done.stdout)["judges"]}
+
+
+def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
+    """Options of this run win over a judge's table, which takes limits and parameters of `[score]` only."""
+    (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1") + "timeout = 30\nvia = 'http'\n")
+    plain = judges(ruler)
+    assert [one["api_base"] for one in plain.values()] == ["http://a/v1", "http://b/v1"]
+    assert [one["api_key_env"] for one in plain.values()] == ["FAST_KEY", "STRONG_KEY"]
+    assert [(one["timeout"], one["via"]) for one in plain.values()] == [(30, "auto")] * 2
+    assert plain["fast"]["params"] == ["temperature=0.1", "top_p=0.5"]
+    given = judges(ruler, "score", "--api-base", "http://c/v1", "-p", "temperature=0.9", RULER_TIMEOUT="9")
+    assert [(one["api_base"], one["timeout"]) for one in given.values()] == [("http://c/v1", 9)] * 2
+    assert given["fast"]["params"] == ["temperature=0.9", "top_p=0.5"]
+    strong = judges(ruler, "score", "-m", "fast", "--escalate", "strong", "--passes", "2")
+    assert list(strong) == ["fast", "strong"]
+
+
+def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
+    """Two judges of one model with the same parameters are refused, and a misspelt judge is told."""
+    (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1").replace("params", "# params"))
+    write(tmp_path / "in.jsonl", [group("a", 0.1)])
+    done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
+    assert done.returncode == 2
+    assert "judges fast and strong are one judge to the ledger" in done.stderr
+    assert "did you mean fast?" in ruler("check", "in.jsonl", "-m", "fasst", "--api-base", "").stderr
+
+
+def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`settings(…)` has the file and its judges; what is given wins; a mistake is a UsageError."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1") + "passes = 3\n")
+    result = ruler_cli.settings(max_cost=5, param={"seed": 1}, failed=tmp_path / "f", debias=True)
+    assert [one.name for one in (result.judge, *result.panel)] == ["fast", "strong"]
+    assert result.judge.params == {"temperature": 0.1, "top_p": 0.5, "seed": 1}
+    assert (result.ask.passes, result.pool.max_cost, result.failed) == (3, 5.0, tmp_path / "f")
+    assert result.combine.debias
+    alone = ruler_cli.settings(judge_model="openai/o3", config="none", price=(2, 8), rpm=None)
+    assert (alone.judge.model, alone.judge.price, alone.panel, alone.ask.passes) == (
+        "openai/o3",
+        (2.0, 8.0),
+        (),
+        1,
+    )
+    monkeypatch.setenv("RULER_PASSES", "4")
+    assert ruler_cli.settings(model="fast").ask.passes == 4
+    for wrong, message in (
+        ({"passes": "x"}, "passes: write a whole number"),
+        ({"passs": 1}, "passs: is no option of `ruler score`; did you mean passes?"),
+        ({"adaptive": True, "passes": 1}, "--adaptive spends 2 passes"),
+        ({"config": "no.toml"}, "--config no.toml: no such file"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            ruler_cli.settings(**wrong)
+    monkeypatch.setenv("RULER_PASSES", "many")
+    with pytest.raises(UsageError, match="RULER_PASSES"):
+        ruler_cli.settings()
