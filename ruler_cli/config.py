@@ -276,20 +276,23 @@ class ScoreSettings:
 def _refuse_numbers(settings: ScoreSettings) -> None:
     """Raise UsageError if a number is out of its bounds, or none."""
     ask, pool, combine = settings.ask, settings.pool, settings.combine
-    judges = (settings.judge, *settings.panel, settings.escalate)
-    rows: list[tuple[str, float | None, float, float]] = [
+    judges = [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+    limited: list[PoolSettings | JudgeSettings] = [pool, *judges]
+    rows: list[tuple[str, Any, float, float]] = [
         ("--passes", ask.passes, 1, math.inf),
         ("--group-size", ask.group_size, 2, math.inf),
         ("--min-passes", combine.min_passes, 1, math.inf),
         ("--blend", combine.blend, 0, 1),
-        ("--concurrency", pool.concurrency, 1, math.inf),
-        ("--rpm", pool.rpm, 0.01, math.inf),
-        ("--tpm", pool.tpm, 1, math.inf),
         ("--retries", pool.retries, 0, math.inf),
         ("--max-cost", pool.max_cost, 0, math.inf),
-        *(("--timeout", judge.timeout, 0.001, math.inf) for judge in judges if judge),
+        *(("--concurrency", each.concurrency, 1, math.inf) for each in limited),
+        *(("--rpm", each.rpm, 0.01, math.inf) for each in limited),
+        *(("--tpm", each.tpm, 1, math.inf) for each in limited),
+        *(("--timeout", judge.timeout, 0.001, math.inf) for judge in judges),
     ]
     for option, value, least, most in rows:
+        if value is not None and not isinstance(value, int | float):
+            raise UsageError(f"{option}: is of type {type(value).__name__}; give a number")
         if value is not None and not least <= value <= most:  # `nan` is not, either
             bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of {least:g} or more"
             raise UsageError(f"{option} {value:g}: give a number {bounds}")

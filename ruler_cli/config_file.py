@@ -50,13 +50,13 @@ class ConfigFile:
         """Yield field, value and place of the options of a command that the file sets.
 
         What `[score]` says holds for other commands with the same option, so that they agree with the run; a
-        command's own table wins.
+        command's own table wins. A command without judges takes no key of the run's.
         """
-        own, shared = self.tables.get(command, {}), self.tables.get("score", {})
+        own, shared, names = self.tables.get(command, {}), self.tables.get("score", {}), list(names)
         for name in names:
             if name in own:
                 yield name, own[name], self.place(command, name)
-            elif name in shared:
+            elif name in shared and (name != "api_key_env" or "model" in names):
                 yield name, shared[name], self.place("score", name)
             elif name == "one_ledger" and shared.get("ledger"):
                 yield name, shared["ledger"][0], self.place("score", "ledger")

@@ -37,7 +37,7 @@ _SCORED = "labels format_ group_by grouping messages prompt"
 """Options on how a scored file is read."""
 COMMANDS = {
     "score": " ".join(one.name for one in fields(ScoreOptions)),
-    "check": f"{_REQUEST} price ledger no_cache batch as_json",
+    "check": f"{_REQUEST} api_key_env via price ledger no_cache batch as_json",
     "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
     "limit format_ group_by grouping messages prompt",
     "render": f"target {_REQUEST} shard ledger no_cache retry_failed",

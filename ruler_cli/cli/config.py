@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import COMMANDS, long_names, read_options, warn_of_variables, without_aliases
-from ruler_cli.cli.messages import one_line, report_errors
+from ruler_cli.cli.messages import hide_keys, one_line, report_errors
 from ruler_cli.cli.options import Options, Origin
 from ruler_cli.cli.settings import judges_of, score_settings
 from ruler_cli.cli.units import columns, shorten
@@ -62,9 +62,9 @@ def command(
         options = without_aliases(read_options(name, [*file, *rest]))
         facts = _facts(name, options)
         if as_json:
-            typer.echo(json.dumps(facts, indent=2, default=str))
+            typer.echo(hide_keys(json.dumps(facts, indent=2, default=str)))
         else:
-            typer.echo("\n".join(one_line(line) for line in _page(facts)))
+            typer.echo("\n".join(one_line(hide_keys(line)) for line in _page(facts)))
         if facts["judges"]:
             score_settings(options, "-", "-")  # says what the command would refuse
 

@@ -122,7 +122,7 @@ def import_(
     from ruler_cli.ledger.reply_cache import Ledger
 
     file, names = required_ledger_path(options), reply_files(replies)
-    with Ledger(file) as opened, Importer(opened, options.imported_model) as importer:
+    with Ledger(file) as opened, Importer(opened, _model(options)) as importer:
         for name in names:
             importer.import_file(name)
     imported = importer.result
@@ -132,6 +132,12 @@ def import_(
     else:
         typer.echo("\n".join(_imported_table(file, imported, len(names))))
     return 0 if imported.complete else 1
+
+
+def _model(options: Options) -> str | None:
+    """Return the model of the judge that answered, also of one with a name in the file."""
+    name, tables = options.imported_model, options.file.judges if options.file else {}
+    return name if name is None or name not in tables else tables[name].model
 
 
 def required_ledger_path(options: Options) -> Path:

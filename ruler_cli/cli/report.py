@@ -97,7 +97,9 @@ def _refuse(options: Options) -> None:
 
 
 def _refuse_same(source: str, second: str) -> None:
-    """Raise UsageError if the two files are one."""
+    """Raise UsageError if the two files are one, or the second is the name of a page."""
+    if second.lower().endswith((".html", ".htm")):
+        raise UsageError(f"{second}: SCORED2 is a file of another judge; a page is written by -o {second}")
     if source == second == "-":
         raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
     if Location(source).same(second):

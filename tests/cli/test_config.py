@@ -25,6 +25,7 @@ param = { temperature = 0.5 }
 price = [1, 2]
 ledger = "mine.sqlite"
 group_by = "task"
+api_key_env = "LAB"
 
 [check]
 passes = 3
@@ -83,15 +84,17 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
     """Other commands have the options of `[score]` that are theirs too, and their own table wins."""
     (tmp_path / "ruler.toml").write_text(FILE)
     check, submit = holds(ruler, "check"), holds(ruler, "batch", "submit")
-    assert check["passes"] == (3, "ruler.toml line 14")
+    assert check["passes"] == (3, place("passes = 3"))
     assert (check["order"], check["ledger"]) == (
         ("input", place("order")),
         (["mine.sqlite"], place("ledger")),
     )
     assert "max-cost" not in check
-    assert submit["judge-model"] == (["fast"], "ruler.toml line 17")
+    assert submit["judge-model"] == (["fast"], place('model = "fast"'))
     assert (submit["ledger"], submit["max-cost"][0]) == (("mine.sqlite", place("ledger")), 7.5)
     assert submit["timeout"] == (93600.0, "default")
+    assert "api-key-env" not in holds(ruler, "batch", "collect")
+    assert holds(ruler, "check")["api-key-env"] == ("LAB", place("api_key_env"))
     assert holds(ruler, "report")["group-by"] == ("task", place("group_by"))
     assert holds(ruler, "ledger", "stats")["ledger"] == ("mine.sqlite", place("ledger"))
 

@@ -17,6 +17,7 @@ import typer.main
 from ruler_cli.cli import app, messages, usage_errors
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
+from tests.on_terminal import on_terminal
 
 S = "score in.jsonl out.jsonl"
 """A command line to which each case adds a mistake."""
@@ -84,6 +85,7 @@ OURS = {
     f"{S} -m mine --api-base localhost:8000": "with a host; write http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
     "report in.jsonl --format html": "--format html: is about the format of SCORED; a page is written by -o",
+    "report in.jsonl a.html": "a.html: SCORED2 is a file of another judge; a page is written by -o a.html",
     "report in.jsonl --json -o a.html": "for JSON write `--json > FILE.json` instead",
     "report in.jsonl --group task-17 -o a.html": "if its address ends in #group=KEY",
     "check in.json": "in.json: no such file; did you mean in.jsonl?",
@@ -190,6 +192,29 @@ def test_key_in_a_traceback(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert (done.returncode, "ValueError: [key]" in done.stderr) == (1, True)
+
+
+def test_key_in_a_file(ruler: Ruler, tmp_path: Path) -> None:
+    """`ruler config` prints no key that stands in ruler.toml, and names the line of one in a wrong place."""
+    (tmp_path / "ruler.toml").write_text(f'[score]\nrubric = "use {KEY}"\n')
+    for options in ([], ["--json"]):
+        done = ruler("config", *options)
+        assert (done.returncode, KEY in done.stdout, "use [key]" in done.stdout) == (0, False, True)
+    for line in ("api_key_env", "api_key", "api_base", "model"):
+        (tmp_path / "ruler.toml").write_text(f'[judges.a]\nmodel = "x"\n{line} = "{KEY}"\n')
+        done = ruler("score", "in.jsonl", "out.jsonl", "-m", "a")
+        assert (done.returncode, KEY in done.stdout + done.stderr) == (2, False), line
+
+
+def test_terminal_as_input(tmp_path: Path) -> None:
+    """`-` on a terminal says that it waits for records, and reads those that are typed."""
+    record = '{"prompt": "hi", "responses": ["a", "b"]}'
+    code, out = on_terminal(tmp_path, "score", "-", "-", "-m", "offline", keys=f"{record}\n\x04")
+    assert (code, out.startswith("ruler: INPUT is the terminal: give it records and then Ctrl-D")) == (
+        0,
+        True,
+    )
+    assert '"status":"scored"' in out
 
 
 def test_hostile_word(ruler: Ruler) -> None:

@@ -24,8 +24,8 @@ from tests.docs.pages import ROOT, Block, Report, normal, read
 from tests.judge_server import JudgeServer
 
 SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
-OTHERS = {"simulated.jsonl", "formats"}
-"""Other samples: one without words for the offline judge, and a folder."""
+OTHERS = {"simulated.jsonl", "formats", "ruler.toml"}
+"""Other samples: one without words for the offline judge, a folder, and settings."""
 ONE_SESSION = "<!-- one session -->"
 """Mark of a page whose examples run one after the other in one directory, as a reader types them."""
 JUDGE = "$JUDGE"

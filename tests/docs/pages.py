@@ -16,6 +16,8 @@ OTHERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
 _INSTANT = re.compile(r'("judged_at": ?")[^"]+')
+_LATENCY = re.compile(r"^a group +half within .* s\n", re.MULTILINE)
+"""A line of the report that is there only if groups took long enough."""
 _MINUTES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d)? UTC")
 
 
@@ -61,8 +63,10 @@ class Report:
 
 
 def normal(text: str) -> str:
-    """Return a text with every value that depends on time at 0."""
-    return _MINUTES.sub("0 UTC", _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", text)))
+    """Return a text with every value that depends on time at 0, and without a line of nothing else."""
+    return _MINUTES.sub(
+        "0 UTC", _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", _LATENCY.sub("", text)))
+    )
 
 
 def names() -> list[str]:
