@@ -158,7 +158,7 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             name, _, number = pair.partition(":")
-            example = f"{name}={number}" if name and number else "temperature=0.2"
+            example = f"{name}={number}" if name.isidentifier() and number else "temperature=0.2"
             raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
         if is_key_name(key):
             raise UsageError(f"-p {key}: a key never stands on a command line; use --api-key-env VAR")

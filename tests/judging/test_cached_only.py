@@ -108,7 +108,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", GROUPS[:2])
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "anthropic/claude-sonnet-4-5", "--cached-only")
     assert done.returncode == 1
-    assert "2 requests not in the ledger: `ruler render` or `ruler batch submit` has them" in done.stderr
+    assert "2 requests not in the ledger: send them with `ruler batch submit` or `ruler render`" in done.stderr
     assert "needs a key" not in done.stderr
     assert "g0" not in done.stderr  # there may be a million, and one reason
 
