@@ -18,7 +18,7 @@ from ruler_cli.cli.messages import collect_command, ledger_option, one_line, pri
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
-from ruler_cli.cli.settings import score_settings
+from ruler_cli.cli.settings import file_note, score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
 from ruler_cli.config import ledger_path
@@ -68,6 +68,8 @@ def submit(source: Source, options: Options) -> int:
     from ruler_cli.batch.collect import Batches
 
     settings = replace(score_settings(options, source), ledger=ledger_path(options.one_ledger))
+    if note := file_note(options, settings):
+        print_note(note)
     source = settings.input.source
     again = score_command(sys.argv[3:], source)
 

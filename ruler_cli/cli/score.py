@@ -21,7 +21,7 @@ from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import collect_command, print_note, print_wrapped, same_command
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.settings import score_settings
+from ruler_cli.cli.settings import file_note, score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import summary_lines, write_summary
 from ruler_cli.cli.units import count
@@ -69,6 +69,8 @@ def command(
     _refuse_engine(settings, options)
     if options.summary is not None:
         _refuse_summary(options.summary, settings)
+    if options.progress != "none" and (note := file_note(options, settings)):
+        print_note(note)
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):

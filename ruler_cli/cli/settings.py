@@ -78,6 +78,21 @@ def input_settings(options: Options, source: str) -> InputSettings:
     return _settings(InputSettings, options, source=source, format=options.format_, shard=shard)
 
 
+def file_note(options: Options, settings: ScoreSettings) -> str | None:
+    """Return a sentence on what a run takes from the file of settings; None if that is nothing.
+
+    The file may lie in a directory that somebody else wrote, and it decides where keys and rollouts go.
+    """
+    if options.file is None:
+        return None
+    named = (settings.judge, *settings.panel, settings.escalate)
+    taken = [
+        name.strip("_").replace("_", "-") for name, origin in options.origins.items() if origin.rank == 1
+    ]
+    taken += [f"judge {judge.name}" for judge in named if judge and judge.name in options.file.judges]
+    return f"settings of {options.file.name}: {', '.join(taken)}" if taken else None
+
+
 def scored_input(options: Options, source: str) -> InputSettings:
     """Return how the records of a scored file are read; its outcome is what `--labels` names."""
     return replace(input_settings(options, source), outcome=options.labels, outcome_option="--labels")

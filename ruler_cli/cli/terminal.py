@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, cast
 
 from ruler_cli.cli.messages import escape, printable_key, visible
@@ -99,11 +99,9 @@ class Terminal:
 @contextmanager
 def paged(terminal: Terminal) -> Iterator[None]:
     """Page what is written inside on a terminal, with `$PAGER`, by default less; an empty one is none."""
-    import pydoc
-
-    has_less = os.environ.get("TERM", "dumb") != "dumb" and shutil.which("less")
-    os.environ.setdefault("PAGER", "less" if has_less else "")
-    if not terminal.tty or not os.environ["PAGER"]:
+    plain = os.environ.get("TERM", "dumb") == "dumb"
+    os.environ.setdefault("PAGER", "less" if not plain and shutil.which("less") else "")
+    if not terminal.tty or plain or not os.environ["PAGER"]:
         yield
         return
 
@@ -113,6 +111,20 @@ def paged(terminal: Terminal) -> Iterator[None]:
         yield
     finally:
         terminal.write = write
-    os.environ.pop("MANPAGER", None)  # pydoc prefers it, and it is made for manual pages
     os.environ.setdefault("LESS", "FRX")
-    pydoc.pager("".join(parts))
+    _page("".join(parts))
+
+
+def _page(text: str) -> None:
+    """Show a text with `$PAGER`; `pydoc` would set options of less of its own, from Python 3.13 on."""
+    import subprocess
+
+    sys.stdout.flush()
+    pager = subprocess.Popen(  # noqa: S602 - the user's own command, as man and git run it
+        os.environ["PAGER"], shell=True, stdin=subprocess.PIPE, text=True, errors="backslashreplace"
+    )
+    with suppress(KeyboardInterrupt, OSError):  # the pager may be left before the end
+        pager.communicate(text)
+    while pager.poll() is None:
+        with suppress(KeyboardInterrupt):  # Ctrl-C is the pager's
+            pager.wait()

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -65,7 +66,7 @@ def test_recorded(ledger_path: Path) -> None:
             "batch_1",
             2,
         )
-    with sqlite3.connect(ledger_path) as db:  # an older ruler accepts the version of the ledger
+    with closing(sqlite3.connect(ledger_path)) as db, db:  # an older ruler accepts the version of the ledger
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
 
 

@@ -99,6 +99,19 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
     assert holds(ruler, "ledger", "stats")["ledger"] == ("mine.sqlite", place("ledger"))
 
 
+def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
+    """A run says what it takes from a file that lies in the working directory, unless it is quiet."""
+    (tmp_path / "ruler.toml").write_text('[judges.f]\nmodel = "offline"\n[score]\nmodel = "f"\nseed = 1\n')
+    write(tmp_path / "in.jsonl", [group("a", 2)])
+    done = ruler("score", "in.jsonl", "out.jsonl")
+    assert done.stderr.startswith("ruler: settings of ruler.toml: model, seed, judge f\n")
+    assert (
+        "settings of"
+        not in ruler("score", "in.jsonl", "out.jsonl", "--config", "none", "-m", "offline").stderr
+    )
+    assert not ruler("score", "in.jsonl", "out.jsonl", "-q").stderr
+
+
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     """The file is the one of --config, else `ruler.toml` here, else `[tool.ruler]` of pyproject.toml."""
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "ruler"\n')

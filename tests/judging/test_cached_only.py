@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_neighbours_are_degraded(
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
     stage.run("one", **more)
     scores, lost = stage.rewards(), next(each for each in stage.judges["one"].asked if each.pass_index == 1)
-    with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger, ledger:
         assert ledger.execute("DELETE FROM replies WHERE key = ?", [key_of("one", {}, lost)]).rowcount == 1
     done = stage.run("one", cached_only=True, output="cached.jsonl", **more)
     assert (done.summary.unanswered, done.summary.degraded) == (1, len(GROUPS))

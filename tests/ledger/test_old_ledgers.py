@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_keys_of_requests(tmp_path: Path) -> None:
 
 def test_ledger_of_the_first_version(ruler: Ruler, tmp_path: Path) -> None:
     """Replies and failed calls in a ledger of the first version score their groups without a call."""
-    with sqlite3.connect(tmp_path / "old.sqlite") as file:
+    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as file, file:
         for statement in VERSION_1:
             file.execute(statement)
         for row in read(DATA / "ledger_version_1.jsonl"):
