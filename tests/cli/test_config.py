@@ -10,6 +10,7 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UsageError
+from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
@@ -397,3 +398,16 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RULER_PASSES", "many")
     with pytest.raises(UsageError, match="RULER_PASSES"):
         ruler_cli.settings()
+
+
+def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
+    """Each judge's batch is submitted and collected with its own key, and `score` takes the answers."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
+    keys = {"FAST_KEY": "sk-one-0123456789abc", "STRONG_KEY": "sk-two-0123456789abc"}
+    with BatchServer() as server:
+        (tmp_path / "ruler.toml").write_text(panel(server.openai, server.openai))
+        done = ruler("batch", "submit", "in.jsonl", "--wait", **keys)
+        assert (done.returncode, "6 requests submitted in 2 batches" in done.stderr) == (0, True), done.stderr
+    done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only")
+    assert done.returncode == 0, done.stderr
+    assert set(read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]["judges"]) == {"fast", "strong"}
