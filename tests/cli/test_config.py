@@ -357,6 +357,60 @@ def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
     assert list(strong) == ["fast", "strong"]
 
 
+PAIRS = """\
+[judges.fast]
+model = "openai/fast"
+api_base = "http://a/v1"
+api_key_env = "KEY_A"
+[judges.bare]
+model = "openai/bare"
+[judges.open]
+model = "openai/open"
+api_base = "http://a/v1"
+[score]
+api_base = "http://s/v1"
+api_key_env = "KEY_S"
+"""
+ROWS = [
+    ("-m fast", {}, "http://a/v1", "KEY_A"),
+    ("-m fast --api-base http://b/v1", {}, "http://b/v1", None),
+    ("-m fast --api-base http://b/v1 --api-key-env KEY_B", {}, "http://b/v1", "KEY_B"),
+    ("-m fast --api-key-env KEY_B", {}, "http://a/v1", "KEY_B"),
+    ("-m fast", {"RULER_API_BASE": "http://b/v1"}, "http://a/v1", "KEY_A"),
+    ("-m fast", {"RULER_API_KEY_ENV": "KEY_B"}, "http://a/v1", "KEY_A"),
+    ("-m open", {"RULER_API_KEY_ENV": "KEY_B"}, "http://a/v1", None),
+    ("-m bare", {}, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ("-m bare", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
+    ("-m bare", {"RULER_API_BASE": "http://b/v1", "RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
+    ("-m openai/x", {}, "http://s/v1", "KEY_S"),
+    ("-m openai/x --api-base http://b/v1", {}, "http://b/v1", None),
+    ("-m openai/x", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
+    ("-m openai/x --api-base http://b/v1", {"RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
+]
+"""Words, variables, and the endpoint and the variable of the key that hold."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {' '.join(row[1])}")
+def test_key_and_endpoint_are_a_pair(row: Any, ruler: Ruler, tmp_path: Path) -> None:
+    """A key of the file goes to its own endpoint only; a variable replaces no half of a table's pair."""
+    words, env, base, key = row
+    (tmp_path / "ruler.toml").write_text(PAIRS)
+    (one,) = judges(ruler, "score", *words.split(), **env).values()
+    assert (one["api_base"], one["api_key_env"]) == (base, key)
+
+
+def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
+    """Two spellings of one option in a table, or two names of one from Python, are refused."""
+    for text in ("max_cost = 1\nmax-cost = 1000\n", "model = 'offline'\njudge_model = 'simulated'\n"):
+        (tmp_path / "ruler.toml").write_text(f"[score]\n{text}")
+        done = ruler("config")
+        assert done.returncode == 2
+        assert "ruler.toml line 3" in done.stderr
+        assert "again; leave one out" in done.stderr
+    with pytest.raises(UsageError, match="two names of one option"):
+        ruler_cli.settings(config="none", model="offline", judge_model="simulated")
+
+
 def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     """Two judges of one model with the same parameters are refused, and a misspelt judge is told."""
     (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1").replace("params", "# params"))
