@@ -99,7 +99,6 @@ def read_group(given: G, index: int, settings: InputSettings, name: str = "") ->
 
 def _items(given: Any, name: str) -> Sequence[Any]:
     """Return the trajectories of a group; WrongShapeError if it has no list of them."""
-    kind = type(given).__name__
     if isinstance(given, Mapping):
         if "trajectories" not in given:
             one = "messages" in given or "messages_and_choices" in given
@@ -108,7 +107,8 @@ def _items(given: Any, name: str) -> Sequence[Any]:
             raise WrongShapeError(f"{name}: is a dict without `trajectories`; {hint} {example}")
     elif not hasattr(given, "trajectories"):
         raise WrongShapeError(
-            f"{name}: is of type {kind}; give a dict with `trajectories`, or an object with ART's attributes"
+            f"{name}: is of type {type(given).__name__}; give a dict with `trajectories`, or an object with "
+            "ART's attributes"
         )
     items = member(given, "trajectories")
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
@@ -121,6 +121,13 @@ def _items(given: Any, name: str) -> Sequence[Any]:
                 f"{name}: `trajectories[{i}]` is of type {type(item).__name__}; give a dict with `messages`, "
                 "or an object with ART's attributes"
             )
+        for part, kind, form in (("metrics", Mapping, "a dict"), ("logs", list | tuple, "a list")):
+            value = member(item, part)
+            if value is not None and not isinstance(value, kind):
+                place = f"{name}: `trajectories[{i}]`: `{part}`"
+                raise WrongShapeError(
+                    f"{place} is of type {type(value).__name__}; give {form}, or leave it out"
+                )
     return items
 
 

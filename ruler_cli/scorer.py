@@ -279,7 +279,7 @@ class _Stream(Generic[G]):
         self._runner = parts.runner()
         self._pulled = self._delivered = 0
         self._waiting: list[tuple[ObjectGroup[G], GroupResult]] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     async def all(self) -> None:
         """Judge all groups, and send each with its scores."""
@@ -311,6 +311,10 @@ class _Stream(Generic[G]):
                     return _Item(read, self._runner.start(read.group))
         except StopAsyncIteration:
             pass
+        except asyncio.CancelledError as error:  # ours, or of a task that the caller's groups waited for
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            self.error = error
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
             self.error = error
         self._runner.end()

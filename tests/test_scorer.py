@@ -214,6 +214,13 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         ),
         ({"trajectories": [ValueError("a rollout failed")]}, r"`trajectories\[0\]` is of type ValueError"),
         (object(), "of type object"),
+        *(
+            (
+                {"trajectories": [{**GROUPS[0]["trajectories"][0], name: value}]},
+                rf"`{name}` is of type {kind}",
+            )
+            for name, value, kind in (("metrics", 5, "int"), ("metrics", [1], "list"), ("logs", "abc", "str"))
+        ),
     ]
     for shape, sentence in shapes:
         with subtests.test(shape=str(shape)[:40]):
@@ -479,6 +486,24 @@ def test_error_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert len(out) == 10
 
     staged(tmp_path, monkeypatch, main, Stub())
+
+
+@pytest.mark.anyio
+async def test_cancelled_task_of_the_caller() -> None:
+    """If the caller's groups wait for a cancelled task, that is raised after all groups before it."""
+
+    async def groups() -> AsyncIterator[dict[str, Any]]:
+        for one in GROUPS[:3]:
+            yield one
+        task = asyncio.create_task(asyncio.sleep(10))
+        task.cancel()
+        await task
+
+    out = []
+    with pytest.raises(asyncio.CancelledError):
+        async for judged in score_groups(groups(), ScoreSettings(judge=JudgeSettings("offline"))):
+            out.append(judged.index)
+    assert out == list(range(len(GROUPS[:3])))
 
 
 @pytest.mark.anyio
