@@ -71,6 +71,8 @@ def find_file(given: str | None) -> Path | None:
         if given == "none":
             return None
         path = Path(given)
+        if path.is_dir():
+            raise UsageError(f"--config {given}: is a directory; name a file in it")
         if not path.is_file():
             near = suggest_file(given)
             raise UsageError(f"--config {given}: no such file{question(near)}")
@@ -199,6 +201,13 @@ class _Reader:
         model = options_model(options)
         unknown = f"is no option of `ruler {command}`"
         checked = self._checked(model, path, values, unknown, options, spelled)
+        first: dict[str, str] = {}
+        for key in table:  # two spellings would leave it open which one holds
+            if (option := options.get(_plain(key))) is not None and first.setdefault(
+                option.field, key
+            ) != key:
+                other = first[option.field]
+                self._wrong((*path, key), f"is the option {other} again; leave one out", table=len(path))
         if checked is None:
             return {}
         given = [(key.removeprefix(PREFIX), getattr(checked, key)) for key in checked.model_fields_set]

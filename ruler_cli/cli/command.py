@@ -321,6 +321,9 @@ def check_options(name: str, given: Mapping[str, Any], options: Options) -> Opti
         reason = reason_of(first, f"is no option of `ruler {name}`", types)
         raise UsageError(f"{first['loc'][0]}: {reason}") from None
     fields = {types[key.removeprefix(PREFIX)].field: key for key in checked.model_fields_set}
+    if len(fields) < len(checked.model_fields_set):
+        twice = ", ".join(sorted(key.removeprefix(PREFIX) for key in checked.model_fields_set))
+        raise UsageError(f"two names of one option are given among {twice}; leave one out")
     values = {field: getattr(checked, key) for field, key in fields.items()}
     values |= {field: Path(values[field]) for field in _PATHS if values.get(field)}
     origins = {**options.origins, **dict.fromkeys(fields, Origin("Python", 3))}

@@ -34,6 +34,8 @@ from ruler_cli.keys import is_key_name
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from ruler_cli.config_values import JudgeTable
+
 T = TypeVar("T", bound="DataclassInstance")
 
 
@@ -125,8 +127,8 @@ def judges_of(options: Options) -> list[JudgeSettings]:
 def _judge(name: str, price: tuple[float, float] | None, options: Options) -> JudgeSettings:
     """Return a judge: a table of the file by its name, else a model by the options.
 
-    Options of the command line and of variables hold for both. A table states the whole way to its judge:
-    endpoint, key and price of `[score]` are those of another judge, so they do not hold for it.
+    Options of the command line and of variables hold for both, but see `_endpoint`. A table states the whole
+    way to its judge: endpoint, key and price of `[score]` are those of another judge, and do not hold for it.
     """
     tables = {} if options.file is None else options.file.judges
     table, params = tables.get(name), _params(options.param)
@@ -134,6 +136,7 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
         if options.file is not None and "/" not in name and not options.api_base:
             _refuse_misspelt(name, tables, options.file.name)
         own = {"rpm": None, "tpm": None, "concurrency": None}  # those of the pool hold
+        own |= _endpoint(options, None)
         return _settings(JudgeSettings, options, model=name, params=params, price=price, name="", **own)
 
     def chosen(option: str) -> bool:
@@ -141,13 +144,9 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
 
     way: dict[str, Any] = {
         option: getattr(options, option) if chosen(option) else getattr(table, option) or default
-        for option, default in (
-            ("api_base", None),
-            ("api_key_env", None),
-            ("via", "auto"),
-            ("timeout", options.timeout),
-        )
+        for option, default in (("via", "auto"), ("timeout", options.timeout))
     }
+    way |= _endpoint(options, table)
     limits: dict[str, Any] = {
         option: None if chosen(option) else getattr(table, option) for option in ("rpm", "tpm", "concurrency")
     }
@@ -156,12 +155,31 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
     return JudgeSettings(model=table.model, name=name, params=params, price=own_price, **way, **limits)
 
 
+def _endpoint(options: Options, table: JudgeTable | None) -> dict[str, Any]:
+    """Return the endpoint of a judge and the variable of its key, which are a pair.
+
+    A key goes to no endpoint that it was not named for: one of the file does not go to an endpoint of the
+    command line or of a variable, and variables do not replace one half of a pair in a judge's table.
+    """
+    base, key = options.api_base, options.api_key_env
+    from_base, from_key = options.rank("api_base"), options.rank("api_key_env")
+    if table is not None and from_base < 3 and (table.api_base or table.api_key_env):
+        return {"api_base": table.api_base, "api_key_env": key if from_key == 3 else table.api_key_env}
+    if table is not None and from_base < 2:
+        base, key = None, key if from_key > 1 else None
+    elif from_base > 1 and from_key == 1:
+        key = None
+    return {"api_base": base, "api_key_env": key}
+
+
 def _refuse_misspelt(name: str, tables: Iterable[str], file: str) -> None:
-    """Raise UsageError for a name that is nearly a table's."""
+    """Raise UsageError for a name that is nearly a table's, and no model's."""
+    from ruler_cli.judges.pricing import ModelInfo, model_info
     from ruler_cli.judges.providers import EMBEDDED
     from ruler_cli.suggestions import nearest
 
-    near = None if name in EMBEDDED else nearest(name, tables, 0.75)
+    known = name in EMBEDDED or model_info(name) != ModelInfo()
+    near = None if known else nearest(name, tables, 0.75)
     if near is not None:
         raise UsageError(f"-m {name}: is no judge of {file}; did you mean {near}?")
 

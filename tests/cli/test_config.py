@@ -10,6 +10,7 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UsageError
+from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
@@ -233,13 +234,13 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
     """`ruler config` names the variable of a key and if it is set, never a value that may be a key."""
     (tmp_path / "ruler.toml").write_text(
         "[judges.a]\nmodel = 'openai/x'\napi_key_env = 'LAB_KEY'\n"
-        "params = { extra_headers = { Authorization = 'sk-123456' }, api_token = 'sk-1', top_p = 0.5 }\n"
+        "params = { extra_headers = { Authorization = 'sk-123456' }, api_token = 'sk-1', max_tokens = 9 }\n"
         "[judges.b]\nmodel = 'openai/y'\n[score]\nmodel = ['a', 'b']\n"
     )
     page = ruler("config", COLUMNS="80", LAB_KEY="sk-7654321").stdout
     assert "in LAB_KEY, which is set" in page
     assert "in OPENAI_API_KEY, which is not set" in page
-    assert "top_p=0.5" in page
+    assert "max_tokens=9" in page
     assert max(map(len, page.splitlines()[1:])) <= 80
     words = ("-p", "api_token=sk-555", "--api-base", "http://me:sk-556@host/v1")
     for text in (
@@ -248,6 +249,8 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
         ruler("config", *words).stdout,
     ):
         assert "sk-" not in text
+    wrong = ruler("config", "batch", "collect", RULER_API_KEY_ENV="sk-1234567890abcdef")
+    assert (wrong.returncode, "sk-" in wrong.stdout + wrong.stderr) == (2, False)
     facts = json.loads(ruler("config", "--json", LAB_KEY="sk-7654321").stdout)
     assert [(one["name"], one["model"], one["key_set"], one["from"]) for one in facts["judges"]] == [
         ("a", "openai/x", True, "ruler.toml line 1"),
@@ -354,6 +357,60 @@ def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
     assert list(strong) == ["fast", "strong"]
 
 
+PAIRS = """\
+[judges.fast]
+model = "openai/fast"
+api_base = "http://a/v1"
+api_key_env = "KEY_A"
+[judges.bare]
+model = "openai/bare"
+[judges.open]
+model = "openai/open"
+api_base = "http://a/v1"
+[score]
+api_base = "http://s/v1"
+api_key_env = "KEY_S"
+"""
+ROWS = [
+    ("-m fast", {}, "http://a/v1", "KEY_A"),
+    ("-m fast --api-base http://b/v1", {}, "http://b/v1", None),
+    ("-m fast --api-base http://b/v1 --api-key-env KEY_B", {}, "http://b/v1", "KEY_B"),
+    ("-m fast --api-key-env KEY_B", {}, "http://a/v1", "KEY_B"),
+    ("-m fast", {"RULER_API_BASE": "http://b/v1"}, "http://a/v1", "KEY_A"),
+    ("-m fast", {"RULER_API_KEY_ENV": "KEY_B"}, "http://a/v1", "KEY_A"),
+    ("-m open", {"RULER_API_KEY_ENV": "KEY_B"}, "http://a/v1", None),
+    ("-m bare", {}, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ("-m bare", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
+    ("-m bare", {"RULER_API_BASE": "http://b/v1", "RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
+    ("-m openai/x", {}, "http://s/v1", "KEY_S"),
+    ("-m openai/x --api-base http://b/v1", {}, "http://b/v1", None),
+    ("-m openai/x", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
+    ("-m openai/x --api-base http://b/v1", {"RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
+]
+"""Words, variables, and the endpoint and the variable of the key that hold."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {' '.join(row[1])}")
+def test_key_and_endpoint_are_a_pair(row: Any, ruler: Ruler, tmp_path: Path) -> None:
+    """A key of the file goes to its own endpoint only; a variable replaces no half of a table's pair."""
+    words, env, base, key = row
+    (tmp_path / "ruler.toml").write_text(PAIRS)
+    (one,) = judges(ruler, "score", *words.split(), **env).values()
+    assert (one["api_base"], one["api_key_env"]) == (base, key)
+
+
+def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
+    """Two spellings of one option in a table, or two names of one from Python, are refused."""
+    for text in ("max_cost = 1\nmax-cost = 1000\n", "model = 'offline'\njudge_model = 'simulated'\n"):
+        (tmp_path / "ruler.toml").write_text(f"[score]\n{text}")
+        done = ruler("config")
+        assert done.returncode == 2
+        assert "ruler.toml line 3" in done.stderr
+        assert "again; leave one out" in done.stderr
+    with pytest.raises(UsageError, match="two names of one option"):
+        ruler_cli.settings(config="none", model="offline", judge_model="simulated")
+
+
 def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     """Two judges of one model with the same parameters are refused, and a misspelt judge is told."""
     (tmp_path / "ruler.toml").write_text(panel("http://a/v1", "http://b/v1").replace("params", "# params"))
@@ -361,6 +418,8 @@ def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
     assert done.returncode == 2
     assert "judges fast and strong are one judge to the ledger" in done.stderr
+    (tmp_path / "ruler.toml").write_text("[judges.fast]\nmodel = 'openai/x'\n[judges.gpt4o]\nmodel = 'x/y'\n")
+    assert list(judges(ruler, "score", "-m", "gpt-4o")) == ["gpt-4o"]
     assert "did you mean fast?" in ruler("check", "in.jsonl", "-m", "fasst", "--api-base", "").stderr
 
 
@@ -393,3 +452,16 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RULER_PASSES", "many")
     with pytest.raises(UsageError, match="RULER_PASSES"):
         ruler_cli.settings()
+
+
+def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
+    """Each judge's batch is submitted and collected with its own key, and `score` takes the answers."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
+    keys = {"FAST_KEY": "sk-one-0123456789abc", "STRONG_KEY": "sk-two-0123456789abc"}
+    with BatchServer() as server:
+        (tmp_path / "ruler.toml").write_text(panel(server.openai, server.openai))
+        done = ruler("batch", "submit", "in.jsonl", "--wait", **keys)
+        assert (done.returncode, "6 requests submitted in 2 batches" in done.stderr) == (0, True), done.stderr
+    done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only")
+    assert done.returncode == 0, done.stderr
+    assert set(read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]["judges"]) == {"fast", "strong"}
