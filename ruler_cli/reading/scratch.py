@@ -65,16 +65,6 @@ class Scratch(AbstractContextManager["Scratch"]):
                 return
             yield value
 
-    def keep(self, value: object) -> tuple[int, int]:
-        """Append a value and return its place, which `kept` takes."""
-        data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        return self.write(data), len(data)
-
-    def kept(self, place: tuple[int, int]) -> Any:
-        """Return the value at a place."""
-        at, size = place
-        return pickle.loads(self.read(size, at))  # noqa: S301 - our own file, see `put`
-
     def skip(self, to: int) -> None:
         """Leave a hole up to an offset, which takes no space on disk."""
         if to != self.size:

@@ -11,6 +11,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+import orjson
+
 from ruler_cli.config import InputSettings
 from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.location import Location
@@ -26,6 +28,7 @@ from ruler_cli.results.compare import (
 )
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
+from ruler_cli.results.report.group_text import GroupText
 from ruler_cli.results.report.highlights import Best
 from ruler_cli.results.report.html import (
     MOST_GROUPS,
@@ -70,7 +73,7 @@ class ComparisonWords:
 
 
 class _FirstFile:
-    """The groups of the first file: on disk, as they are read, until their like in the second is found."""
+    """The texts of the first file's groups: on disk, until the like of each in the second file is found."""
 
     def __init__(self, stack: ExitStack, groups: ScoredGroups) -> None:
         self._groups, self._spool = groups, stack.enter_context(Scratch())
@@ -78,15 +81,19 @@ class _FirstFile:
 
     def __iter__(self) -> Iterator[tuple[Group, ScoredGroup]]:
         for group, scored_group in self._groups:
-            at, size = self._spool.keep(group)
-            self._places.append(at)
-            self._sizes.append(size)
+            text = GroupText.of(group, scored_group)
+            values = (text.context, text.tools, text.rubric, text.rollouts, text.identical, text.task)
+            data = embedded.as_json(values)
+            self._places.append(self._spool.write(data))
+            self._sizes.append(len(data))
             yield group, scored_group
 
-    def group(self, number: int) -> Group:
-        """Return a group by its number in the file, from 1."""
-        group: Group = self._spool.kept((self._places[number - 1], self._sizes[number - 1]))
-        return group
+    def text(self, number: int) -> GroupText:
+        """Return the text of a group by its number in the file, from 1."""
+        at, size = self._places[number - 1], self._sizes[number - 1]
+        context, tools, rubric, rollouts, identical, task = orjson.loads(self._spool.read(size, at))
+        lines = tuple(map(tuple, rollouts))
+        return GroupText(tuple(context), tools, rubric, lines, tuple(identical), task)
 
 
 class _ChosenGroups:
@@ -136,7 +143,7 @@ def write_comparison(
         def add(group: ComparedGroup) -> None:
             ranking.add(group)
             if chosen.add(group, asked=on_group(group.one.key)):
-                rows.put(group.number, first.group(group.number), group.one, group)
+                rows.put(group.number, first.text(group.number), group.one, group)
 
         figures = compare_files(first, scored[1].groups(), on_unlike, add)
         refuse_unrelated(figures, [one.name for one in scored])

@@ -14,8 +14,6 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.dialects import text_of
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.compare import ComparedGroup
@@ -23,7 +21,6 @@ from ruler_cli.results.report.figures import curve_positions
 from ruler_cli.results.report.group_text import GroupText, page_key, rollout_json, shorter, shorter_line
 from ruler_cli.results.report.highlights import Highlight, Shortlist, reasons
 from ruler_cli.results.scored_groups import ScoredGroup
-from ruler_cli.types import Group
 
 MOST_TEXTS = 32 << 20
 """Bytes of all groups' texts in the file."""
@@ -33,8 +30,8 @@ MOST_BLOCK = 2 << 20
 """Bytes that the text of one group takes in the file."""
 _MOST_LINE, _LEAST_LINE = 1 << 20, 1 << 7
 """The most and the least characters of a line in a text that is too large."""
-_TASK, NAME, _EXPLANATION = 160, 500, 4_000
-"""Characters of a task, of a reason or a judge's name, and of an explanation in the table."""
+NAME, _EXPLANATION = 500, 4_000
+"""Characters of a reason or a judge's name, and of an explanation in the table."""
 _LEVEL = 6
 """Level 9 takes a fifth longer and saves a thousandth; 3 is twice as fast and a tenth larger."""
 _GZIP = zlib.MAX_WBITS | 16
@@ -84,26 +81,30 @@ class EmbeddedGroups:
         self._texts: dict[int, tuple[int, int]] = {}  # by ordinal: begin and size of a block
 
     def put(
-        self, ordinal: int, group: Group, scored_group: ScoredGroup, compared: ComparedGroup | None = None
+        self,
+        ordinal: int,
+        text: GroupText,
+        scored_group: ScoredGroup,
+        compared: ComparedGroup | None = None,
     ) -> None:
         """Add the `ordinal`th group of the file: its row, a value a line, its explanations, its text.
 
         With another judge's scores of it, they are added to all three.
         """
         explanations = [shorter(r.explanation, _EXPLANATION) or None for r in scored_group.rollouts]
-        values = _row(ordinal, group, scored_group)
-        text_value = _text(GroupText.of(group, scored_group), scored_group)
+        values = _row(ordinal, text, scored_group)
+        text_value = _text(text, scored_group)
         if compared is not None:
-            values |= _second_row(ordinal, group, compared)
+            values |= _second_row(ordinal, text, compared)
             second = compared.other.rollouts
             explanations += [shorter(r.explanation, _EXPLANATION) or None for r in second]
             for one, other in zip(text_value["rollouts"], second, strict=True):
                 one["second"] = rollout_json(other)
         self._columns = tuple(values)
         row = b"\n".join(map(as_json, [*values.values(), explanations]))
-        text = as_json(text_value)
-        self._put[ordinal] = (self._spool.write(row), len(row), len(text))
-        self._spool.write(text)
+        text_json = as_json(text_value)
+        self._put[ordinal] = (self._spool.write(row), len(row), len(text_json))
+        self._spool.write(text_json)
 
     def finish(self, chosen: Mapping[int, str]) -> dict[str, int]:
         """Choose groups by their ordinals, the most telling first, each with its reason.
@@ -232,12 +233,12 @@ def _entry(highlight: Highlight) -> dict[str, Any]:
     }
 
 
-def _row(ordinal: int, group: Group, scored_group: ScoredGroup) -> dict[str, Any]:
+def _row(ordinal: int, text: GroupText, scored_group: ScoredGroup) -> dict[str, Any]:
     """Return the group's values in the columns of the table, by their names."""
     g, rollouts = scored_group, scored_group.rollouts
     return {
         "key": page_key(g.key),
-        "task": _task(group),
+        "task": text.task,
         "status": g.status,
         "kind": g.kind,
         "reason": shorter(g.reason, NAME),
@@ -273,9 +274,9 @@ _OF_BOTH = (
 """Columns that a page of two files has of both; the second one's begin with `b_`."""
 
 
-def _second_row(ordinal: int, group: Group, compared: ComparedGroup) -> dict[str, Any]:
+def _second_row(ordinal: int, text: GroupText, compared: ComparedGroup) -> dict[str, Any]:
     """Return the other judge's values of a group, and those that compare both judges."""
-    second = _row(ordinal, group, compared.other)
+    second = _row(ordinal, text, compared.other)
     return {f"b_{name}": second[name] for name in _OF_BOTH} | {
         "pairs": compared.pairs,
         "against": compared.against,
@@ -300,16 +301,6 @@ def differing(groups: Iterable[ComparedGroup]) -> list[dict[str, Any]]:
         }
         for group in groups
     ]
-
-
-def _task(group: Group) -> str:
-    """Return the beginning of the user's last message before the agent's first; empty without one."""
-    for rollout in group.rollouts:
-        before = rollout.messages[: first_agent_turn(rollout.messages)] if rollout.error is None else []
-        for message in reversed(before):
-            if message.get("role") == "user":
-                return " ".join(text_of(message)[: 8 * _TASK].split())[:_TASK]
-    return ""
 
 
 def _decimals(value: float | None) -> float | None:

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 from ruler_cli.config import AskSettings
+from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.formats.dialects import text_of
 from ruler_cli.prompting.layout import render_group
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import digest
@@ -17,8 +19,8 @@ from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Group
 from ruler_cli.writing.fields import usage_fields
 
-_KEY = 300
-"""Characters of a key in a page."""
+_KEY, _TASK = 300, 160
+"""Characters of a key and of a task in a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class GroupText:
 
     `context` is common to all rollouts, `tools` one tool a line, `rubric` the group's own, else empty.
     `rollouts` are those of the scored group, without the context; one that cannot be read has no lines.
-    `identical[i]` is the first rollout with the text of rollout i: i itself if it is the first.
+    `identical[i]` is the first rollout with the text of rollout i: i itself if it is the first. `task` is the
+    beginning of the task.
     """
 
     context: tuple[str, ...]
@@ -35,6 +38,7 @@ class GroupText:
     rubric: str
     rollouts: tuple[tuple[str, ...], ...]
     identical: tuple[int, ...]
+    task: str = ""
 
     @classmethod
     def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
@@ -50,12 +54,23 @@ class GroupText:
             rollouts.append(() if owner is None else distinct[owner])
             identical.append(number if owner is None else first.setdefault(owner, number))
         return cls(
+            task=_task(group),
             context=tuple(layout.context.split("\n")) if layout.context else (),
             tools=layout.tools,
             rubric=readable_text(group.rubric or ""),
             rollouts=tuple(rollouts),
             identical=tuple(identical),
         )
+
+
+def _task(group: Group) -> str:
+    """Return the beginning of the user's last message before the agent's first; empty without one."""
+    for rollout in group.rollouts:
+        before = rollout.messages[: first_agent_turn(rollout.messages)] if rollout.error is None else []
+        for message in reversed(before):
+            if message.get("role") == "user":
+                return " ".join(text_of(message)[: 8 * _TASK].split())[:_TASK]
+    return ""
 
 
 def common_lines(one: Sequence[str], other: Sequence[str]) -> int:

@@ -26,7 +26,7 @@ from ruler_cli.reading.location import Location
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
 from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts
-from ruler_cli.results.report.group_text import page_key, shorter
+from ruler_cli.results.report.group_text import GroupText, page_key, shorter
 from ruler_cli.results.report.highlights import RULE, Ranking, Shortlist, next_commands
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.writing.atomic import WritableFile, create_file
@@ -87,7 +87,7 @@ def write_html(
             builder.add(scored_group)
             shortlist.add(scored_group)
             if ranking.add(ordinal, scored_group, asked=on_group(scored_group.key)):
-                embedded_groups.put(ordinal, group, scored_group)
+                embedded_groups.put(ordinal, GroupText.of(group, scored_group), scored_group)
         on_read()
         figures, counts = builder.figures(), embedded_groups.finish(ranking.chosen())
         all_ = figures["groups"]["all"]

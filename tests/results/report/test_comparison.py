@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,19 @@ def test_hostile(tmp_path: Path) -> None:
     assert result.rows == len(HOSTILE)
     assert MARKER not in page.text
     assert len(page.data["rows"]["key"]) == len(HOSTILE)
+
+
+def test_deep(tmp_path: Path) -> None:
+    """A record that is nested as deeply as can be read is compared like any other."""
+    names = ("a.jsonl", "b.jsonl")
+    for name, score in zip(names, (0.2, 0.9), strict=True):
+        line = json.dumps(group("deep", rollout("one", score), rollout("two", 0.5)))
+        nested = "[" * 900 + "]" * 900
+        text = line.replace('"role": "assistant"', f'"extra": {nested}, "role": "assistant"')
+        (tmp_path / name).write_text(text + "\n")
+    page, _, unlike = comparison(tmp_path / names[0], tmp_path / names[1], tmp_path / "c.html")
+    assert unlike == []
+    assert page.data["rows"]["b_scores"] == [[0.9, 0.5]]
 
 
 def test_refused(tmp_path: Path) -> None:
