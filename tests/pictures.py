@@ -47,7 +47,18 @@ def take(folder: Path, browser: Browser) -> None:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
         _picture(view, "group", f"#group={key}")
+    _two_judges(folder, run, browser)
     _terminal(folder, run, browser)
+
+
+def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
+    """The overview of two files."""
+    other, page = folder / "other.jsonl", folder / "compare.html"
+    judge = ("-m", "simulated", "-p", "seed=5", "-p", "noise=0.3")
+    _ruler("score", ROOT / "samples/simulated.jsonl", other, *judge)
+    _ruler("report", scored, other, "-o", page)
+    with shown(browser, page, width=1280, height=1000) as view:
+        _picture(view, "compare", "")
 
 
 def _ruler(*args: str | Path) -> None:

@@ -69,14 +69,14 @@ def opened(path: Path, **settings: Any) -> tuple[list[str], int, list[str]]:
 def test_reads_no_further(tmp_path: Path) -> None:
     """Input behind the first groups is read only if a group may go on there, and a sentence says which."""
     lines = write(tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)])
-    cut = ["--limit 3: input behind the first 3 groups is not read"]
+    cut = ["--limit 3: only the first 3 of the groups"]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
     assert opened(rows, limit=3, grouping="consecutive") == (["g0", "g1", "g2"], 6, cut)
-    whole = ["--limit 3: of 50 groups the first"]
+    whole = ["--limit 3: only the first 3 of 50 groups"]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
-    assert opened(rows, limit=50)[2] == ["--limit 50: of 50 groups the first"]
-    assert opened(rows, limit=51)[2] == []
+    assert opened(rows, limit=1)[2] == ["--limit 1: only the first of 50 groups"]
+    assert opened(rows, limit=50)[2] == []
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(lines.read_bytes() + b"no JSON\n")
     assert opened(damaged, limit=3)[1] == 3
@@ -134,6 +134,7 @@ def test_endless_stdin(tmp_path: Path) -> None:
 def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
     """`check`, `render` and `prompt` take the same groups; figures of `check` are theirs."""
     write(tmp_path / "in.jsonl", laid([2] * 9, "scattered"))
+    assert "--limit 4: only the first 4 of 9 groups" in ruler("check", "in.jsonl", "--limit", "4").stderr
     facts = json.loads(ruler("check", "in.jsonl", "--limit", "4", "--json").stdout)
     assert (facts["groups"], facts["rollouts"], facts["estimate"]["calls"]["expected"]) == (4, 8, 4)
     assert ruler("render", "in.jsonl", "requests.jsonl", "--limit", "4").returncode == 0

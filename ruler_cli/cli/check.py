@@ -55,6 +55,8 @@ def check(source: str, options: Options) -> int:
             console = _ProblemList(stack.enter_context(tempfile.TemporaryFile()))
         notes = InputCounts(console.problem)
         opened = open_input(settings.input, stack, console.problem, on_record=notes.add, on_again=notes.again)
+        for sentence in opened.notes if settings.input.limit is not None else ():
+            console.note(sentence)
         result = estimate(sample(opened, notes.bytes), bills)
         facts = check_facts(settings, opened, notes, result, console.problems)
         if options.batch:

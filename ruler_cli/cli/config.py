@@ -18,11 +18,12 @@ from ruler_cli.cli.settings import judges_of, score_settings
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
+from ruler_cli.keys import looks_like_key, refuse_no_variable, without_keys
 from ruler_cli.reading.location import Location
 
 _VALUE = 36
 """Characters of a value that are printed: three columns fit a terminal of 80."""
-_SECRET = re.compile(r"key|token|secret|auth|password|header|credential|cookie", re.IGNORECASE)
+_SECRET = re.compile(r"key|token$|secret|auth|password|header|credential|cookie", re.IGNORECASE)
 """Names of parameters whose values may be keys."""
 
 
@@ -117,21 +118,19 @@ def _value(field: str, options: Options) -> Any:
 
 def _public(field: str, value: Any) -> Any:
     """Return a value without what may be a key or a password."""
+    if field == "api_key_env":
+        refuse_no_variable(value)
     if field == "param":
         return [_public_param(*pair.partition("=")[::2]) for pair in value]
     if field == "api_base":
         return Location(value).public
-    return (
-        [str(one) for one in value]
-        if isinstance(value, list)
-        else str(value)
-        if isinstance(value, Path)
-        else value
-    )
+    if isinstance(value, list):
+        return [without_keys(str(one)) for one in value]
+    return without_keys(str(value)) if isinstance(value, str | Path) else value
 
 
 def _public_param(name: str, value: str) -> str:
-    hidden = _SECRET.search(name) or value.lstrip()[:1] in ("{", "[")
+    hidden = _SECRET.search(name) or value.lstrip()[:1] in ("{", "[") or looks_like_key(value.strip('"'))
     return f"{name}={'…' if hidden else value}"
 
 

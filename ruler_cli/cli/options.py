@@ -130,8 +130,8 @@ class ScoreOptions:
     """The options of `score`, in the order of its help."""
 
     model: list[str] | None = _option(
-        "The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
-        "repeat it for a panel. --model is the same.  [default: openai/o3]",
+        "The judge: openai/…, hosted_vllm/…, any litellm name, a name in ruler.toml, `offline` (no model) or "
+        "`simulated`; repeat it for a panel. --model is the same.  [default: openai/o3]",
         names="--judge-model --model -m",
         metavar="NAME",
         autocompletion=_complete_judge,

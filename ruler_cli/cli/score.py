@@ -76,7 +76,7 @@ def command(
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
         print_wrapped(*summary_lines(result.summary))
         if (limit := settings.input.limit) is not None and result.summary.total in (None, limit):
-            groups = f"the first {count(limit, 'group')} of INPUT"
+            groups = "the first group of INPUT" if limit == 1 else f"the first {limit} groups of INPUT"
             print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it scores the rest")
         _print_next(settings, options, result)
     if options.summary is not None:

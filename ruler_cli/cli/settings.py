@@ -157,11 +157,13 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
 
 
 def _refuse_misspelt(name: str, tables: Iterable[str], file: str) -> None:
-    """Raise UsageError for a name that is nearly a table's."""
+    """Raise UsageError for a name that is nearly a table's, and no model's."""
+    from ruler_cli.judges.pricing import ModelInfo, model_info
     from ruler_cli.judges.providers import EMBEDDED
     from ruler_cli.suggestions import nearest
 
-    near = None if name in EMBEDDED else nearest(name, tables, 0.75)
+    known = name in EMBEDDED or model_info(name) != ModelInfo()
+    near = None if known else nearest(name, tables, 0.75)
     if near is not None:
         raise UsageError(f"-m {name}: is no judge of {file}; did you mean {near}?")
 

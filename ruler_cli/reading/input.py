@@ -145,7 +145,7 @@ def open_input(
     openings = Openings(reader.format.simulated_user)
     read = records(itertools.chain(first, lines), reader.read, report)
     groups = streamed(read, reader, settings.grouping, index, openings, on_record, settings.subset)
-    notes = [_cut(settings.limit)] if settings.limit is not None else []
+    notes = [_first(settings.limit, "the groups")] if settings.limit is not None else []
     notes += [] if shard is None else [str(shard)]
     return Input(container, index, reader, groups=groups, waits=True, notes=notes, openings=openings)
 
@@ -185,8 +185,8 @@ def _survey_file(
     if result.first_mixed:
         line = next(line for line in lines() if line.number == result.first_mixed)
         result.openings.first_mixed = str(reader.read(line)[0].key)
-    if limit is not None and limit <= result.groups:
-        notes.append(_cut(limit) if result.cut else f"--limit {limit}: of {_groups(result.groups)} the first")
+    if limit is not None and (result.cut or limit < result.groups):
+        notes.append(_first(limit, "the groups" if result.cut else _groups(result.groups)))
     if shard is not None:
         notes.append(f"{shard}: {result.mine:,} of {_groups(result.groups)}")
     if result.records == 0:
@@ -218,8 +218,9 @@ def _groups(number: int) -> str:
     return f"{number:,} group{'s' * (number != 1)}"
 
 
-def _cut(limit: int) -> str:
-    return f"--limit {limit}: input behind the first {_groups(limit)} is not read"
+def _first(limit: int, groups: str) -> str:
+    number = "" if limit == 1 else f" {limit:,}"
+    return f"--limit {limit}: only the first{number} of {groups}"
 
 
 def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:

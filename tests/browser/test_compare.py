@@ -13,7 +13,7 @@ import pytest
 
 from tests.browser.attacks import NAME, records
 from tests.browser.conftest import Show
-from tests.browser.reports import ruler, write
+from tests.browser.reports import plain, ruler, write
 from tests.browser.test_hostile import ATTACKS, harmless
 from tests.browser.test_looks import COLOURS
 from tests.browser.test_overview import points
@@ -167,6 +167,18 @@ def test_group(show: Show, compared: Path, truth: dict[str, tuple[list[Any], lis
     assert [line[:1] for line in meta[:2]] == ["A", "B"]
     assert view.find("[aria-label='What the rollouts did']").count() == 1
     assert "--group task-2" in (view.find(".g-meta code").text_content() or "")
+
+
+def test_large_group(show: Show, tmp_path: Path) -> None:
+    """Of a group of very many rollouts those are drawn whose scores are furthest apart."""
+    one = plain("large", *(i / 400 for i in range(400)))
+    other = plain("large", *(1.0 if i == 7 else i / 400 for i in range(400)))
+    write(tmp_path / "a.jsonl", [one])
+    write(tmp_path / "b.jsonl", [other])
+    view = show(pages(tmp_path, tmp_path / "a.jsonl", tmp_path / "b.jsonl"), "#groups")
+    lines = view.find(".body line.pair")
+    assert lines.count() == 64
+    assert lines.first.get_attribute("x2") == "100%"
 
 
 def test_failed_in_one(show: Show, compared: Path) -> None:

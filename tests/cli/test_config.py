@@ -10,6 +10,7 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UsageError
+from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
@@ -233,13 +234,13 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
     """`ruler config` names the variable of a key and if it is set, never a value that may be a key."""
     (tmp_path / "ruler.toml").write_text(
         "[judges.a]\nmodel = 'openai/x'\napi_key_env = 'LAB_KEY'\n"
-        "params = { extra_headers = { Authorization = 'sk-123456' }, api_token = 'sk-1', top_p = 0.5 }\n"
+        "params = { extra_headers = { Authorization = 'sk-123456' }, api_token = 'sk-1', max_tokens = 9 }\n"
         "[judges.b]\nmodel = 'openai/y'\n[score]\nmodel = ['a', 'b']\n"
     )
     page = ruler("config", COLUMNS="80", LAB_KEY="sk-7654321").stdout
     assert "in LAB_KEY, which is set" in page
     assert "in OPENAI_API_KEY, which is not set" in page
-    assert "top_p=0.5" in page
+    assert "max_tokens=9" in page
     assert max(map(len, page.splitlines()[1:])) <= 80
     words = ("-p", "api_token=sk-555", "--api-base", "http://me:sk-556@host/v1")
     for text in (
@@ -248,6 +249,8 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
         ruler("config", *words).stdout,
     ):
         assert "sk-" not in text
+    wrong = ruler("config", "batch", "collect", RULER_API_KEY_ENV="sk-1234567890abcdef")
+    assert (wrong.returncode, "sk-" in wrong.stdout + wrong.stderr) == (2, False)
     facts = json.loads(ruler("config", "--json", LAB_KEY="sk-7654321").stdout)
     assert [(one["name"], one["model"], one["key_set"], one["from"]) for one in facts["judges"]] == [
         ("a", "openai/x", True, "ruler.toml line 1"),
@@ -361,6 +364,8 @@ def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
     assert done.returncode == 2
     assert "judges fast and strong are one judge to the ledger" in done.stderr
+    (tmp_path / "ruler.toml").write_text("[judges.fast]\nmodel = 'openai/x'\n[judges.gpt4o]\nmodel = 'x/y'\n")
+    assert list(judges(ruler, "score", "-m", "gpt-4o")) == ["gpt-4o"]
     assert "did you mean fast?" in ruler("check", "in.jsonl", "-m", "fasst", "--api-base", "").stderr
 
 
@@ -393,3 +398,16 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RULER_PASSES", "many")
     with pytest.raises(UsageError, match="RULER_PASSES"):
         ruler_cli.settings()
+
+
+def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
+    """Each judge's batch is submitted and collected with its own key, and `score` takes the answers."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
+    keys = {"FAST_KEY": "sk-one-0123456789abc", "STRONG_KEY": "sk-two-0123456789abc"}
+    with BatchServer() as server:
+        (tmp_path / "ruler.toml").write_text(panel(server.openai, server.openai))
+        done = ruler("batch", "submit", "in.jsonl", "--wait", **keys)
+        assert (done.returncode, "6 requests submitted in 2 batches" in done.stderr) == (0, True), done.stderr
+    done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only")
+    assert done.returncode == 0, done.stderr
+    assert set(read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]["judges"]) == {"fast", "strong"}

@@ -156,6 +156,26 @@ def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
     assert moved == SCREEN
 
 
+@pytest.mark.parametrize(
+    ("right", "sentence"),
+    [
+        ((30, 30), "A and B agree with them alike"),
+        ((0, 30), "B agrees with them more than A, by 100 points"),
+        ((16, 14), "A agrees with them more than B, by 7 points, which may be chance"),
+    ],
+)
+def test_rewards(right: tuple[int, int], sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+    """A judge agrees more with the rewards only if chance does not explain it."""
+    for name, number in zip("ab", right, strict=True):
+        groups = [
+            scored(f"g{i}", *((0.2, 0.8) if i < number else (0.8, 0.2)), labels=(0, 1)) for i in range(30)
+        ]
+        write(tmp_path / f"{name}.jsonl", groups)
+    done = ruler("report", "a.jsonl", "b.jsonl")
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("rewards "))
+    assert line.split(None, 1)[1] == sentence
+
+
 def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     """Groups of one file only, or with other rollouts, are counted; the first few are named."""
     groups = [scored(f"g{i}", 0.3, 0.7) for i in range(12)]

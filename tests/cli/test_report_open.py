@@ -78,6 +78,20 @@ def test_group(key: str, ruler: Ruler, tmp_path: Path, browser: str) -> None:
     assert row == page_key(key).replace("\ud800", "\ufffd")
 
 
+def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
+    """The page of two files opens at a group that both have; a key of one file only is refused."""
+    write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9), scored("alone", 0.1, 0.9)])
+    write(tmp_path / "t.jsonl", [scored("a", 0.2, 0.7)])
+    files = ("report", "s.jsonl", "t.jsonl", "-o", "p.html", "--open", "--group")
+    done = ruler(*files, "alone", BROWSER=browser)
+    assert done.returncode == 2
+    assert done.stderr == "ruler: s.jsonl and t.jsonl: there is no group `alone`; its first keys are `a`\n"
+    assert not (tmp_path / "p.html").exists()
+    done = ruler(*files, "a", BROWSER=browser)
+    assert done.returncode == 1  # a group is left out
+    assert opened(tmp_path) == (tmp_path / "p.html").as_uri() + "#group=a"
+
+
 def test_unknown_group(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     """For a key that no group has nothing is written or opened."""
     write(tmp_path / "s.jsonl", [scored("kettle", 0.1, 0.9)])

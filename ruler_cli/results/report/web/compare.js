@@ -3,6 +3,7 @@
 
 (() => {
   const HEIGHT = { a: 8, b: 26 }; // pixels from the top
+  const MOST_LINES = 64; // rollouts of a group that are drawn; of more, those whose scores are furthest apart
   const { JUDGES, COLUMNS: OF_ROLLOUT, beginning, notesOf } = rolloutViews;
   const { Copied, figuresInWords } = groupHead;
   const { Text } = turnlist;
@@ -18,10 +19,19 @@
     return words.join("; ");
   }
 
+  /** The rollouts to draw, by their indices. */
+  function drawnOf(a, b) {
+    const all = a.map((_, i) => i);
+    if (all.length <= MOST_LINES) return all;
+    const far = (i) => (a[i] === null || b[i] === null ? -1 : Math.abs(a[i] - b[i]));
+    return all.sort((i, j) => far(j) - far(i)).slice(0, MOST_LINES);
+  }
+
   /** Scores of A above those of B, a line for each rollout: where two lines cross the judges differ in the order. */
   function Pairs({ a, b, labels, scale }) {
     if (![...a, ...b].some((score) => score !== null)) return html`<span class="muted">${NONE}</span>`;
     const said = pairsInWords(a, b, labels);
+    const shown = drawnOf(a, b);
     const at = (score) => `${Math.min(1, Math.max(0, score)) * 100}%`;
     const line = (i) => html`<line key=${i} class="pair" x1=${at(a[i])} y1=${HEIGHT.a} x2=${at(b[i])} y2=${HEIGHT.b} />`;
     const form = (label) => ((scale?.middle ?? null) !== null && laneOf(label, scale) === "none" ? "unknown" : laneOf(label, scale));
@@ -29,8 +39,8 @@
     return html`<svg class="strip pairs" role="img" aria-label=${`scores by A and B: ${said}`}>
       <title>${said}</title>
       ${["a", "b"].map((side) => html`<line key=${side} x1="0%" x2="100%" y1=${HEIGHT[side]} y2=${HEIGHT[side]} />`)}
-      ${a.map((score, i) => score !== null && b[i] !== null && line(i))}
-      ${a.map((score, i) => dot("a", score, i))}${b.map((score, i) => dot("b", score, i))}
+      ${shown.map((i) => a[i] !== null && b[i] !== null && line(i))}
+      ${shown.map((i) => [dot("a", a[i], i), dot("b", b[i], i)])}
     </svg>`;
   }
 
@@ -39,7 +49,7 @@
   const PairsCell = ({ data, rows, i }) =>
     html`<${Pairs} a=${rows.scores[i]} b=${rows.b_scores[i]} labels=${rows.labels[i]} scale=${rewardScale(data)} />`;
 
-  const shown = (name, digits) => (rows, i) => number(rows[name][i], digits);
+  const inDigits = (name, digits) => (rows, i) => number(rows[name][i], digits);
   const inPercent = (name) => (rows, i) => (rows[name][i] === null ? NONE : percent(rows[name][i]));
   const own = (name) => COLUMNS.find((column) => column.name === name);
 
@@ -48,9 +58,9 @@
     { name: "scores", width: "minmax(13rem, 1.8fr)", title: "A above B, 0 to 1", cell: PairsCell, down: true, means: "a line a rollout, from its score by A to that by B; sorts by the best of A" },
     { name: "order", width: "6.2rem", title: "other order", text: inPercent("order"), down: true,
       means: "share of the pairs of rollouts that the judges order differently; equal scores of one count half" },
-    { name: "distance", width: "4.2rem", title: "apart", text: shown("distance", 2), down: true, means: "mean distance of both scores of a rollout" },
-    { name: "mean", width: "4.4rem", title: "mean A", text: shown("mean", 2), down: true, means: "mean score by A" },
-    { name: "b_mean", width: "4.4rem", title: "mean B", text: shown("b_mean", 2), down: true, means: "mean score by B" },
+    { name: "distance", width: "4.2rem", title: "apart", text: inDigits("distance", 2), down: true, means: "mean distance of both scores of a rollout" },
+    { name: "mean", width: "4.4rem", title: "mean A", text: inDigits("mean", 2), down: true, means: "mean score by A" },
+    { name: "b_mean", width: "4.4rem", title: "mean B", text: inDigits("b_mean", 2), down: true, means: "mean score by B" },
     { ...own("telling"), width: "minmax(12.2rem, 0.8fr)", means: "where the judges differ; sorts by how much" },
     { ...own("disagreement"), width: "5.6rem", title: "A against", means: "share of the pairs of unlike rewards that A orders the other way" },
     { name: "b_disagreement", width: "5.6rem", in: known("b_disagreement"), title: "B against", text: inPercent("b_disagreement"), down: true,
@@ -153,6 +163,8 @@
   /** The groups on which the judges differ most. */
   function Differing({ data }) {
     const { differ } = data.comparison;
+    const { where } = tally(data.rows);
+    const more = ["order", "distance"].filter((word) => where.get(word));
     if (!differ.length) return html`<p>The judges order no pair of rollouts differently.</p>`;
     const named = (entry) => {
       const row = data.rows.ordinal.indexOf(entry.ordinal);
@@ -160,7 +172,7 @@
     };
     return html`<section class="card shortlist differing" aria-labelledby="differ-head">
       <h3 id="differ-head">Groups on which they differ most</h3>
-      <p class="note">A above B, a line a rollout: lines that cross are pairs in another order. <a href=${link({ where: ["order", "distance"] })}>Show them in the table</a></p>
+      <p class="note">A above B, a line a rollout: lines that cross are pairs in another order. ${more.length > 0 && html`<a href=${link({ where: more })}>Show them in the table</a>`}</p>
       <ul>${differ.map((entry) => html`<li key=${entry.ordinal}>
         <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
         <span class="why">${number(entry.against)} of ${many(entry.pairs, "pair")}, apart ${number(entry.distance, 2)}</span>

@@ -53,7 +53,7 @@ const rolloutViews = (() => {
   }
 
   const spoken = (e) => `rollout ${e.at + 1}, ${rankOf(e)}`;
-  const rankOf = (e) => (e.rank === null ? "no score" : `rank ${e.rank}${e.tiedRank ? ", tied" : ""}`);
+  const rankOf = (e) => (e.rank === null ? "no score" : `rank ${e.rank}${e.second ? " by A" : ""}${e.tiedRank ? ", tied" : ""}`);
 
   // ---- Table of rollouts ---------------------------------------------------------------------------
 
