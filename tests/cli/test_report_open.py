@@ -50,11 +50,12 @@ def test_browser(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     assert opened(tmp_path) == (tmp_path / "the page.html").as_uri()
 
 
-def test_temporary_page(ruler: Ruler, tmp_path: Path, browser: str) -> None:
+def test_temporary_page(process: Ruler, tmp_path: Path, browser: str) -> None:
     """Without -o the page is in a directory that only the user can read, and it stays there."""
     write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9)])
-    done = ruler("report", "s.jsonl", "--open", BROWSER=browser, TMPDIR=str(tmp_path))
+    done = process("report", "s.jsonl", "--open", BROWSER=browser, TMPDIR=str(tmp_path))
     page = file_of(opened(tmp_path))
+    assert page.parent.parent == tmp_path
     assert done.stderr.endswith(f"written to {page}\n")
     assert page.read_text().startswith("<!doctype html>")
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
@@ -92,11 +93,11 @@ def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     assert opened(tmp_path) == (tmp_path / "p.html").as_uri() + "#group=a"
 
 
-def test_unknown_group(ruler: Ruler, tmp_path: Path, browser: str) -> None:
+def test_unknown_group(process: Ruler, tmp_path: Path, browser: str) -> None:
     """For a key that no group has nothing is written or opened."""
     write(tmp_path / "s.jsonl", [scored("kettle", 0.1, 0.9)])
     (tmp_path / "t").mkdir()
-    done = ruler(
+    done = process(
         "report", "s.jsonl", "--open", "--group", "ketle", BROWSER=browser, TMPDIR=str(tmp_path / "t")
     )
     assert (done.returncode, done.stderr) == (
