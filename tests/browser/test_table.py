@@ -37,7 +37,7 @@ def sorts(truth: Truth) -> dict[str, Callable[[int], Any]]:
 
 
 COLUMNS = {name: name for name in ("key", "mean", "sd", "reliability", "task", "rollouts", "cost", "tokens")}
-COLUMNS |= {"scores": "scores 0 to 1", "telling": "flags", "disagreement": "against"}
+COLUMNS |= {"scores": "scores 0 to 1", "telling": "flags", "disagreement": "against rewards"}
 
 
 def head(view: View, title: str) -> Any:
@@ -362,7 +362,17 @@ def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
 def test_empty_columns(show: Show, run: Path, many: Path) -> None:
     """A column of which the file has nothing is left out."""
     titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$/, ''))"
-    every = ["key", "scores 0 to 1", "mean", "flags", "sd", "reliability", "against", "task", "rollouts"]
+    every = [
+        "key",
+        "scores 0 to 1",
+        "mean",
+        "flags",
+        "sd",
+        "reliability",
+        "against rewards",
+        "task",
+        "rollouts",
+    ]
     assert show(run, "#groups").find(".head button").evaluate_all(titles) == [*every, "cost", "tokens"]
-    few = [title for title in every if title not in ("reliability", "against")]
+    few = [title for title in every if title not in ("reliability", "against rewards")]
     assert show(many, "#groups").find(".head button").evaluate_all(titles) == few
