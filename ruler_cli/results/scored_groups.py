@@ -125,7 +125,7 @@ class ScoredGroup:
 
     @property
     def alone(self) -> bool:
-        """True if it is scored and the judge saw one distinct rollout: identical ones share their positions."""
+        """True if it is scored and the judge saw one distinct rollout; identical ones share positions."""
         positions = [r.positions for r in self.rollouts if r.score is not None]
         return len(positions) == 1 or (len(set(positions)) == 1 and any(positions))
 

@@ -28,7 +28,7 @@ def test_position_bias() -> None:
 
 
 def test_position_bias_of_passes() -> None:
-    """With a reliability there are several passes: they average the bias, and no more of them is suggested."""
+    """With a reliability there are several passes: they average the bias, and no more are suggested."""
     bars = [{"mean": mean, "error": 0.01, "n": 40} for mean in (0.05, 0.0, -0.05)]
     slots = {"slots": {"bins": bars, "groups": 40}}
     for groups, several in ((40, True), (0, False)):

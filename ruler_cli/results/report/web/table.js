@@ -66,7 +66,7 @@ const COLUMNS = [
     means: "standard deviation of the scores" },
   { name: "reliability", width: "5.6rem", in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
     means: "how far more passes would order the rollouts the same: 1 is certain" },
-  { name: "disagreement", width: "7.6rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
+  { name: "disagreement", width: "8.3rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
     means: "share of the pairs with unlike rewards that the judge orders against them; equal scores count half" },
   { name: "task", width: "minmax(6rem, 1.4fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
   { name: "rollouts", width: "4.8rem", title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
