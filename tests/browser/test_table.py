@@ -61,6 +61,14 @@ def test_sort(show: Show, run: Path, truth: Truth) -> None:
         assert view.find(".head [aria-sort]:not([aria-sort=none])").count() == 1
 
 
+def test_order_of_flags(show: Show, run: Path) -> None:
+    """The head of the flags names their order, which is no order of the words, and has no arrow."""
+    view = show(run, "#groups", height=TALL)
+    for words in ("flags, most telling first", "flags, least telling first"):
+        assert view.find(".head .cell.telling").inner_text() == words
+        head(view, "flags").click()
+
+
 def chip(view: View, name: str) -> Any:
     """The button that filters by a word."""
     return view.find(".chip").filter(has_text=name).first
@@ -361,7 +369,7 @@ def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
 
 def test_empty_columns(show: Show, run: Path, many: Path) -> None:
     """A column of which the file has nothing is left out."""
-    titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$/, ''))"
+    titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$|, most telling first$/, ''))"
     every = [
         "key",
         "scores 0 to 1",

@@ -66,7 +66,7 @@ const COLUMNS = [
     means: "standard deviation of the scores" },
   { name: "reliability", width: "5.6rem", in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
     means: "how far more passes would order the rollouts the same: 1 is certain" },
-  { name: "disagreement", width: "8.3rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
+  { name: "disagreement", width: "9rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
     means: "share of the pairs with unlike rewards that the judge orders against them; equal scores count half" },
   { name: "task", width: "minmax(6rem, 1.4fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
   { name: "rollouts", width: "4.8rem", title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
@@ -122,7 +122,7 @@ function Head({ columns, conditions }) {
       return html`<div role="columnheader" key=${column.name} class=${`cell ${column.name}`} aria-colindex=${at + 1} aria-sort=${way}>
         <button type="button" tabindex=${here ? 0 : -1} title=${column.means} onClick=${() => sort(column)}>${column.title}<span
           aria-hidden="true">${here && !column.orders ? (now.down ? " ▼" : " ▲") : ""}</span>${here && column.orders && html`<span
-          class="by">, ${column.orders[Number(now.down)]}</span>`}</button></div>`;
+          class="by" aria-hidden="true">, ${column.orders[Number(now.down)]}</span>`}</button></div>`;
     })}
   </div></div>`;
 }
