@@ -24,13 +24,11 @@ _BIGGEST = 32 << 20
 """Bytes of a response that are read; a longer one is an error."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
-_NOT_HERE = (200, 404, 405)
-"""Statuses of servers that have the API below /v1 only, at the address of a host alone; 200 is a page."""
 
 
 @dataclass(slots=True)
 class HttpJudge(ChatJudge):
-    """A judge behind `{base}/chat/completions`, or `{base}/v1/chat/completions` if `base` has no path."""
+    """A judge behind `{base}/chat/completions`."""
 
     _session: aiohttp.ClientSession | None = None
 
@@ -45,10 +43,10 @@ class HttpJudge(ChatJudge):
     async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
         if self._session is None:
             raise RuntimeError("the judge is not open")
-        body, base = chat_body(self.model, self.params, request, how), self.base or ""
+        body = chat_body(self.model, self.params, request, how)
         try:
             async with self._session.post(
-                f"{base}/chat/completions", data=body, allow_redirects=False
+                f"{self.base}/chat/completions", data=body, allow_redirects=False
             ) as response:
                 data = await response.content.read(_BIGGEST)
                 while chunk := await response.content.read(_BIGGEST):
@@ -66,9 +64,6 @@ class HttpJudge(ChatJudge):
             return CallError("transport", f"the connection to the judge broke ({why})", "call")
         if response.status == 200 and isinstance(reply := reply_of(data, self.key), Reply):
             return reply
-        if response.status in _NOT_HERE and not urlsplit(base).path:
-            self.base = f"{base}/v1"
-            return await self._post(request, how)
         return read_response(response.status, data, response.headers, self.key)
 
     async def __aenter__(self) -> Self:

@@ -127,6 +127,14 @@ def foreign_member(name: str, members: Sequence[str]) -> str | None:
     return None
 
 
+def _cells(line: str, delimiter: str) -> list[str] | None:
+    """Return the cells of a line of a table; None if one is longer than Python's reader takes."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return None
+
+
 def foreign_text(name: str, lines: Sequence[bytes]) -> str | None:
     """Return a sentence on text that is no JSON, by its first lines; None if its kind is not known."""
     first = lines[0].decode("utf-8", "replace").strip()
@@ -140,10 +148,11 @@ def foreign_text(name: str, lines: Sequence[bytes]) -> str | None:
     if first.startswith("{'"):
         return f"{name}: holds Python's notation, and no JSON; convert it: {_command(_LITERALS, name)}"
     for delimiter, (kind, option) in _DELIMITERS.items():
-        columns = next(csv.reader([first], delimiter=delimiter), [])
-        row = next(csv.reader([below], delimiter=delimiter), [])
-        names = len(columns) > 1 and all(re.fullmatch(r"[A-Za-z_][\w .\[\]/-]{0,80}", c) for c in columns)
-        if names and (len(row) == len(columns) or below.count('"') % 2 or not below):
+        columns, row = _cells(first, delimiter), _cells(below, delimiter)
+        if not columns or len(columns) < 2:
+            continue
+        names = all(re.fullmatch(r"[A-Za-z_][\w .\[\]/-]{0,80}", column) for column in columns)
+        if names and (row is None or len(row) == len(columns) or below.count('"') % 2 or not below):
             return f"{name}: is {kind}; write it as JSON lines: {_command(_TABLE.format(option), name)}"
     if re.match(r"---$|- [\w-]+:|[\w-]+:( |$)|- ", first):
         return f"{name}: is YAML; write it as JSON lines: {_command(_YAML, name)}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruler_cli.answer import reply_of
 from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
 from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.provider_errors import classify, error_of, refuses_format
+from ruler_cli.judges.provider_errors import classify, error_of, read_response, refuses_format
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judges.answers import ANSWERS
@@ -277,8 +277,9 @@ def test_malformed_body() -> None:
     odd: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
     for body in odd:
         error, label = error_from(**openai(200, body))
-        assert (error, error.scope, label) == (reply_of(error.body), "call", "no chat completion")
-        assert error.body
+        live = read_response(200, error.body)
+        assert (error, error.scope, label) == (live, "call", "no chat completion")
+        assert error.body == getattr(live, "body", None)
 
 
 @pytest.mark.parametrize(

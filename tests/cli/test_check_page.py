@@ -236,11 +236,11 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
 
 
-def test_verdict_in_json(ruler: Ruler, tmp_path: Path) -> None:
+def test_verdict_in_json(process: Ruler, tmp_path: Path) -> None:
     """`--json` has the verdict and its reasons; a missing key is no error of the input."""
     write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
     for model, reasons in (("offline", 0), ("openai/o3", 1), ("anthropic/m", 1)):
-        done = ruler("check", "in.jsonl", "-m", model, "--json")
+        done = process("check", "in.jsonl", "-m", model, "--json")
         assert done.returncode == 0
         result = json.loads(done.stdout)
         assert (result["ready"], len(result["not_ready"])) == (not reasons, reasons)
