@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from zlib import crc32
 
 from ruler_cli.errors import UsageError
@@ -273,6 +273,25 @@ class ScoreSettings:
     ledgers: tuple[Path, ...] = ()
 
 
+def _refuse_types(settings: ScoreSettings) -> None:
+    """Raise UsageError if a value has another type than its field, as a program may give it."""
+    ask, judges = settings.ask, (settings.judge, *settings.panel, settings.escalate)
+    rows: list[tuple[str, Any, tuple[Any, ...] | type]] = [
+        *(("judge", judge, JudgeSettings) for judge in judges if judge is not None),
+        ("max_failures", settings.max_failures or MaxFailures(0), MaxFailures),
+        ("on_failure", settings.on_failure, get_args(OnFailure)),
+        ("rubric", ask.rubric or "", str),
+        ("order", ask.order, ("random", "input")),
+        ("single", ask.single, ("flag", "score")),
+        *((f"--{name}", getattr(ask, name), int) for name in ("passes", "seed")),
+    ]
+    for name, value, form in rows:
+        if isinstance(form, tuple) and value not in form:
+            raise UsageError(f"{name}: is none of {', '.join(map(repr, form))}")
+        if isinstance(form, type) and not isinstance(value, form):
+            raise UsageError(f"{name}: is of type {type(value).__name__}; give {form.__name__}")
+
+
 def _refuse_numbers(settings: ScoreSettings) -> None:
     """Raise UsageError if a number is out of its bounds, or none."""
     ask, pool, combine = settings.ask, settings.pool, settings.combine
@@ -333,6 +352,7 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
 
     A group gets 2 passes first, see `judging.adaptive.FIRST`.
     """
+    _refuse_types(settings)
     _refuse_judges(settings)
     _refuse_numbers(settings)
     ask, combine = settings.ask, settings.combine

@@ -28,6 +28,9 @@ Commands = Mapping[str, Mapping[str, OptionType]]
 """Command, as `batch submit` → option, as `max_cost` → its type."""
 
 
+_PAIR = ("api_base", "api_key_env")
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
     """A checked file: `tables` by command, of values by the field of their option; judges by name.
@@ -50,13 +53,16 @@ class ConfigFile:
         """Yield field, value and place of the options of a command that the file sets.
 
         What `[score]` says holds for other commands with the same option, so that they agree with the run; a
-        command's own table wins. A command without judges takes no key of the run's.
+        command's own table wins. Endpoint and key are a pair, of one table. A command without judges takes no
+        key of the run's.
         """
         own, shared, names = self.tables.get(command, {}), self.tables.get("score", {}), list(names)
+        left = set(_PAIR) if any(name in own for name in _PAIR) else set()
+        left |= set() if "model" in names else {"api_key_env"}
         for name in names:
             if name in own:
                 yield name, own[name], self.place(command, name)
-            elif name in shared and (name != "api_key_env" or "model" in names):
+            elif name in shared and name not in left:
                 yield name, shared[name], self.place("score", name)
             elif name == "one_ledger" and shared.get("ledger"):
                 yield name, shared["ledger"][0], self.place("score", "ledger")
@@ -73,7 +79,7 @@ def find_file(given: str | None) -> Path | None:
         path = Path(given)
         if path.is_dir():
             raise UsageError(f"--config {given}: is a directory; name a file in it")
-        if not path.is_file():
+        if not path.exists():
             near = suggest_file(given)
             raise UsageError(f"--config {given}: no such file{question(near)}")
         return path
@@ -89,10 +95,14 @@ def read_file(path: Path, commands: Commands) -> ConfigFile | None:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"{name}: cannot be read: {reason}") from None
+    except RecursionError:
+        raise UsageError(f"{name}: is nested too deeply; write what is inside as tables") from None
     except tomllib.TOMLDecodeError as error:
         if inside and "tool.ruler" not in text:  # another program reports it
             return None
         raise UsageError(_syntax_error(name, text, str(error))) from None
+    except ValueError:  # of a number with thousands of digits
+        raise UsageError(f"{name}: holds a number that is too long; write fewer digits") from None
     for key in inside:
         whole = whole.get(key, {})
         if not isinstance(whole, dict) or not whole:
@@ -287,6 +297,8 @@ def _dotted(text: str, at: int) -> tuple[KeyPath, int]:
             return tuple(keys), at
         keys += tomllib.loads(f"{match[0]} = 0")
         at = match.end()
-        rest = text[at:].lstrip(" \t")
-        if rest[:1] != ".":
+        end = at
+        while text[end] in " \t":
+            end += 1
+        if text[end] != ".":
             return tuple(keys), at

@@ -121,6 +121,11 @@ def _items(given: Any, name: str) -> Sequence[Any]:
                 f"{name}: `trajectories[{i}]` is of type {type(item).__name__}; give a dict with `messages`, "
                 "or an object with ART's attributes"
             )
+        for part in ("reward", "metrics", "logs"):
+            if getattr(getattr(type(item), part, True), "fset", True) is None:
+                raise WrongShapeError(
+                    f"{name}: `trajectories[{i}]`: `{part}` is a property that cannot be set"
+                )
         for part, kind, form in (("metrics", Mapping, "a dict"), ("logs", list | tuple, "a list")):
             value = member(item, part)
             if value is not None and not isinstance(value, kind):

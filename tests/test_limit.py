@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.config import InputSettings, shard_of
+from ruler_cli.errors import UsageError
 from ruler_cli.reading.input import open_input
 from ruler_cli.run import RunResult
-from tests.conftest import Ruler, group, read, write
+from tests.conftest import Ruler, group, read, rollout, write
 from tests.fuzz_containers import KINDS, unpack
 from tests.judge_server import JudgeServer
 from tests.runs import Stage
@@ -72,9 +73,12 @@ def test_reads_no_further(tmp_path: Path) -> None:
     cut = ["--limit 3: only the first 3 of the groups"]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
-    assert opened(rows, limit=3, grouping="consecutive") == (["g0", "g1", "g2"], 6, cut)
     whole = ["--limit 3: only the first 3 of 50 groups"]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
+    assert opened(rows, limit=3, grouping="consecutive") == (["g0", "g1", "g2"], 100, whole)
+    apart = write(tmp_path / "apart.jsonl", laid([1, 2, 1], "scattered"))
+    with pytest.raises(UsageError, match="are one group with others between"):
+        opened(apart, limit=1, grouping="consecutive")
     assert opened(rows, limit=1)[2] == ["--limit 1: only the first of 50 groups"]
     assert opened(rows, limit=50)[2] == []
     damaged = tmp_path / "damaged.jsonl"
@@ -112,11 +116,27 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 5
 
 
-def test_endless_stdin(tmp_path: Path) -> None:
-    """An input without an end is read no further than the first groups."""
+def test_group_that_goes_on(ruler: Ruler) -> None:
+    """A group of the first ones that comes back behind them is an error; other groups may."""
+
+    def rows(names: str) -> str:
+        records = [{"task_id": name, **rollout(0.5, f"{i}")} for i, name in enumerate(names)]
+        return "".join(json.dumps(record) + "\n" for record in records)
+
+    words = ("score", "-", "-", "-m", "offline", "--group-by", "task_id", "--limit", "2")
+    done = ruler(*words, stdin=rows("aabbcca"))
+    assert done.returncode == 2
+    assert "line 7: group 'a' comes back after it ended (it began at line 1)" in done.stderr
+    done = ruler(*words, stdin=rows("aabbccdc"))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["task_id"] for line in done.stdout.splitlines()] == list("aabb")
+
+
+def test_endless_stdin() -> None:
+    """An input without an end, a group on each line, is read no further than the first groups."""
 
     def lines() -> Iterator[Any]:
-        yield from (group(f"g{i}", 0.1) for i in range(3))
+        yield from (Row(f"g{i}") for i in range(3))
         pytest.fail("it was read on")
 
     from ruler_cli.reading.grouping import first_groups
@@ -127,8 +147,8 @@ def test_endless_stdin(tmp_path: Path) -> None:
         def __init__(self, key: str) -> None:
             self.key = key
 
-    rows: Any = (Row(one["group_id"]) for one in lines())
-    assert [row.key for row in first_groups(rows, 3, alone=True)] == ["g0", "g1", "g2"]
+    rows: Any = lines()
+    assert [row.key for row in first_groups(rows, 3)] == ["g0", "g1", "g2"]
 
 
 def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:

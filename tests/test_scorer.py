@@ -48,6 +48,14 @@ from tests.runs import BROKEN, Stage, Stub, failing, group_of, noisy, truthful
 from tests.test_api import Trajectory, TrajectoryGroup, art_group
 from tests.virtual import virtually
 
+
+class _Fixed:
+    """A trajectory whose reward cannot be set."""
+
+    messages = ({"role": "user", "content": "q"}, {"role": "assistant", "content": "truth=0.5"})
+    reward = property(lambda self: 1.0)
+
+
 GROUPS = [group("a", 0.1, 0.9, 0.4), group("b", 0.8, 0.2), group("c", 0.5, 0.75, 0.25, 1.0)]
 TRUE = [(0.1, 0.9, 0.4), (0.8, 0.2), (0.5, 0.75, 0.25, 1.0)]
 OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
@@ -214,6 +222,7 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         ),
         ({"trajectories": [ValueError("a rollout failed")]}, r"`trajectories\[0\]` is of type ValueError"),
         (object(), "of type object"),
+        ({"trajectories": [_Fixed()]}, "`reward` is a property that cannot be set"),
         *(
             (
                 {"trajectories": [{**GROUPS[0]["trajectories"][0], name: value}]},
@@ -268,6 +277,10 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"input": InputSettings(group_by="x")}, "group_by"),
         ({"input": InputSettings(limit=3)}, "limit"),
         ({"on_failure": "drop"}, "skip"),
+        ({"on_failure": "kepp"}, "on_failure: is none of"),
+        ({"max_failures": 3}, "max_failures: is of type int; give MaxFailures"),
+        ({"judge": "offline"}, "judge: is of type str"),
+        ({"ask": AskSettings(order="inpt")}, "order: is none of"),  # type: ignore[arg-type]  # as one may
     ]
     for more, sentence in wrong:
         with subtests.test(sentence), pytest.raises(UsageError, match=sentence):

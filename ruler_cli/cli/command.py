@@ -235,7 +235,7 @@ def _in_pyproject() -> bool:
     """Tell if `pyproject.toml` here has a table of ours; most have none, and are not parsed."""
     try:
         with open("pyproject.toml", "rb") as file:  # noqa: PTH123 - as above
-            return re.search(rb"""\[\s*tool\s*\.\s*["']?ruler\b""", file.read()) is not None
+            return re.search(rb"\btool\b(?s:.*)\bruler\b", file.read()) is not None
     except OSError:
         return False
 
@@ -350,8 +350,10 @@ def warn_of_variables() -> None:
 
 def without_aliases(options: Options) -> Options:
     """Write options that stand for others as these; UsageError if they contradict one another."""
+    origins = dict(options.origins)
     if options.quiet and options.rank("quiet") >= options.rank("progress"):
-        options = replace(options, progress="none")
+        origins["progress"] = options.origins.get("quiet", Origin())
+        options = replace(options, progress="none", origins=origins)
     if options.no_cache and options.rank("no_cache") >= options.rank("ledger"):
         same = options.rank("no_cache") == options.rank("ledger")
         if same and options.ledger and options.ledger != ["none"]:
@@ -360,5 +362,6 @@ def without_aliases(options: Options) -> Options:
             )
         if options.cached_only:
             raise UsageError("--no-cache: the answers of --cached-only are in the ledger; leave one out")
-        options = replace(options, ledger=["none"])
+        origins["ledger"] = options.origins.get("no_cache", Origin())
+        options = replace(options, ledger=["none"], origins=origins)
     return options

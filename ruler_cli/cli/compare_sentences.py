@@ -47,6 +47,9 @@ def of_files(heads: Sequence[_Json], figures: ComparisonFigures) -> Iterator[tup
                 "reliability": given(own["reliability"]["median"], "{:.2f}"),
             }
         )
+    if cells[0]["judge"] and cells[0]["judge"] == cells[1]["judge"]:
+        for cell in cells:  # the file tells them apart
+            cell["judge"] += f" ({cell['file']})"
     for name in cells[0]:
         yield name, cells[0][name], cells[1][name]
 
@@ -84,7 +87,7 @@ def findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
         halves = ", equal scores of one count half" * bool(order["against"] % 1 or figures["tied"] != [0, 0])
         yield "same order", f"{order['agreement']:.0%} of {pairs} (chance: 50%{halves})"
     if distance["mean"] is not None:
-        yield "apart", f"by {distance['mean']:.2f} on average, by {distance['max']:.2f} at most"
+        yield "scores", f"differ by {distance['mean']:.2f} on average, by {distance['max']:.2f} at most"
     yield "correlation", _interval(figures["correlation"], " within groups")
     yield "rewards", _better(figures["labels"])
     one, other = paired["alone"]
@@ -117,5 +120,5 @@ def _better(labels: _Json | None) -> str:
     if difference["low"] is None:
         return f"{better} agrees with them more than {worse}, by {points}; too few groups to be sure"
     if not difference["told_apart"]:
-        return f"{better} agrees with them more than {worse}, by {points}, which may be chance"
+        return f"{better} agrees with them more than {worse}, by {points} (not significant)"
     return f"{better} agrees with them more than {worse}, by {points}"

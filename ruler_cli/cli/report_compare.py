@@ -101,7 +101,11 @@ def _differing(groups: Sequence[ComparedGroup], terminal: Terminal) -> Renderabl
     table.add_column(no_wrap=True, overflow="ellipsis")
     for group in groups:
         key = Text(terminal.key(group.one.key), overflow="ellipsis")
-        why = [f"{group.against:g} of {count(group.pairs, 'pair')}", f"apart {group.distance or 0.0:.2f}", ""]
+        why = [
+            f"{group.against:g} of {count(group.pairs, 'pair')}",
+            f"differ by {group.distance or 0.0:.2f}",
+            "",
+        ]
         rows = _aligned(group)
         for i, (name, cells) in enumerate(rows):
             table.add_row("" if i else key, why[i], name, Text(cells))

@@ -71,7 +71,11 @@ def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
         tokens if usage.prompt or usage.completion else "",
         "" if group.latency is None else seconds(group.latency),
     )
-    disputes = f"the judge orders {against:g} of {count(pairs, 'pair')} with unlike rewards the other way"
+    unlike = f"{count(pairs, 'pair')} with unlike rewards"
+    disputes = f"{against:g} of {unlike} {'is' if against == 1 else 'are'} against the rewards"
+    if not against:
+        all_ = f"all {unlike} are" if pairs > 1 else "the one pair with unlike rewards is"
+        disputes = f"{all_} in the order of the rewards"
     judged_at = iso(group.judged_at)
     rows = (
         ("key", key if len(key) > terminal.width // 2 else ""),
@@ -193,7 +197,7 @@ def show_text(
         return
     common = common_lines(text.rollouts[best], lines)
     _show_lines(lines[:common], terminal)
-    title = f"from here on unlike rollout {best + 1}, the best"
+    title = f"differs from rollout {best + 1}, the best, from here on"
     if common == len(lines):
         title = f"here it ends; rollout {best + 1}, the best, goes on"
     terminal.show(group_rule(title, "bold yellow"))

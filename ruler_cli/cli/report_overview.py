@@ -34,7 +34,7 @@ _SCORES = 8
 _LONGEST = 121
 """Characters of a reason on the page."""
 _BAD, _MUTED, _TITLE = "red", "dim", "bold"
-_SIGNED, _COUNTED = 7, 6
+_SIGNED, _COUNTED = 7, 8
 
 
 def show(page: _Json, shortlist: Shortlist, terminal: Terminal) -> None:
@@ -117,7 +117,8 @@ def _labels(cells: Sequence[_Json], width: int) -> RenderableType:
         n = sum(cell["n"] for cell in column)
         mean = sum(cell["n"] * sum(cell["label"]) / 2 for cell in column) / n
         rows.append((_ends(*score), (high - low, 0, max(mean - low, 0)), f"{mean:.2f}", short(n)))
-    return _bars("mean original reward, by score", rows, max(4, width - 8 - 2 * _COUNTED - 3), "green")
+    size = max(4, width - 8 - _SIGNED - _COUNTED - 3)
+    return _bars("mean original reward, by score", rows, size, "green", "reward", "rollouts")
 
 
 def _positions(bars: Sequence[_Json], width: int) -> RenderableType:
@@ -132,7 +133,7 @@ def _positions(bars: Sequence[_Json], width: int) -> RenderableType:
         for m in (bar["mean"],)
     ]
     size = max(4, (width - 8 - _SIGNED - _COUNTED - 3) // 2 * 2)
-    return _bars("score above its group, by position", rows, size, "magenta")
+    return _bars("score above its group, by position", rows, size, "magenta", "above", "scores")
 
 
 def _histogram(title: str, bars: Sequence[_Json], width: int) -> RenderableType:
@@ -143,16 +144,19 @@ def _histogram(title: str, bars: Sequence[_Json], width: int) -> RenderableType:
         bins.pop()
     most = max(1, *(n for _, _, n in bins))
     rows = [(_ends(low, high), (most, 0, n), short(n)) for low, high, n in bins]
-    return _bars(title, rows, max(4, width - 10 - _COUNTED - 3), "cyan")
+    return _bars(title, rows, max(4, width - 10 - _COUNTED - 3), "cyan", title.partition(" ")[0])
 
 
-def _bars(title: str, rows: Sequence[tuple[Any, ...]], width: int, colour: str) -> RenderableType:
-    """Draw a plot: in each row a name, a bar as (size, begin, end), and two numbers."""
+def _bars(
+    title: str, rows: Sequence[tuple[Any, ...]], width: int, colour: str, *heads: str
+) -> RenderableType:
+    """Draw a plot: in each row a name, a bar as (size, begin, end), and numbers below their `heads`."""
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(style=_MUTED, no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True, style=_MUTED)
+    table.add_row("", "", *(Text(head, _MUTED) for head in heads))
     for name, bar, *numbers in rows:
         table.add_row(name, Block(*bar, width=width, color=colour), *numbers)
     return Below(Text(title, _TITLE, no_wrap=True, overflow="crop"), table)
@@ -166,7 +170,7 @@ def _groups(highlights: Sequence[Highlight], terminal: Terminal) -> RenderableTy
     """Make a table of groups."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
     table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
-    reason = "against" if highlights[0].because == "disagrees" else "why"
+    reason = "against rewards" if highlights[0].because == "disagrees" else "why"
     table.add_column(reason if any(one.why for one in highlights) else "", no_wrap=True)
     table.add_column("scores, best first", overflow="fold")
     rewards = any(_rewards(one.group) for one in highlights)

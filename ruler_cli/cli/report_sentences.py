@@ -48,6 +48,8 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     yield "position", position_bias(figures)
     yield "length", length(figures)
     yield "reliability", reliability(figures)
+    groups, panel = figures["groups"], any(", " in name for name in figures["judges"])
+    yield "same score", same_scores(groups["one_score"], groups["scored"] - groups["alone"], panel=panel)
 
 
 def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
@@ -164,7 +166,24 @@ def position_bias(figures: ReportFigures) -> str:
     for name, bar in sure.items():
         word = "more" if bar["mean"] > 0 else "less"
         parts.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
-    return f"{' and '.join(parts)} than its group: --debias takes that out, more --passes average it"
+    shift = f"{' and '.join(parts)} than its group"
+    if 2 * figures["reliability"]["groups"] > figures["slots"]["groups"]:  # known from two passes on
+        return (
+            f"{shift} in single passes: the passes average it in the scores, --debias also takes it out of "
+            "the reliability"
+        )
+    return f"{shift}: --debias takes that out, more --passes average it"
+
+
+def same_scores(one_score: int, compared: int, *, panel: bool) -> str:
+    """Say that the judge does not tell rollouts apart, if `one_score` is over a third of the groups."""
+    if 3 * one_score <= compared:
+        return ""
+    subject = "these judges do" if panel else "this judge does"
+    return (
+        f"{one_score} of {count(compared, 'group')} got the same score for every rollout: {subject} not tell "
+        "them apart; another judge (-m) or rubric (--rubric) may, more passes hardly will"
+    )
 
 
 def sure_positions(bars: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ruler_cli.config_values import JudgeTable
 
 T = TypeVar("T", bound="DataclassInstance")
+_COMMAND_ONLY = ("summary", "quiet", "progress", "engine", "ray_address", "ray_workers")
+"""Options of `score` that are for the command line."""
 
 
 def score_settings(options: Options, source: str, output: str = "") -> ScoreSettings:
@@ -113,7 +115,13 @@ def settings(**options: Any) -> ScoreSettings:
     given = {name: value for name, value in options.items() if value is not None}
     file = given.pop("config", None)
     words = [] if file is None else ["--config", os.fspath(file)]
-    return score_settings(check_options("score", given, read_options("score", words)), "-", "-")
+    checked = check_options("score", given, read_options("score", words))
+    for name in _COMMAND_ONLY:
+        if name in given:
+            raise UsageError(f"{name}: is for the command, and has no effect from Python; leave it out")
+    if checked.dry_run:  # what else it was given for would be sent
+        raise UsageError("dry_run: is for the command, and `score_file` would send; leave it out")
+    return score_settings(checked, "-", "-")
 
 
 def judges_of(options: Options) -> list[JudgeSettings]:
@@ -133,7 +141,8 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
     tables = {} if options.file is None else options.file.judges
     table, params = tables.get(name), _params(options.param)
     if table is None:
-        if options.file is not None and "/" not in name and not options.api_base:
+        addressed = options.api_base and options.rank("api_base") > 2
+        if options.file is not None and "/" not in name and not addressed:
             _refuse_misspelt(name, tables, options.file.name)
         own = {"rpm": None, "tpm": None, "concurrency": None}  # those of the pool hold
         own |= _endpoint(options, None)

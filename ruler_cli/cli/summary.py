@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from ruler_cli.cli.report_sentences import FEW, LOW, SURE, given, sure_positions
+from ruler_cli.cli.report_sentences import FEW, LOW, SURE, given, same_scores, sure_positions
 from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd
 from ruler_cli.errors import OutputError
 from ruler_cli.observer import BatchFigures, Summary
@@ -92,15 +92,10 @@ def _failures(summary: Summary) -> Iterator[str]:
 
 def _same_scores(summary: Summary) -> Iterator[str]:
     """Yield a line if the judge does not tell rollouts apart in many groups."""
-    compared = summary.scored - summary.alone
-    if 3 * summary.one_score > compared:
-        panel = summary.figures is not None and summary.figures.judges
-        subject = "these judges do" if panel else "this judge does"
-        yield (
-            f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: "
-            f"{subject} not tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly "
-            "will"
-        )
+    panel = summary.figures is not None and bool(summary.figures.judges)
+    line = same_scores(summary.one_score, summary.scored - summary.alone, panel=panel)
+    if line:
+        yield line
 
 
 def figure_lines(figures: BatchFigures) -> Iterator[str]:
@@ -118,7 +113,9 @@ def figure_lines(figures: BatchFigures) -> Iterator[str]:
         if sure:
             moved = ", ".join(f"{name} {bar['mean']:+.3f}" for name, bar in sure.items())
             error = max(bar["error"] for bar in sure.values())
-            done = "subtracted" if figures.debiased else "--debias corrects it"
+            several = figures.reliability_median is not None  # known from two passes on
+            advice = "averaged over passes" if several else "--debias corrects it"
+            done = "subtracted" if figures.debiased else advice
             yield f"position bias: {moved} (± {error:.3f}); {done}"
     if length is not None and length.groups >= FEW and abs(length.slope) > SURE * length.error:
         yield (

@@ -9,6 +9,7 @@ the dump. The file is read again for the groups, and refused if it has changed b
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -184,19 +185,14 @@ def records(
         yield from parts
 
 
-def first_groups(read: Iterable[Record], limit: int, *, alone: bool) -> Iterator[Record]:
-    """Yield the records of the first groups: adjacent records of one key, or each record `alone`.
+def first_groups(read: Iterable[Record], limit: int) -> Iterator[Record]:
+    """Yield the records of the first groups, each of which is a record by itself.
 
     Nothing behind them is read. A columnar line, which is several groups, is not cut.
     """
-    groups, last = 0, None
-    for record in read:
-        groups += alone or not groups or record.key != last
-        last = record.key
-        if groups > limit and not record.part:
-            return
+    for groups, record in enumerate(read, 1):
         yield record
-        if alone and groups >= limit and record.part == record.parts - 1:
+        if groups >= limit and record.part == record.parts - 1:
             return
 
 
@@ -228,9 +224,9 @@ def survey(
 
     compare = not reader.by_prompt  # else rollouts of one group begin alike
     last, runs, read = b"", 0, records(noted(), reader.read_rounded, on_problem)
-    ends = limit is None or whole or grouping in ("line", "consecutive")
+    ends = limit is None or whole or grouping == "line"
     if limit is not None and ends:
-        read = first_groups(read, limit, alone=whole or grouping == "line")
+        read = first_groups(read, limit)
     for record in read:
         result.records += 1
         result.reader = result.reader.with_words((record,))
@@ -280,17 +276,21 @@ def streamed(
 ) -> Iterator[Group]:
     """Groups of a stream, with the checks that a survey makes of a file.
 
-    Adjacent records of one key are a group; a key that comes back is a UsageError. The stream is read
-    until the first groups that a `subset` asks for are whole.
+    Adjacent records of one key are a group; a key that comes back is a UsageError. Behind the first groups
+    that a `subset` asks for the stream is read for more records of theirs only.
     """
     shard, limit = subset.shard, subset.limit
     whole = reader.format.shape != "trajectory"
     alone = whole or grouping == "line"
-    if limit is not None:
-        stream = first_groups(stream, limit, alone=alone)
-    for group in _groups(stream, alone=alone):
+    if limit is not None and alone:
+        stream, limit = first_groups(stream, limit), None
+    end = math.inf  # where the groups begin that are beyond the limit
+    for nth, group in enumerate(_groups(stream, alone=alone)):
         number = group.records[0].line.number
+        end = number if nth == limit else end
         before = number if alone else index.first_seen(group.key, number)
+        if before >= end:
+            continue
         if before != number:
             raise UsageError(
                 f"line {number}: group {group.key!r} comes back after it ended (it began at line "

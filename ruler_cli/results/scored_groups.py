@@ -124,6 +124,12 @@ class ScoredGroup:
         return len(positions) > 1 and self._equal_judge_scores
 
     @property
+    def alone(self) -> bool:
+        """True if it is scored and the judge saw one distinct rollout; identical ones share positions."""
+        positions = [r.positions for r in self.rollouts if r.score is not None]
+        return len(positions) == 1 or (len(set(positions)) == 1 and any(positions))
+
+    @property
     def _equal_judge_scores(self) -> bool:
         judge_scores = [r.judge_score for r in self.rollouts if r.score is not None]
         return None not in judge_scores and one_score(judge_scores)

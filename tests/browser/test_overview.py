@@ -114,6 +114,11 @@ def test_next(view: View, scored: Path) -> None:
     typed = [line.strip() for line in terminal[terminal.index("next\n") + 5 :].splitlines()]
     view.open()
     assert view.find(".next code").all_inner_texts() == [line for line in typed if " -o " not in line]
+    link = view.find(".next a")
+    assert link.inner_text() == "the most disputed group"
+    assert link.get_attribute("href") == view.find(
+        "[aria-labelledby=disputed-head] li a"
+    ).first.get_attribute("href")
 
 
 def test_findings(view: View, scored: Path) -> None:

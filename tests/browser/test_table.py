@@ -37,7 +37,7 @@ def sorts(truth: Truth) -> dict[str, Callable[[int], Any]]:
 
 
 COLUMNS = {name: name for name in ("key", "mean", "sd", "reliability", "task", "rollouts", "cost", "tokens")}
-COLUMNS |= {"scores": "scores 0 to 1", "telling": "flags", "disagreement": "against"}
+COLUMNS |= {"scores": "scores 0 to 1", "telling": "flags", "disagreement": "against rewards"}
 
 
 def head(view: View, title: str) -> Any:
@@ -59,6 +59,14 @@ def test_sort(show: Show, run: Path, truth: Truth) -> None:
             ways.add(now)
         assert ways == {"ascending", "descending"}, column
         assert view.find(".head [aria-sort]:not([aria-sort=none])").count() == 1
+
+
+def test_order_of_flags(show: Show, run: Path) -> None:
+    """The head of the flags names their order, which is no order of the words, and has no arrow."""
+    view = show(run, "#groups", height=TALL)
+    for words in ("flags, most telling first", "flags, least telling first"):
+        assert view.find(".head .cell.telling").inner_text() == words
+        head(view, "flags").click()
 
 
 def chip(view: View, name: str) -> Any:
@@ -361,8 +369,18 @@ def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
 
 def test_empty_columns(show: Show, run: Path, many: Path) -> None:
     """A column of which the file has nothing is left out."""
-    titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$/, ''))"
-    every = ["key", "scores 0 to 1", "mean", "flags", "sd", "reliability", "against", "task", "rollouts"]
+    titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$|, most telling first$/, ''))"
+    every = [
+        "key",
+        "scores 0 to 1",
+        "mean",
+        "flags",
+        "sd",
+        "reliability",
+        "against rewards",
+        "task",
+        "rollouts",
+    ]
     assert show(run, "#groups").find(".head button").evaluate_all(titles) == [*every, "cost", "tokens"]
-    few = [title for title in every if title not in ("reliability", "against")]
+    few = [title for title in every if title not in ("reliability", "against rewards")]
     assert show(many, "#groups").find(".head button").evaluate_all(titles) == few

@@ -51,7 +51,7 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["outcome"] == "`check.ok` as given, first: true"
     assert result["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
     assert (
-        result["rewards"] == "min 0.5, mean 0.8333, max 1; mean spread in a group 0; 1 without; 1 no number"
+        result["rewards"] == "min 0.5, mean 0.8333, max 1; mean range in a group 0; 1 without; 1 no number"
     )
     assert result["equal rewards"].startswith("1 group ")
     assert result["outcomes"] == "60.0% true of 5"
@@ -159,7 +159,7 @@ def test_columns(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", made)
     result = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
     assert result["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
-    assert result["rewards"].startswith("min 0, mean 0.3333, max 1; mean spread in a group 1")
+    assert result["rewards"].startswith("min 0, mean 0.3333, max 1; mean range in a group 1")
 
 
 def test_parts(ruler: Ruler, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", made)
     result = page(ruler, "in.jsonl")
     assert result["rollouts"] == "2 in 4 lines"
-    assert result["rewards"] == "min 0, mean 0.5, max 1; mean spread in a group 1"
+    assert result["rewards"] == "min 0, mean 0.5, max 1; mean range in a group 1"
     assert "1 group of 2 rollouts" in result["input"]
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "sum.json")
     assert done.returncode == 0
@@ -236,11 +236,11 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
 
 
-def test_verdict_in_json(ruler: Ruler, tmp_path: Path) -> None:
+def test_verdict_in_json(process: Ruler, tmp_path: Path) -> None:
     """`--json` has the verdict and its reasons; a missing key is no error of the input."""
     write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
     for model, reasons in (("offline", 0), ("openai/o3", 1), ("anthropic/m", 1)):
-        done = ruler("check", "in.jsonl", "-m", model, "--json")
+        done = process("check", "in.jsonl", "-m", model, "--json")
         assert done.returncode == 0
         result = json.loads(done.stdout)
         assert (result["ready"], len(result["not_ready"])) == (not reasons, reasons)

@@ -399,6 +399,15 @@ def test_key_and_endpoint_are_a_pair(row: Any, ruler: Ruler, tmp_path: Path) -> 
     assert (one["api_base"], one["api_key_env"]) == (base, key)
 
 
+def test_pair_of_one_table(ruler: Ruler, tmp_path: Path) -> None:
+    """A command's own endpoint is not joined with the key of `[score]`, nor the other way round."""
+    for own in ('api_base = "http://c/v1"', 'api_key_env = "KEY_C"'):
+        (tmp_path / "ruler.toml").write_text(PAIRS + f"[batch.submit]\n{own}\n")
+        (one,) = judges(ruler, "batch", "submit", "-m", "openai/x").values()
+        assert "KEY_S" not in str(one)
+        assert "http://s/v1" not in str(one)
+
+
 def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
     """Two spellings of one option in a table, or two names of one from Python, are refused."""
     for text in ("max_cost = 1\nmax-cost = 1000\n", "model = 'offline'\njudge_model = 'simulated'\n"):
@@ -409,6 +418,43 @@ def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
         assert "again; leave one out" in done.stderr
     with pytest.raises(UsageError, match="two names of one option"):
         ruler_cli.settings(config="none", model="offline", judge_model="simulated")
+
+
+def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options that only the command has are refused from Python; a dry run is, wherever it is set."""
+    monkeypatch.chdir(tmp_path)
+    for option in ({"dry_run": True}, {"summary": "s.json"}, {"engine": "ray"}, {"quiet": True}):
+        with pytest.raises(UsageError, match=f"{next(iter(option))}: is for the command"):
+            ruler_cli.settings(model="offline", **option)
+    (tmp_path / "ruler.toml").write_text("[score]\ndry_run = true\nsummary = 's.json'\n")
+    with pytest.raises(UsageError, match="dry_run: is for the command"):
+        ruler_cli.settings(model="offline")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("ruler.toml", "a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("ruler.toml", f"[score]\nseed = 1{'0' * 5000}\n", "a number that is too long"),
+        ("pyproject.toml", "[tool]\nruler.score.passes = 0\n", "passes"),
+        ("pyproject.toml", "tool.ruler.score.passes = 0\n", "passes"),
+    ],
+)
+def test_odd_files(name: str, text: str, sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+    """A file that Python cannot take is one sentence, and each way to write a table is read."""
+    (tmp_path / name).write_text(text)
+    done = ruler("config")
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_misspelt_judge(ruler: Ruler, tmp_path: Path) -> None:
+    """A name that is nearly a judge's is refused, unless the command line gives it an endpoint."""
+    (tmp_path / "ruler.toml").write_text(PAIRS.replace("judges.fast", "judges.little"))
+    assert "did you mean little?" in ruler("config", "-m", "litle").stderr
+    assert "did you mean little?" in ruler("config", "-m", "litle", RULER_API_BASE="http://b/v1").stderr
+    assert ruler("config", "-m", "litle", "--api-base", "http://b/v1").returncode == 0
 
 
 def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:

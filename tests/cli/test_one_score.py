@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,10 @@ def test_same_scores(options: tuple[str, ...], ruler: Ruler, server: JudgeServer
         parts = [record["ruler"] for record in read(tmp_path / "out.jsonl")]
         assert all(part["tied"] is True and part["weight"] == 0 for part in parts)
         assert all(("reliability" in part) is bool(options) for part in parts)
-    assert "0 live, 12 tied" in ruler("report", "out.jsonl").stdout
+    output = ruler("report", "out.jsonl").stdout
+    assert "0 live, 12 tied" in output
+    (line,) = re.findall(r"^same score +(.*(?:\n +.*)*)", output, re.M)
+    assert " ".join(line.split()) == ALL_TIED
     assert ruler("select", "out.jsonl", "-", "--where", "live").stdout == ""
 
 
@@ -53,6 +57,9 @@ def test_one_distinct_rollout(ruler: Ruler, server: JudgeServer, tmp_path: Path)
     summary = json.loads((tmp_path / "sum.json").read_text())
     assert [summary[name] for name in ("tied", "alone", "one_score")] == [5, 5, 0]
     assert lines(done.stderr) == []
+    page = json.loads(ruler("report", "out.jsonl", "--json").stdout)
+    assert page["figures"]["groups"] | {"alone": 5, "one_score": 0} == page["figures"]["groups"]
+    assert "same score" not in ruler("report", "out.jsonl").stdout
 
 
 def test_threshold() -> None:

@@ -41,11 +41,13 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
         "32: 31 scored (30 live, 1 tied: nothing to learn from), 1 failed", "1 reply",
         "the reply was cut short", "64: 62 scored, 2 not scored", "$16.00 ($0.5000 a group), 64 calls",
         "half within 2.0 s", "rollouts by score, mean 0.50", "groups by spread (sd), median 0.20",
-        "mean original reward, by score", "82% of 31 pairs", "6 of 31 rollouts with reward 0 score 0.5",
+        "  rollouts  ", "  groups\n",
+        "mean original reward, by score", "reward rollouts", "82% of 31 pairs",
+        "6 of 31 rollouts with reward 0 score 0.5",
         "5 of 31 rollouts with reward 1 score below 0.5", "0.80 in the median of 31 groups",
         "worst groups", "lost ", "failed: reply", "most disputed groups", "g0 ", "1 of 1 pairs", ".70 .30",
         "ruler report s.jsonl --group g0", "ruler report s.jsonl -o report.html",
-        "ruler select s.jsonl live.jsonl --where live",
+        "ruler select s.jsonl train.jsonl --where live",
     ]  # fmt: skip
     at = 0
     for text in reported:
@@ -88,7 +90,8 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "version", "source", "found", "figures", "worst", "disputed", "problems", "first_problems",
     ]  # fmt: skip
     assert report["figures"]["groups"] == {
-        "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30, "one_score": 0,
+        "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30, "alone": 0,
+            "one_score": 0,
     }  # fmt: skip
     assert report["worst"][0]["group"]["key"] == "lost"
     assert [t["group"]["key"] for t in report["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,18 @@ tied groups           0                            1
 reward agreement      100%                         0%
 
 same order    81% of 8 pairs (chance: 50%, equal scores of one count half)
-apart         by 0.20 on average, by 0.60 at most
+scores        differ by 0.20 on average, by 0.60 at most
 correlation   0.45 (-0.44 to 1.00) within groups
 rewards       A agrees with them more than B, by 100 points; too few groups to
               be sure
 not compared  1 group scored by B only
 
 groups on which they differ most (pairs in another order)
-  turned  1 of 1 pair    A       .70 .30
-          apart 0.60     B       .10 .90
-                         reward    1   0
-  level   0.5 of 1 pair  A       .70 .30
-          apart 0.40     B       .90 .90
+  turned  1 of 1 pair     A       .70 .30
+          differ by 0.60  B       .10 .90
+                          reward    1   0
+  level   0.5 of 1 pair   A       .70 .30
+          differ by 0.40  B       .90 .90
 
 next
   ruler report a.jsonl b.jsonl --group turned
@@ -156,12 +157,20 @@ def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
     assert moved == SCREEN
 
 
+def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
+    """Judges of one name are told apart by their files."""
+    for name in "ab":
+        write(tmp_path / f"{name}.jsonl", [scored("g", 0.2, 0.8, judge="m")])
+    output = ruler("report", "a.jsonl", "b.jsonl").stdout
+    assert re.search(r"^judge +m \(a\.jsonl\) +m \(b\.jsonl\)$", output, re.M)
+
+
 @pytest.mark.parametrize(
     ("right", "sentence"),
     [
         ((30, 30), "A and B agree with them alike"),
         ((0, 30), "B agrees with them more than A, by 100 points"),
-        ((16, 14), "A agrees with them more than B, by 7 points, which may be chance"),
+        ((16, 14), "A agrees with them more than B, by 7 points (not significant)"),
     ],
 )
 def test_rewards(right: tuple[int, int], sentence: str, ruler: Ruler, tmp_path: Path) -> None:

@@ -31,20 +31,37 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     assert widest(done.stdout) <= 80
     reported = [
         "group g", "s.jsonl, number 2 in the file", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
-        "the judge orders 1 of 1 pair with unlike rewards the other way",
+        "1 of 1 pair with unlike rewards is against the rewards",
         "$0.2500, 2 calls", "rank  rollout  score",
         "   1        2   0.75       0      0.75", "   2        1   0.30       1", "failed (reply)",
         "shared by all rollouts", "user\n  Do it.\n\n    Twice.\n", "rollout 2: score 0.75, reward 0",
         "about 0.75", "assistant\n  Yes.\n", "call run\n  n: 1\n  code:\n    a\n    b\n",
-        "rollout 1: score 0.30, reward 1", "  Yes.", "from here on unlike rollout 2, the best", "n: 0",
+        "rollout 1: score 0.30, reward 1", "  Yes.", "differs from rollout 2, the best, from here on", "n: 0",
         "rollout 3: not scored, reward 1", "reply: the reply was cut short",
-        "from here on unlike rollout 2, the best", "n: 2",
+        "differs from rollout 2, the best, from here on", "n: 2",
     ]  # fmt: skip
     at = 0
     for text in reported:
         assert text in done.stdout[at:], text
         at = done.stdout.index(text, at) + len(text)
     assert done.stdout.count("Do it.") == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ((0, 0, 1, 1), "all 4 pairs with unlike rewards are in the order of the rewards"),
+        ((0, 1), "the one pair with unlike rewards is in the order of the rewards"),
+        ((0, 1, 0, 1), "1 of 4 pairs with unlike rewards is against the rewards"),
+        ((1, 1, 0, 0), "4 of 4 pairs with unlike rewards are against the rewards"),
+    ],
+)
+def test_agreement(labels: tuple[int, ...], sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The pairs that the judge orders against the rewards are counted, if there are any."""
+    scores = [0.1, 0.2, 0.3, 0.4][: len(labels)]
+    write(tmp_path / "s.jsonl", [scored("g", *scores, labels=labels)])
+    output = ruler("report", "s.jsonl", "--group", "g").stdout
+    assert f"agreement  {sentence}\n" in output
 
 
 def test_identical_rollouts(ruler: Ruler, tmp_path: Path) -> None:

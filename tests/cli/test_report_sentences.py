@@ -27,6 +27,16 @@ def test_position_bias() -> None:
     assert bias(0.4, -0.4, groups=sentences.FEW - 1) == sentences.position_bias(O) == ""
 
 
+def test_position_bias_of_passes() -> None:
+    """With a reliability there are several passes: they average the bias, and no more are suggested."""
+    bars = [{"mean": mean, "error": 0.01, "n": 40} for mean in (0.05, 0.0, -0.05)]
+    slots = {"slots": {"bins": bars, "groups": 40}}
+    for groups, several in ((40, True), (0, False)):
+        sentence = sentences.position_bias(O | slots | {"reliability": O["reliability"] | {"groups": groups}})
+        assert ("in single passes: the passes average it" in sentence) is several
+        assert ("more --passes average it" in sentence) is not several
+
+
 def length(slope: float, groups: int = 40) -> str:
     """The sentence on a run with this trend."""
     trend = {"slope": slope, "error": 0.01, "correlation": 0.3, "groups": groups}

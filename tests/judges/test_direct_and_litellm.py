@@ -197,7 +197,7 @@ async def test_address_without_a_path() -> None:
         app = web.Application()
         app.router.add_route("*", "/{rest:.*}", serve)
         async with TestServer(app) as server:
-            call_error = await ask("mine", "auto", f"http://127.0.0.1:{server.port}")
+            call_error = await ask("mine", "http", f"http://127.0.0.1:{server.port}")
         assert isinstance(call_error, CallError)
         assert "/v1" in call_error.reason or status == 405
     assert set(paths) == {"/chat/completions"}

@@ -6,8 +6,9 @@ USD, times are in seconds or ISO 8601 in UTC, sizes in bytes. A bin holds its `f
 but for the last one; values outside all bins count in the first or the last. `values` of a bin are the
 least and the greatest in it, null if it is empty: as a closed range they hold what the bin counts.
 
-- `groups` {all, scored, failed, unmarked, tied, live, one_score}: scored ones are either tied or live, and
-  tied ones have `one_score` if rollouts differ and the judge gave all the same
+- `groups` {all, scored, failed, unmarked, tied, live, alone, one_score}: scored ones are either tied or live,
+  and tied ones are `alone` if the judge saw one distinct rollout, and have `one_score` if rollouts differ and
+  the judge gave all the same
 - `rollouts` {all, scored, failed, labelled, suspect}
 - `failed_by_kind` {kind: groups}; `reasons` [{kind, reason, groups, first}]: the commonest reasons, alike
   but for numbers, in the words of the first group; `first` is its key
@@ -134,6 +135,7 @@ class FiguresBuilder:
 
     def _add_scored(self, group: ScoredGroup) -> None:
         self._groups["tied"] += group.tied
+        self._groups["alone"] += group.alone
         self._groups["one_score"] += group.one_score
         self._score_moments.add(group.scores)
         if group.sd is not None:
@@ -156,7 +158,7 @@ class FiguresBuilder:
         groups["live"] = groups["scored"] - groups["tied"]
         rollouts["scored"] = self._score_moments.number
         timed = self._timed()
-        of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "one_score")
+        of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score")
         shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
         return {
             "groups": {name: groups[name] for name in of_groups},

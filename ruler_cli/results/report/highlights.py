@@ -279,7 +279,7 @@ def next_commands(source: str, key: str | None, figures: ReportFigures) -> list[
         commands.append(["report", name, *group_option(key)])
     commands.append(["report", name, "-o", "report.html"])
     if figures["groups"]["live"]:
-        commands.append(["select", name, "live.jsonl", "--where", "live"])
+        commands.append(["select", name, "train.jsonl", "--where", "live"])
     return commands
 
 

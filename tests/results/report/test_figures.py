@@ -25,7 +25,7 @@ from tests.results.report.values import NOON, drawn, group
 
 _BAR = {"from", "to", "n", "values"}
 _NAMES: dict[str, Any] = {
-    "groups": {"all", "scored", "failed", "unmarked", "tied", "live", "one_score"},
+    "groups": {"all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score"},
     "rollouts": {"all", "scored", "failed", "labelled", "suspect"},
     "failed_by_kind": {"reply", "transport"},
     "reasons": [{"kind", "reason", "groups", "first"}],

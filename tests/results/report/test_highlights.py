@@ -135,7 +135,7 @@ def test_next_commands(source: str, key: str) -> None:
         *(["s.jsonl", "--group", key] if key == "a b" else ["./-s.jsonl", "--group=-a"]),
     ]
     assert page[2:] == ["-o", "report.html"]
-    assert select == ["select", first[1], "live.jsonl", "--where", "live"]
+    assert select == ["select", first[1], "train.jsonl", "--where", "live"]
     assert next_commands(source, None, {"groups": {"live": 0}}) == [page]
 
 

@@ -55,16 +55,16 @@
 
   COLUMNS.splice(0, COLUMNS.length,
     { ...own("key"), width: "minmax(10rem, 1fr)" },
-    { name: "scores", width: "minmax(13rem, 1.8fr)", title: "A above B, 0 to 1", cell: PairsCell, down: true, means: "a line a rollout, from its score by A to that by B; sorts by the best of A" },
+    { name: "scores", width: "minmax(11rem, 1.8fr)", title: "A above B, 0 to 1", cell: PairsCell, down: true, means: "each line is a rollout, from its score by A to that by B; sorts by the best of A" },
     { name: "order", width: "6.2rem", title: "other order", text: inPercent("order"), down: true,
       means: "share of the pairs of rollouts that the judges order differently; equal scores of one count half" },
-    { name: "distance", width: "4.2rem", title: "apart", text: inDigits("distance", 2), down: true, means: "mean distance of both scores of a rollout" },
+    { name: "distance", width: "5.6rem", title: "distance", text: inDigits("distance", 2), down: true, means: "mean distance between the scores of a rollout by A and by B" },
     { name: "mean", width: "4.4rem", title: "mean A", text: inDigits("mean", 2), down: true, means: "mean score by A" },
     { name: "b_mean", width: "4.4rem", title: "mean B", text: inDigits("b_mean", 2), down: true, means: "mean score by B" },
-    { ...own("telling"), width: "minmax(12.2rem, 0.8fr)", means: "where the judges differ; sorts by how much" },
-    { ...own("disagreement"), width: "5.6rem", title: "A against", means: "share of the pairs of unlike rewards that A orders the other way" },
-    { name: "b_disagreement", width: "5.6rem", in: known("b_disagreement"), title: "B against", text: inPercent("b_disagreement"), down: true,
-      means: "share of the pairs of unlike rewards that B orders the other way" },
+    { ...own("telling"), width: "minmax(14rem, 0.8fr)", orders: ["most different first", "least different first"], means: "how the judges differ; sorts by how much" },
+    { ...own("disagreement"), width: "7.5rem", title: "A vs rewards", means: "share of the pairs with unlike rewards that A orders against them; equal scores count half" },
+    { name: "b_disagreement", width: "7.5rem", in: known("b_disagreement"), title: "B vs rewards", text: inPercent("b_disagreement"), down: true,
+      means: "share of the pairs with unlike rewards that B orders against them; equal scores count half" },
     own("task"),
   );
   for (const name of ["order", "distance", "b_mean", "b_disagreement"]) SORTS.set(name, (rows) => rows[name]);
@@ -79,7 +79,7 @@
 
   replace(WHERE_WORDS, {
     order: ["other order", "the judges order a quarter or more of the pairs differently"],
-    distance: ["far apart", "the scores of a rollout are 0.2 or more apart on average"],
+    distance: ["scores differ", "the scores of a rollout differ by 0.2 or more on average"],
     only_a: ["only A", "A scored it, B did not"],
     only_b: ["only B", "B scored it, A did not"],
   });
@@ -134,14 +134,15 @@
   function About({ data, row, hash }) {
     const { rows } = data;
     const [pairs, against] = [rows.pairs[row], rows.against[row]];
+    const alike = rows.judge[row] === rows.b_judge[row]; // then the files tell them apart
     const found = [
       pairs > 0 && `${number(against)} of ${many(pairs, "pair")} in another order`,
-      rows.distance[row] !== null && `scores ${number(rows.distance[row], 2)} apart on average`,
+      rows.distance[row] !== null && `scores differ by ${number(rows.distance[row], 2)} on average`,
     ].filter(Boolean).join(", ");
     return html`<section class="g-meta" aria-label="About the group">
       <${Failed} rows=${rows} row=${row} judge="B" prefix="b_" />
-      <p><b>A</b> ${figuresInWords(rows, row)}</p>
-      <p><b>B</b> ${figuresInWords(rows, row, "b_")}</p>
+      <p><b>A</b>${alike && ` (${visible(data.sources[0])})`} ${figuresInWords(rows, row)}</p>
+      <p><b>B</b>${alike && ` (${visible(data.sources[1])})`} ${figuresInWords(rows, row, "b_")}</p>
       <details><summary>${found || "nothing to compare"} <span class="g-more">links</span></summary>
         <p class="g-ways"><${Copied} hash=${hash} />
           <span>In a terminal: <code>${turns.command(data.sources, rows.key[row])}</code></span></p>
@@ -172,10 +173,11 @@
     };
     return html`<section class="card shortlist differing" aria-labelledby="differ-head">
       <h3 id="differ-head">Groups on which they differ most</h3>
-      <p class="note">A above B, a line a rollout: lines that cross are pairs in another order. ${more.length > 0 && html`<a href=${link({ where: more })}>Show them in the table</a>`}</p>
+      <p class="note">A above B, each line is a rollout: lines that cross are pairs in another order.
+        ${more.length > 0 && html`${" "}<a href=${link({ where: more })}>Show in the table</a> those with a quarter or more of the pairs in another order, or scores that differ by 0.2 or more.`}</p>
       <ul>${differ.map((entry) => html`<li key=${entry.ordinal}>
         <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
-        <span class="why">${number(entry.against)} of ${many(entry.pairs, "pair")}, apart ${number(entry.distance, 2)}</span>
+        <span class="why">${number(entry.against)} of ${many(entry.pairs, "pair")}, differ by ${number(entry.distance, 2)}</span>
         <${Pairs} a=${entry.scores} b=${entry.b_scores} labels=${entry.labels} scale=${rewardScale(data)} />
       </li>`)}</ul>
     </section>`;
@@ -215,12 +217,17 @@
     </section>`;
   }
 
-  const PURPOSES = { report: "Look at the first of these groups in a terminal:", agree: "Measure both against labels:" };
-
-  function Next({ commands }) {
+  function Next({ data }) {
+    const { next: commands, rows, comparison: { differ } } = data;
+    const row = differ.length ? rows.ordinal.indexOf(differ[0].ordinal) : -1;
+    const group = "the group on which they differ most";
+    const purposes = {
+      report: html`Look at ${row < 0 ? group : html`<a href=${groupHash(rows, row)}>${group}</a>`} in a terminal:`,
+      agree: "Measure both against labels:",
+    };
     return commands.length > 0 && html`<section class="card next" aria-labelledby="next-head">
       <h3 id="next-head">Next</h3>
-      ${commands.map(([name, ...words]) => html`<p key=${name}>${PURPOSES[name]}
+      ${commands.map(([name, ...words]) => html`<p key=${name}>${purposes[name]}
         ${" "}<code>${["ruler", name, ...words.map(turns.shellWord)].join(" ")}</code></p>`)}
     </section>`;
   }
@@ -232,7 +239,7 @@
       <h2 id="overview-head">${many(comparison.paired.groups, "group")}, ${many(comparison.rollouts, "rollout")} that both judges scored</h2>
       <div class="beside">
         <${Sides} rows=${comparison.rows} />
-        <div><${Findings} findings=${comparison.findings} /><${Next} commands=${data.next} /></div>
+        <div><${Findings} findings=${comparison.findings} /><${Next} data=${data} /></div>
       </div>
       <div class="beside">
         <${Differing} data=${data} />
@@ -244,5 +251,5 @@
 
   instead.views = { overview: { show: Overview, entry: () => "Overview" } };
   instead.About = About;
-  instead.legend = "A line a rollout, from its score by A above to that by B below, 0 on the left to 1.";
+  instead.legend = "Each line is a rollout: its score by A above, by B below.";
 })();

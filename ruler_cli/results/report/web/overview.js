@@ -3,12 +3,12 @@
 // the whole file.
 
 /** One figure of the run; a link where groups stand behind it. */
-function Tile({ name, value, more, conditions, bad }) {
+function Tile({ name, value, more, means, conditions, bad }) {
   const inner = html`<span class=${`value${bad ? " bad" : ""}`}>${value}</span><span class="name">${name}</span>
     ${more && html`<span class="more">${more}</span>`}`;
   return conditions
-    ? html`<li class="tile card"><a href=${link(conditions)}>${inner}</a></li>`
-    : html`<li class="tile card">${inner}</li>`;
+    ? html`<li class="tile card" title=${means}><a href=${link(conditions)}>${inner}</a></li>`
+    : html`<li class="tile card" title=${means}>${inner}</li>`;
 }
 
 const FAST = 0.05; // seconds below which the time of a group is not that of a judge
@@ -21,13 +21,13 @@ function tiles(f, lists) {
   if (groups.failed)
     found.push({ name: "failed", value: whole(groups.failed), more: `${percent(groups.failed / groups.all)} of all`, conditions: { where: "failed" }, bad: true });
   if (groups.scored)
-    found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)} of scored`, conditions: { where: "live" } });
+    found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)}, usable for GRPO`, means: "live: the scores of the group differ by more than the judge's noise, so a trainer such as GRPO learns from it", conditions: { where: "live" } });
   if (groups.tied)
-    found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, no signal`, conditions: { where: "tied" } });
+    found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, no signal`, means: "tied: the scores of the group are equal, or differ by no more than the judge's noise, so a trainer learns nothing from it", conditions: { where: "tied" } });
   if (f.scores.mean !== null)
     found.push({ name: "mean score", value: number(f.scores.mean, 2), more: `of ${many(rollouts.scored, "rollout")}` });
   if (f.reliability.median !== null)
-    found.push({ name: "reliability", value: number(f.reliability.median, 2), more: "median of groups" });
+    found.push({ name: "reliability", value: number(f.reliability.median, 2), more: "median; 1 repeats fully", means: "reliability: how well the differences in a group would repeat: 1 fully, 0 not at all; the median of the groups" });
   if (f.against_label.agreement !== null)
     found.push({
       name: "agreement",
@@ -125,7 +125,7 @@ function Shortlists({ data }) {
   ${dotted && html`<${StripLegend} data=${data} />`}`;
 }
 
-const FINDINGS = ["agreement", "", "position", "length", "reliability", "of note"];
+const FINDINGS = ["agreement", "", "position", "length", "reliability", "same score", "of note"];
 
 /** What the figures say about the judge, in the sentences of the terminal. */
 function Findings({ facts }) {
@@ -137,14 +137,20 @@ function Findings({ facts }) {
   </section>`;
 }
 
-const PURPOSES = { report: "Look at the first of these groups in a terminal:", select: "Keep the groups that a trainer learns from:" };
-
-/** The commands to type next. */
-function Next({ commands }) {
+/** The commands to type next; that of a group with a link to its page. */
+function Next({ data }) {
+  const { lists, rows, next: commands } = data;
   if (!commands.length) return null;
+  const first = [...lists.disputed, ...lists.worst][0];
+  const row = first ? rows.ordinal.indexOf(first.ordinal) : -1;
+  const group = `the ${lists.disputed.length ? "most disputed" : "worst"} group`;
+  const purposes = {
+    report: html`Look at ${row < 0 ? group : html`<a href=${groupHash(rows, row)}>${group}</a>`} in a terminal:`,
+    select: "Keep the groups that a trainer learns from:",
+  };
   return html`<section class="card next" aria-labelledby="next-head">
     <h3 id="next-head">Next</h3>
-    ${commands.map(([name, ...words]) => html`<p key=${name}>${PURPOSES[name] ?? ""}
+    ${commands.map(([name, ...words]) => html`<p key=${name}>${purposes[name] ?? ""}
       ${" "}<code>${["ruler", name, ...words.map(turns.shellWord)].join(" ")}</code></p>`)}
   </section>`;
 }
@@ -159,7 +165,7 @@ function Overview({ data }) {
     <ul class="tiles">${tiles(figures, data.lists).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
     <${Shortlists} data=${data} />
     <div class="beside">
-      <${Next} commands=${data.next} />
+      <${Next} data=${data} />
       <${Reasons} figures=${figures} />
       <${Findings} facts=${data.facts} />
     </div>

@@ -78,11 +78,11 @@ const rolloutViews = (() => {
   const beginning = (said) =>
     html`<span class="g-foreign"><${Text} text=${said.length > FIRST ? `${said.slice(0, turns.whole(said, FIRST))}…` : said} /></span>`;
 
-  // 0 is the first place, 1 the last; of several passes each, with what it gave where the file says so.
+  // 0 is the first place, 1 the last; of several passes each, with its score if the file has it.
   function placeOf(e) {
     if (e.place === null) return "–";
     if (e.slots.length < 2) return number(e.place, 2);
-    return e.slots.map((s, i) => (e.passes.length ? `${number(e.passes[i], 2)} at ${number(s, 2)}` : number(s, 2))).join(", ");
+    return e.slots.map((s, i) => (e.passes.length ? `pass ${i + 1}: ${number(e.passes[i], 2)} (position ${number(s, 2)})` : number(s, 2))).join(", ");
   }
 
   const panelOf = (e) =>
@@ -122,7 +122,7 @@ const rolloutViews = (() => {
       e.label !== null && `reward ${reward(e.label)}`,
       e.judged !== null && e.judged !== e.score && `the judge's own score ${number(e.judged, 3)}`,
       e.spread !== null && `spread ${number(e.spread, 3)}`,
-      e.place !== null && (e.passes.length > 1 ? `passes ${placeOf(e)}` : `shown at ${placeOf(e)}`),
+      e.place !== null && (e.passes.length > 1 && e.slots.length > 1 ? placeOf(e) : `position ${placeOf(e)}`),
       e.lines.length > 0 && many(e.lines.length, "turn"),
       bytes(e.bytes),
     ];

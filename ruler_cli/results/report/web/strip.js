@@ -76,7 +76,7 @@ function StripLegend({ data }) {
   const scale = rewardScale(data);
   const dot = (lane) => html`<svg class="strip-dot" aria-hidden="true"><circle class=${lane} cx="6" cy="6" r=${DOT} /></svg>`;
   const middle = scale && scale.middle !== null ? reward(scale.middle) : null;
-  return html`<p class="strip-legend">${instead.legend ?? "One dot a rollout, from score 0 on the left to 1; a larger dot is several."}
+  return html`<p class="strip-legend">${instead.legend ?? "Each dot is a rollout, placed by its score. A large dot is several with one score."}
     ${middle !== null && html` <span>${dot("high")}original reward above ${middle}</span>
       <span>${dot("low")}${middle} or less</span>
       ${data.figures.rollouts.labelled < data.figures.rollouts.all && html`<span>${dot("unknown")}none</span>`}`}</p>`;

@@ -53,21 +53,21 @@ const some = (name) => (rows) => rows[name].some(Boolean);
 const known = (name) => (rows) => rows[name].some((value) => value !== null);
 
 /**
- * The columns. `width` is a track of the grid; `in` tells if the file has something to show there; `text` is what a cell says, also in its title where it can be clipped; `down`: a first
+ * The columns. `width` is a track of the grid; `in` tells if the file has something to show there; `text` is what a cell says, also in its title where it can be clipped; `orders`: its two orders in words, if they are not those of its text; `down`: a first
  * click sorts from the greatest; `means` is told of the head.
  */
 const COLUMNS = [
   { name: "key", width: "minmax(7.5rem, 1fr)", title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
-  { name: "scores", width: "minmax(11rem, 1.2fr)", title: "scores 0 to 1", cell: StripCell, down: true, means: "one dot a rollout; sorts by the best" },
+  { name: "scores", width: "minmax(11rem, 1.2fr)", title: "scores 0 to 1", cell: StripCell, down: true, means: "each dot is a rollout; sorts by the best" },
   { name: "mean", width: "3.6rem", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true, means: "mean score" },
-  { name: "telling", width: "minmax(15.5rem, 1fr)", title: "flags", text: marksInWords, cell: MarksCell, clipped: true,
+  { name: "telling", width: "minmax(15.5rem, 1fr)", title: "flags", orders: ["most telling first", "least telling first"], text: marksInWords, cell: MarksCell, clipped: true,
     means: "why to look at a group; sorts by how telling a look is" },
   { name: "sd", width: "3.4rem", title: "sd", text: (rows, i) => number(rows.sd[i], 2), down: true,
     means: "standard deviation of the scores" },
   { name: "reliability", width: "5.6rem", in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
     means: "how far more passes would order the rollouts the same: 1 is certain" },
-  { name: "disagreement", width: "4.7rem", in: known("disagreement"), title: "against", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
-    means: "disagreement: share of the pairs of unlike rewards that the judge orders the other way; equal scores count half" },
+  { name: "disagreement", width: "9rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
+    means: "share of the pairs with unlike rewards that the judge orders against them; equal scores count half" },
   { name: "task", width: "minmax(6rem, 1.4fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
   { name: "rollouts", width: "4.8rem", title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
   { name: "cost", width: "5.2rem", in: some("cost"), title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
@@ -121,7 +121,8 @@ function Head({ columns, conditions }) {
       const way = here ? (now.down ? "descending" : "ascending") : "none";
       return html`<div role="columnheader" key=${column.name} class=${`cell ${column.name}`} aria-colindex=${at + 1} aria-sort=${way}>
         <button type="button" tabindex=${here ? 0 : -1} title=${column.means} onClick=${() => sort(column)}>${column.title}<span
-          aria-hidden="true">${here ? (now.down ? " ▼" : " ▲") : ""}</span></button></div>`;
+          aria-hidden="true">${here && !column.orders ? (now.down ? " ▼" : " ▲") : ""}</span>${here && column.orders && html`<span
+          class="by" aria-hidden="true">, ${column.orders[Number(now.down)]}</span>`}</button></div>`;
     })}
   </div></div>`;
 }

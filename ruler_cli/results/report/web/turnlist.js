@@ -144,7 +144,7 @@ const turnlist = (() => {
     if (common === mine && common === other) return `the same as ${name} to the end`;
     if (common === mine) return `ends${here} ${after}; ${name} goes on`;
     if (common === other) return `goes on${here} ${after}, where ${name} ends`;
-    return `parts ways from ${name}${here} ${after}`;
+    return `differs from ${name}${here && " from here on,"} ${after}`;
   }
 
   // All turns of a list {strings, lines, raw, soon}; `against` is the rollout to compare with
