@@ -44,6 +44,16 @@ def parallel(call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_
         return list(pool.map(call, items))
 
 
+def _program(path: Path, text: str) -> None:
+    """Write a program by a process of its own.
+
+    If this process had the file open, a child that another thread starts at that moment would have it open
+    too, and the system runs no file that is open for writing.
+    """
+    subprocess.run(["tee", path], input=text.encode(), stdout=subprocess.DEVNULL, check=True)
+    path.chmod(0o755)
+
+
 @contextmanager
 def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
     """Open a directory with the samples and an environment in which `ruler` is this checkout."""
@@ -53,11 +63,9 @@ def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
         tools.mkdir()
         shutil.copytree(ROOT / "samples", folder / "samples")
         command = tools / "ruler"
-        command.write_text(f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n")
-        command.chmod(0o755)
+        _program(command, f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n")
         python = tools / "python"  # no link: beside that an environment's packages are not found
-        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-        python.chmod(0o755)
+        _program(python, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         inherited = {
             key: value
             for key, value in os.environ.items()
