@@ -108,7 +108,8 @@ class Scorer:
 
         Groups are read no further ahead than the judges need. An iterable is read in the event loop, so one
         that waits has to be an async iterable. With `adaptive` or `escalate` 64 neighbours share their
-        passes, and with `debias` or `standardize` all groups are held until the last is judged.
+        passes, so `groups` must not wait for a score before the next group comes. With `debias` or
+        `standardize` all groups are held until the last is judged.
 
         A group that could not be scored is a value with a reason. An error that stops the run (the judges
         refused it, `max_cost` is reached, too many failed, `groups` itself raised) is raised after

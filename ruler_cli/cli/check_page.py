@@ -206,7 +206,7 @@ def _reward_rows(rewards: Facts, outcomes: Facts, equal: int, about: str) -> Ite
     if rewards["mean"] is not None:
         parts.append(f"min {rewards['min']:.4g}, mean {rewards['mean']:.4g}, max {rewards['max']:.4g}")
     if rewards["spread"] is not None:
-        parts.append(f"mean spread in a group {about}{rewards['spread']:.4g}")
+        parts.append(f"mean range in a group {about}{rewards['spread']:.4g}")
     parts += [f"{rewards['absent']:,} without"] if rewards["absent"] else []
     parts += [f"{rewards['no_number']:,} no number"] if rewards["no_number"] else []
     yield "rewards", "; ".join(parts) or "none"

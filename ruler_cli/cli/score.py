@@ -75,7 +75,8 @@ def command(
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
         print_wrapped(*summary_lines(result.summary))
-        if (limit := settings.input.limit) is not None and result.summary.total in (None, limit):
+        limit = settings.input.limit if result.whole else None
+        if limit is not None and result.summary.total in (None, limit):
             groups = "the first group of INPUT" if limit == 1 else f"the first {limit} groups of INPUT"
             print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it scores the rest")
         _print_next(settings, options, result)

@@ -89,7 +89,7 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
         return settings.api_key
     key = os.environ.get(variable)
     if not key:
-        raise MissingKeyError(settings.model, variable)
+        raise MissingKeyError(settings.label, variable)
     key = key.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"the key in {variable} holds characters that no key has; set it anew")

@@ -51,7 +51,7 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["outcome"] == "`check.ok` as given, first: true"
     assert result["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
     assert (
-        result["rewards"] == "min 0.5, mean 0.8333, max 1; mean spread in a group 0; 1 without; 1 no number"
+        result["rewards"] == "min 0.5, mean 0.8333, max 1; mean range in a group 0; 1 without; 1 no number"
     )
     assert result["equal rewards"].startswith("1 group ")
     assert result["outcomes"] == "60.0% true of 5"
@@ -159,7 +159,7 @@ def test_columns(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", made)
     result = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
     assert result["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
-    assert result["rewards"].startswith("min 0, mean 0.3333, max 1; mean spread in a group 1")
+    assert result["rewards"].startswith("min 0, mean 0.3333, max 1; mean range in a group 1")
 
 
 def test_parts(ruler: Ruler, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", made)
     result = page(ruler, "in.jsonl")
     assert result["rollouts"] == "2 in 4 lines"
-    assert result["rewards"] == "min 0, mean 0.5, max 1; mean spread in a group 1"
+    assert result["rewards"] == "min 0, mean 0.5, max 1; mean range in a group 1"
     assert "1 group of 2 rollouts" in result["input"]
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "sum.json")
     assert done.returncode == 0
