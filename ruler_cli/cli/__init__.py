@@ -21,7 +21,7 @@ _COMMANDS = {
     "agree": "Compare scores with labels, or two judges with one another.",
     "report": "Look at a scored file: on a terminal, or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",
-    "config": "Print the options that hold, and where each comes from.",
+    "config": "Print the settings in effect, and where each comes from.",
     "ledger": "Stored replies of judges, so that no request is paid for twice.",
     "batch": "Have a provider's batch API ask the judge, at half the price.",
 }

@@ -67,7 +67,7 @@ _EXAMPLES = {
 """Options with a variable, by field; every command with options has one of them."""
 _RULE = (
     "Each option also has a line in ruler.toml and, unless it is for one run as a file is, a variable, "
-    "RULER_ and its name ({}). `ruler config` prints what holds."
+    "RULER_ and its name ({}). `ruler config` prints the settings in effect."
 )
 _HINTS = get_type_hints(Options, localns={"ConfigFile": object})
 _FIELDS = {one.name: one for one in fields(Options) if one.metadata}

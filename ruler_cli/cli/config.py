@@ -42,7 +42,7 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Print the options that hold, and where each comes from.
+    """Print the settings in effect, and where each comes from.
 
     The command line wins over a variable, a variable over ruler.toml, and that over the default. Of a key
     the name of its variable is printed, and if it is set.

@@ -50,9 +50,7 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["reward"] == "`r` as given, first: 1.0, absent in 1"
     assert result["outcome"] == "`check.ok` as given, first: true"
     assert result["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
-    assert (
-        result["rewards"] == "min 0.5, mean 0.8333, max 1; mean range in a group 0; 1 without; 1 no number"
-    )
+    assert result["rewards"] == "min 0.5, mean 0.8333, max 1; mean range in a group 0; 1 without; 1 no number"
     assert result["equal rewards"].startswith("1 group ")
     assert result["outcomes"] == "60.0% true of 5"
     assert result["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
