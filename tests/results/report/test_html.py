@@ -9,6 +9,7 @@ import json
 import random
 import re
 import resource
+import sys
 import tracemalloc
 from hashlib import sha256
 from importlib.resources import files
@@ -425,8 +426,9 @@ def test_scripts_and_styles() -> None:
     assert not [s for s in web_files(COMPARE_SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
 
 
-def test_full_disk(ruler: Ruler, tmp_path: Path) -> None:
+def test_full_disk(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk under a temporary file is one sentence, and no file is left behind."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would leave a cut file of a module
     dice = random.Random(1)
     lines = (group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n)) for n in range(100))
     written(tmp_path / "s.jsonl", *lines)
