@@ -47,6 +47,11 @@ def take(folder: Path, browser: Browser) -> None:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
         _picture(view, "group", f"#group={key}")
+    with shown(browser, run.with_suffix(".html"), width=390, height=844) as view:
+        _picture(view, "phone", "")
+        _picture(view, "phone-groups", "#groups")
+    with shown(browser, conversations.with_suffix(".html"), theme="dark", width=390, height=844) as view:
+        _picture(view, "phone-group-dark", f"#group={key}")
     _two_judges(folder, run, browser)
     _terminal(folder, run, browser)
 

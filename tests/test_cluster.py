@@ -197,7 +197,7 @@ def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: P
     assert done.returncode == 4, done.stderr
     assert "--max-cost 0.02 is reached" in done.stderr
     spent = summary(tmp_path / "ray.jsonl")["cost_usd"]
-    assert 0.017 < spent <= 0.02
+    assert 0.0165 < spent <= 0.02  # a call costs 0.00067, and the last shards may leave up to five
 
 
 @pytest.mark.long
