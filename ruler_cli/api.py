@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings, ScoreSettings, refuse_contradictions
+from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
 from ruler_cli.object_groups import G, JudgedGroup, read_group
 from ruler_cli.observer import Observer, Summary

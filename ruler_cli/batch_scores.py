@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import CapReached
-from ruler_cli.judging.panel import Panel, judges_of
+from ruler_cli.judging.panel import Panel
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores
 
@@ -28,7 +28,7 @@ class BatchScores:
     def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
         """`stats` counts the groups."""
         self.stats, self._input, self._how = stats, settings.input, settings.combine
-        self.names = tuple(judge.label for judge in judges_of(settings))
+        self.names = tuple(judge.label for judge in settings.judges)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
         self._early = replace(self._how, debias=False, standardize=False) if self.waits else self._how

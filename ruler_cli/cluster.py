@@ -30,7 +30,6 @@ from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings, Shard
 from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
-from ruler_cli.judging.panel import judges_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Status, Summary
@@ -100,7 +99,7 @@ async def score_on_ray(
         for sentence in source.survey.warnings():
             observer.warn(sentence)
         groups, limits, shape = source.survey.mine, settings.pool, source.reader.format.shape
-    each = [limits.of(judge) for judge in judges_of(settings)]
+    each = [limits.of(judge) for judge in settings.judges]
     shares = [share for own in each for share in (own.concurrency, own.rpm, own.tpm and own.tpm / _MIN_TPM)]
     workers = max(1, int(min(workers, groups, *(share for share in shares if share is not None))))
     count = min(groups, _SHARDS * workers) if shape != "columns" else 1  # columns: several groups a record
@@ -198,7 +197,7 @@ class _RayRun:
         actor = self.ray.remote(Worker).options(num_cpus=1, scheduling_strategy="SPREAD")
         worker = self._actors[number] = actor.remote()
         home, size = self.ray.get_runtime_context().get_node_id(), size_of(self._shard_settings.input.source)
-        keys = environment(judges_of(self.settings))
+        keys = environment(self.settings.judges)
         for name in await worker.begin.remote(__version__, self._shard_settings, home, size, keys):
             await self._send(worker, name)
         self._ready.add(number)
@@ -210,7 +209,7 @@ class _RayRun:
             if name != self._shard_settings.input.source:
                 file = Path(folder) / "ledger.sqlite"
                 Ledger(file).close()
-                models = [judge.model for judge in judges_of(self.settings)]
+                models = [judge.model for judge in self.settings.judges]
                 await anyio.to_thread.run_sync(copy_rows, name, models, file)
             elif not file.is_file():
                 reason = f"a node of the cluster does not have the files of {name}"
@@ -254,7 +253,7 @@ class _RayRun:
 
     def _judges(self, number: int) -> list[JudgeSettings]:
         """Return the judges with a worker's share of their own limits."""
-        return [share_of(judge, number, self.workers) for judge in judges_of(self._shard_settings)]
+        return [share_of(judge, number, self.workers) for judge in self._shard_settings.judges]
 
 
 def share_of(limits: Limits, number: int, count: int) -> Limits:

@@ -14,7 +14,7 @@ from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import ResolvedJudge, cached_only, resolve
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
-from ruler_cli.judging.panel import Panel, judges_of, open_panel
+from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, threaded
@@ -88,7 +88,7 @@ async def open_judges(
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     """Resolve the judges of a run, not yet open; UsageError for settings that cannot be."""
-    judges = judges_of(settings)
+    judges = settings.judges
     resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_settings(settings)

@@ -15,7 +15,8 @@ import anyio
 from anyio.abc import ObjectSendStream
 
 from ruler_cli.batch_scores import BatchScores, RunStats
-from ruler_cli.config import ScoreSettings, refuse_contradictions
+from ruler_cli.config import ScoreSettings
+from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import RulerError, TooManyFailures, UsageError, WrongShapeError
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
@@ -378,10 +379,6 @@ async def _in_turn(groups: Iterable[G]) -> AsyncIterator[G]:
 def _checked(settings: ScoreSettings | None) -> ScoreSettings:
     """Return the settings for groups from Python; UsageError if a file is needed for them."""
     settings = ScoreSettings() if settings is None else settings
-    if not isinstance(settings, ScoreSettings):
-        raise WrongShapeError(
-            f"settings: is of type {type(settings).__name__}; give ScoreSettings(judge=JudgeSettings(NAME))"
-        )
     refuse_contradictions(settings)
     for name, usual in _FILES:
         if getattr(settings.input, name) != usual:

@@ -34,6 +34,7 @@ LAYERS = (
         "config",
         "config_file",
         "config_values",
+        "contradictions",
         "observer",
         "answer",
         "types",

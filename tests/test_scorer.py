@@ -250,6 +250,8 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
             await anext(score_groups(groups, at(server)))  # type: ignore[arg-type]  # as a caller may
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         Scorer("openai/o3")  # type: ignore[arg-type]  # as a caller may
+    with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
+        await ruler_cli.score_file("in.jsonl", "out.jsonl", "openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", GROUPS[0], [GROUPS[0]["trajectories"][0]], ["text"], 3):
         with pytest.raises(WrongShapeError, match=r"^message_lists"):
             await ruler_cli.ruler(lists, "offline")  # type: ignore[arg-type]  # as a caller may
@@ -279,6 +281,7 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"on_failure": "drop"}, "skip"),
         ({"on_failure": "kepp"}, "on_failure: is none of"),
         ({"max_failures": 3}, "max_failures: is of type int; give MaxFailures"),
+        ({"max_failures": 0}, "max_failures: is of type int; give MaxFailures"),
         ({"judge": "offline"}, "judge: is of type str"),
         ({"ask": AskSettings(order="inpt")}, "order: is none of"),  # type: ignore[arg-type]  # as one may
     ]

@@ -16,7 +16,7 @@ from ruler_cli.errors import RulerError
 from ruler_cli.judges.resolve import cached_only
 from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
-from ruler_cli.judging.panel import judges_of, open_panel
+from ruler_cli.judging.panel import open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import Bounds, StopSignal, in_thread, inline, run, run_beside, threaded
@@ -26,7 +26,7 @@ from ruler_cli.types import GroupResult, Problem, Request
 
 MissingRequest = tuple[int, bytes, Request]
 OnMissing = Callable[[int, bytes, Request], None]
-"""Receives a missing request: the index of its judge in `judges_of`, its key, the request."""
+"""Receives a missing request: the index of its judge in `settings.judges`, its key, the request."""
 
 _MISSING: ContextVar[list[MissingRequest]] = ContextVar("_MISSING")
 """Missing requests of the group that the current task judges."""
@@ -36,9 +36,9 @@ _MISSING: ContextVar[list[MissingRequest]] = ContextVar("_MISSING")
 class MissingRequests:
     """Counts of the missing requests.
 
-    `requests`, and `characters` of their prompts, are by judge in the order of `judges_of`. Of all `groups`,
-    the `answered` ones need no request. The `failed` ones, by error kind, allow none or failed with the
-    ledger's replies. All others miss at least one request. `unreadable` counts records.
+    `requests`, and `characters` of their prompts, are by judge in the order of `settings.judges`. Of all
+    `groups`, the `answered` ones need no request. The `failed` ones, by error kind, allow none or failed
+    with the ledger's replies. All others miss at least one request. `unreadable` counts records.
     """
 
     requests: list[int]
@@ -88,7 +88,7 @@ async def _render(
     stack: ExitStack,
 ) -> MissingRequests:
     """Judge each group by the ledger alone, and pass on the requests that it lacks."""
-    judges = judges_of(settings)
+    judges = settings.judges
     counts = MissingRequests([0] * len(judges), [0] * len(judges))
     ledger, seen = None, stack.enter_context(closing(Index()))
     if settings.ledger is not None:

@@ -24,7 +24,6 @@ from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.estimate import ALWAYS, JudgeEstimate, Range
 from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.resolve import model_of
-from ruler_cli.judging.panel import judges_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal, run_beside
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN
@@ -87,7 +86,7 @@ async def submit(
     """
     if settings.ledger is None:
         raise UsageError("batches: answers are taken into the ledger; leave out --ledger none")
-    judges = [_batch_judge(judge, providers, settings.pool.max_cost) for judge in judges_of(settings)]
+    judges = [_batch_judge(judge, providers, settings.pool.max_cost) for judge in settings.judges]
     waiting = False
     with Journal(settings.ledger) as journal:
         while True:

@@ -43,7 +43,6 @@ def check(source: str, options: Options) -> int:
     from ruler_cli.cli.check_facts import batch_facts, check_facts
     from ruler_cli.cli.check_page import print_page
     from ruler_cli.estimate import estimate
-    from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.input import open_input
     from ruler_cli.reading.sample import InputCounts, sample
 
@@ -60,7 +59,7 @@ def check(source: str, options: Options) -> int:
         result = estimate(sample(opened, notes.bytes), bills)
         facts = check_facts(settings, opened, notes, result, console.problems)
         if options.batch:
-            facts["batch"] = batch_facts(judges_of(settings), bills)
+            facts["batch"] = batch_facts(settings.judges, bills)
         if isinstance(console, _ProblemList):
             console.write(facts)
         else:
@@ -73,10 +72,9 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     from ruler_cli.estimate import JudgeEstimate
     from ruler_cli.judges.providers import EMBEDDED
     from ruler_cli.judges.resolve import model_of, resolve
-    from ruler_cli.judging.panel import judges_of
     from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 
-    judges = judges_of(settings)
+    judges = settings.judges
     embedded = [judge for judge in judges if judge.model in EMBEDDED]
     for judge in embedded:
         resolve(judge)  # it needs no key, and refuses the parameters that `score` would refuse

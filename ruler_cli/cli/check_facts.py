@@ -16,7 +16,6 @@ from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import raw_value
 from ruler_cli.judges.resolve import missing_for
-from ruler_cli.judging.panel import judges_of
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import dump, parse
@@ -113,7 +112,7 @@ def _reasons(settings: ScoreSettings, estimate: Estimate, problems: int) -> Iter
     cap = settings.pool.max_cost
     if settings.cached_only:
         return
-    yield from filter(None, map(missing_for, judges_of(settings)))
+    yield from filter(None, map(missing_for, settings.judges))
     if cap is None or not groups:
         return
     if totals.cost_usd is None:

@@ -53,13 +53,12 @@ def command(
     from ruler_cli.batch.missing_requests import render_missing
     from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
     from ruler_cli.judges.resolve import cached_only
-    from ruler_cli.judging.panel import judges_of
     from ruler_cli.writing.file_names import refuse_output_name
     from ruler_cli.writing.output import refuse_clashes
 
     settings = score_settings(options, source, requests)
     refuse_output_name(source, requests, "requests are JSON lines", other=(".json",))
-    judges = judges_of(settings)
+    judges = settings.judges
     for judge in judges:
         cached_only(judge)
     refuse_clashes(settings.input.source, settings.output)

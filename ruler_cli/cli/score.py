@@ -74,7 +74,7 @@ def command(
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
-        print_wrapped(*summary_lines(result.summary))
+        print_wrapped(*summary_lines(result.summary, debug=options.debug))
         limit = settings.input.limit if result.whole else None
         if limit is not None and result.summary.total in (None, limit):
             groups = "the first group of INPUT" if limit == 1 else f"the first {limit} groups of INPUT"
@@ -182,10 +182,9 @@ def _refuse_unreachable(option: str, address: str) -> None:
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
     """Warn of options that mislead, and say which figures rest on a shard only."""
     from ruler_cli.judges.resolve import address_note
-    from ruler_cli.judging.panel import judges_of
 
     if not quiet:
-        print_note(*dict.fromkeys(note for judge in judges_of(settings) if (note := address_note(judge))))
+        print_note(*dict.fromkeys(note for judge in settings.judges if (note := address_note(judge))))
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(

@@ -25,9 +25,9 @@ from ruler_cli.config import (
     ScoreSettings,
     expand_home,
     ledger_path,
-    refuse_contradictions,
     shard_of,
 )
+from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
 from ruler_cli.keys import is_key_name
 
@@ -89,11 +89,10 @@ def file_note(options: Options, settings: ScoreSettings) -> str | None:
     """
     if options.file is None:
         return None
-    named = (settings.judge, *settings.panel, settings.escalate)
     taken = [
         name.strip("_").replace("_", "-") for name, origin in options.origins.items() if origin.rank == 1
     ]
-    taken += [f"judge {judge.name}" for judge in named if judge and judge.name in options.file.judges]
+    taken += [f"judge {judge.name}" for judge in settings.judges if judge.name in options.file.judges]
     return f"settings of {options.file.name}: {', '.join(taken)}" if taken else None
 
 

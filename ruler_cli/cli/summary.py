@@ -20,7 +20,7 @@ _KEY_LENGTH = 41
 _TRIED = {"rate": "rate limit", "transport": "no answer"}
 """Reasons to try a call again, by the kind that `--summary` has."""
 _REASONS = {
-    "reply": "the judge's answers cannot be used (reply); --debug shows them",
+    "reply": "the judge's answers cannot be used (reply)",
     "transport": "no answer came (transport)",
     "refused": "the judge refused (refused)",
     "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
@@ -31,8 +31,11 @@ _REASONS = {
 """Reasons why groups are not scored, by the kind that OUTPUT and `--summary` have."""
 
 
-def summary_lines(summary: Summary) -> list[str]:
-    """Return the lines on a run that is done: how it went, what needs action, how good the scores are."""
+def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
+    """Return the lines on a run that is done: how it went, what needs action, how good the scores are.
+
+    With `debug` the run has shown each reply, so no line names --debug.
+    """
     tied = summary.tied if summary.tied > summary.one_score else 0
     action = (
         (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
@@ -53,7 +56,8 @@ def summary_lines(summary: Summary) -> list[str]:
         (summary.unknown_ids, "unknown id", "in replies, ignored"),
         (summary.shortened, "group", "shortened to fit the judge"),
     )
-    out = [_first_line(summary), *_failures(summary), *counts(action), *counts(notes), *_same_scores(summary)]
+    failures = _failures(summary, debug=debug)
+    out = [_first_line(summary), *failures, *counts(action), *counts(notes), *_same_scores(summary)]
     if summary.figures is not None:
         out += figure_lines(summary.figures)
     if summary.retried:
@@ -84,10 +88,11 @@ def _first_line(summary: Summary) -> str:
     return f"{scored}: {', '.join(filter(None, parts))}"
 
 
-def _failures(summary: Summary) -> Iterator[str]:
+def _failures(summary: Summary, *, debug: bool) -> Iterator[str]:
     other = {"transport": "no reply in the ledger (transport)"} if summary.unanswered else {}
     for kind, number in sorted(summary.failed.items()):
-        yield f"{count(number, 'group')} not scored: {(_REASONS | other)[kind]}"
+        way_out = "; --debug shows them" if kind == "reply" and not debug else ""
+        yield f"{count(number, 'group')} not scored: {(_REASONS | other)[kind]}{way_out}"
 
 
 def _same_scores(summary: Summary) -> Iterator[str]:

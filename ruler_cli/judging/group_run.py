@@ -68,7 +68,7 @@ class JudgeRunner:
         on_reply: OnReply | None = None,
         coverage: Coverage | None = None,
     ) -> None:
-        """`judges` are in the order of `judges_of`; `coverage` looks at the first groups."""
+        """`judges` are in the order of `settings.judges`; `coverage` looks at the first groups."""
         self.settings, self.judges, self.on_reply = settings, tuple(judges), on_reply
         ask, self._coverage, self._blocks = settings.ask, coverage, None
         if settings.adaptive or settings.escalate:  # imported if needed, see above

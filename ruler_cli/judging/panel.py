@@ -179,18 +179,13 @@ class Panel:
         )
 
 
-def judges_of(settings: ScoreSettings) -> list[JudgeSettings]:
-    """List the judges of a run: the panel in order, the stronger one last."""
-    return [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
-
-
 def open_panel(
     settings: ScoreSettings, resolved: Sequence[ResolvedJudge], stop_signal: StopSignal, ledger: Ledger | None
 ) -> Panel:
-    """Make the judges of a run, in the order of `judges_of`; must be called where the loop runs."""
+    """Make the judges of a run, in the order of `settings.judges`; must be called where the loop runs."""
     budget = Budget(settings.pool.max_cost)
     judges = []
-    for judge, way in zip(judges_of(settings), resolved, strict=True):
+    for judge, way in zip(settings.judges, resolved, strict=True):
         cache = None if way.embedded or ledger is None else ReplyCache(ledger, judge.model, judge.params)
         if way.judge is None:
             cache = cache or ReplyCache(None, judge.model, judge.params)

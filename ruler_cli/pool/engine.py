@@ -97,7 +97,7 @@ async def run(
                 task = _Task[Item, Result](item, size(item))
                 await held.enter(task.size)
                 await out.send(task)
-                newest[:] = [one(task)]
+                newest[:] = [one(task)]  # made here, so that `_closed` can close it if it never begins
                 tasks.start_soon(newest.__getitem__, 0)
                 await anyio.lowlevel.checkpoint()  # its requests wait before demand is looked at
                 await demand()
