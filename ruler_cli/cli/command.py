@@ -67,8 +67,9 @@ _EXAMPLES = {
 """Options with a variable, by field; every command with options has one of them."""
 _RULE = (
     "Each option also has a line in ruler.toml and, unless it is for one run as a file is, a variable, "
-    "RULER_ and its name ({}). `ruler config` prints the settings in effect."
+    "RULER_ and its name ({}). `ruler config` prints the settings in effect.{}"
 )
+_FLAGS = " `--no-FLAG` switches a flag off."
 _HINTS = get_type_hints(Options, localns={"ConfigFile": object})
 _FIELDS = {one.name: one for one in fields(Options) if one.metadata}
 _PATHS = ("failed", "summary")
@@ -107,7 +108,8 @@ class PanelCommand(TyperCommand):
         """Say once which variables the options have."""
         names = {one.name for one in self.get_params(ctx)}
         examples = [text for name, text in _EXAMPLES.items() if name in names]
-        self.epilog = _RULE.format(examples[0]) if examples else None
+        flags = any(one.secondary_opts for one in self.get_params(ctx))
+        self.epilog = _RULE.format(examples[0], _FLAGS if flags else "") if examples else None
         super().format_epilog(ctx, formatter)
 
 
@@ -135,6 +137,8 @@ def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
     more = dict(_FIELDS[name].metadata)
     more["help"] = text or more["help"]
     names = option_names(name)
+    if _HINTS[name] is bool:
+        names = [f"{one}/--no-{one[2:]}" if _has_opposite(one) else one for one in names]
     del more["names"]
     every = _variables(name)
     more["envvar"] = (every[0] if len(every) == 1 else every) or None
@@ -144,6 +148,10 @@ def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
         default=_FIELDS[name].default,
         annotation=Annotated[_HINTS[name], typer.Option(*names, **more)],
     )
+
+
+def _has_opposite(name: str) -> bool:
+    return name.startswith("--") and not name.startswith("--no-")
 
 
 def option_names(name: str) -> list[str]:

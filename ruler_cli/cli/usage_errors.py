@@ -234,4 +234,4 @@ def _invalid_value(message: str, error: Any) -> str | None:
 
 
 def _options(command: Any) -> set[str]:
-    return {name for param in command.params for name in param.opts}
+    return {name for param in command.params for name in (*param.opts, *param.secondary_opts)}

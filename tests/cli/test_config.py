@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ruler_cli
+from ruler_cli.cli.options import ScoreOptions
 from ruler_cli.errors import UsageError
 from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
@@ -79,6 +81,21 @@ def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
     assert holds(ruler)[name] == (in_file, place(key))
     assert holds(ruler, **env)[name] == (from_variable, variable)
     assert holds(ruler, "score", *words.split(), **env)[name] == (given, "command line")
+
+
+def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
+    """`--no-FLAG` switches off every flag that the file or a variable sets; --ledger PATH undoes no_cache."""
+    flags = [one.name for one in fields(ScoreOptions) if one.type == "bool" and one.name != "no_cache"]
+    assert "order_by_outcome" in flags
+    (tmp_path / "ruler.toml").write_text(
+        "[score]\nno_cache = true\n" + "".join(f"{one} = true\n" for one in flags)
+    )
+    names = [one.replace("_", "-") for one in flags]
+    off = [f"--no-{name}" for name in names]
+    assert not {*names} & {*holds(ruler, "score", "--ledger", "x", *off, RULER_DEBIAS="1")}
+    assert holds(ruler, "score", "--ledger", "x", *off)["ledger"] == (["x"], "command line")
+    wrong = ruler("score", "a", "b", "--no-debis")
+    assert (wrong.returncode, "did you mean --no-debias?" in wrong.stderr) == (2, True)
 
 
 def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
