@@ -457,8 +457,8 @@ def test_endless_at_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num
 @pytest.mark.anyio
 async def test_batches() -> None:
     """Each stream is a batch of its own, whatever else its Scorer scores before it or beside it."""
-    judges = {"judge": JudgeSettings("simulated"), "panel": (JudgeSettings("offline"),)}
-    settings = replace(OFFLINE, **judges, combine=CombineSettings(standardize=True))
+    panel, combine = (JudgeSettings("simulated"),), CombineSettings(standardize=True)
+    settings = replace(OFFLINE, panel=panel, combine=combine)
     low = [group(f"a{i}", 0.0, 0.2, 0.1) for i in range(20)]
     high = [group(f"b{i}", 0.7, 0.9, 0.8) for i in range(20)]
     alone = [[one.scores for one in (await collect(groups, settings))[0]] for groups in (low, high)]
@@ -468,7 +468,7 @@ async def test_batches() -> None:
             return [one.scores async for one in scorer.score_groups(groups)]
 
         assert [await scores(low), await scores(high)] == alone
-        assert await asyncio.gather(scores(low), scores(high)) == alone
+        assert list(await asyncio.gather(scores(low), scores(high))) == alone
         assert scorer.summary().scored == 80
 
 
