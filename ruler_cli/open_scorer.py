@@ -19,7 +19,7 @@ from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
 from ruler_cli.object_groups import G, JudgedGroup, ObjectGroup, judged_group, read_group
 from ruler_cli.observer import Observer, Summary
-from ruler_cli.pool.engine import Bounds, StopSignal, run, run_beside
+from ruler_cli.pool.engine import Bounds, run, run_beside
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.types import GroupError, GroupResult, GroupScores
 
@@ -36,6 +36,7 @@ class OpenScorer:
 
     def __init__(self, settings: ScoreSettings, observer: Observer, panel: Panel) -> None:
         self.settings, self.observer, self.panel = settings, observer, panel
+        self.stop_signal = panel.stop_signal
         self.stats = RunStats(settings.max_failures, panel)
         self.scores = BatchScores(settings, self.stats)
         self.streams = set[GroupStream[Any]]()
@@ -126,11 +127,6 @@ class OpenScorer:
         return judged_group(read, result, scores, batch.names, cost, self.settings.on_failure)
 
     @property
-    def stop_signal(self) -> StopSignal:
-        """The signal to stop, which the pool gives if the judges refuse the run."""
-        return self.panel.stop_signal
-
-    @property
     def ended(self) -> RulerError:
         """The error of a group that is given up: what stopped the run, or that the Scorer was closed."""
         if self.stop_signal.reason is not None:
@@ -175,7 +171,7 @@ class OpenScorer:
         for scope in self._scopes:
             scope.deadline = self._deadline
         for stream in self.streams:
-            stream.end_reading()
+            stream.last.set()
         self.observer.stopping(self.panel.in_flight, self.settings.grace)
 
 
@@ -193,8 +189,8 @@ class GroupStream(Generic[G]):
         self._send, self._receive = anyio.create_memory_object_stream[JudgedGroup[G]](0)
         self._pulled = self._delivered = self._left = self._cut = 0
         self._waiting: list[tuple[ObjectGroup[G], GroupResult]] = []
-        self._last = anyio.Event()
-        """No further group is read."""
+        self.last = anyio.Event()
+        """It is set if no further group is to be read."""
         self._error: BaseException | None = None
 
     async def __aenter__(self) -> Self:
@@ -236,10 +232,6 @@ class GroupStream(Generic[G]):
         if not self._task.cancelled():
             self._task.exception()  # it was raised already, or nobody waits for it any more
 
-    def end_reading(self) -> None:
-        """Read no further group."""
-        self._last.set()
-
     async def _all(self) -> None:
         """Judge all groups, and send each with its scores."""
         demand = self._scorer.panel.wait_for_demand
@@ -259,7 +251,7 @@ class GroupStream(Generic[G]):
 
     async def _pull(self) -> tuple[ObjectGroup[G], GroupRun] | None:
         try:
-            if self._scorer.stop_signal.reason is None and not self._last.is_set():
+            if self._scorer.stop_signal.reason is None and not self.last.is_set():
                 given = await anext(self._groups)  # in no scope: theirs may be open until the next group
                 read = self._scorer.read(given, self._pulled)
                 self._pulled += 1
@@ -278,7 +270,7 @@ class GroupStream(Generic[G]):
     async def _judge(self, item: tuple[ObjectGroup[G], GroupRun]) -> GroupResult | None:
         result = await self._scorer.judge(item[1])
         if result is not None and _capped(result) and not self._sized:  # it may never end
-            self.end_reading()
+            self.last.set()
         return result
 
     async def _deliver(self, item: tuple[ObjectGroup[G], GroupRun], result: GroupResult | None) -> None:
@@ -296,7 +288,7 @@ class GroupStream(Generic[G]):
 
     async def _leave(self, scope: anyio.CancelScope) -> None:
         """Once no further group is read and all that is done is taken, wait for no more groups."""
-        await self._last.wait()
+        await self.last.wait()
         self._runner.end()
         while self._delivered < self._pulled:  # noqa: ASYNC110 - looked at when a run ends only
             await anyio.sleep(_POLL)
