@@ -71,10 +71,8 @@ class ObjectGroup(Generic[G]):
     size: int
 
 
-def read_group(
-    given: G, index: int, settings: InputSettings, name: str = "", raw: bytes = b""
-) -> ObjectGroup[G]:
-    """Read a group; WrongShapeError if it is none. `name` is its name in sentences, `raw` the group as JSON.
+def read_group(given: G, index: int, settings: InputSettings, name: str = "") -> ObjectGroup[G]:
+    """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
 
     A trajectory that cannot be judged is read with its error. The paths of `settings` for rewards and
     outcomes begin at the trajectory, else at the group.
@@ -90,7 +88,7 @@ def read_group(
         rollouts.append(replace(rollout, reward=_plain(reward), outcome=_plain(outcome)))
     rubric, tools = member(given, "rubric"), member(given, "tools")
     record = Record(
-        Line(index + 1, 0, raw, name),
+        Line(index + 1, 0, b"", name),
         tuple(rollouts),
         _key(given) or name,
         rubric if isinstance(rubric, str) else None,

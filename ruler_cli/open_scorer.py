@@ -60,11 +60,15 @@ class OpenScorer:
 
     def read(self, given: G, index: int | None = None) -> ObjectGroup[G]:
         """Read a group; without an `index` it is the next one that comes alone."""
-        raw = b"" if self._coverage.enough else _json(given)
+        name = "" if index is not None else "group"
         if index is None:
             index, self._taken = self._taken, self._taken + 1
-            return read_group(given, index, self.settings.input, "group", raw)
-        return read_group(given, index, self.settings.input, raw=raw)
+        read = read_group(given, index, self.settings.input, name)
+        if self._coverage.enough:
+            return read
+        (record,) = read.group.records
+        record = replace(record, line=replace(record.line, raw=_json(given)))
+        return replace(read, group=replace(read.group, records=(record,)))
 
     async def one(self, given: G) -> JudgedGroup[G]:
         """Score a group that shares passes with no other."""
@@ -101,7 +105,8 @@ class OpenScorer:
         self, batch: BatchScores, read: ObjectGroup[Any], result: GroupResult
     ) -> GroupScores | GroupError | None:
         """Count a group; return its scores as far as they are known, None if the run stopped before it."""
-        self._warn_of_coverage()
+        if self._coverage.enough:
+            self._warn_of_coverage()
         scores = batch.take(read.group, result)
         if isinstance(scores, GroupError):
             if scores.kind == "interrupted":
@@ -150,10 +155,10 @@ class OpenScorer:
             while self._scopes:  # noqa: ASYNC110 - judges stay open until their calls have ended
                 await anyio.sleep(_POLL)
         await _end(*self._tasks)
-        self._warn_of_coverage(ended=True)
+        self._warn_of_coverage()
 
-    def _warn_of_coverage(self, *, ended: bool = False) -> None:
-        for sentence in self._coverage.report(ended=ended):
+    def _warn_of_coverage(self) -> None:
+        for sentence in self._coverage.report():
             self.observer.warn(sentence)
 
     async def _report(self) -> None:

@@ -155,7 +155,7 @@ class _Run:
         summary = self._stats.finish(stopped)
         for sentence in self._input.warnings() if self._input and not self._input.survey else ():
             self._observer.warn(sentence)
-        self._warn_of_coverage(ended=True)
+        self._warn_of_coverage()
         name = self._writer.refuses_null if summary.groups else ""
         if name and summary.failed and self._settings.on_failure == "null":
             self._observer.warn(
@@ -184,8 +184,8 @@ class _Run:
         self._begun = True
         self._stop_if_too_many()
 
-    def _warn_of_coverage(self, *, ended: bool = False) -> None:
-        for sentence in self._coverage.report(ended=ended):
+    def _warn_of_coverage(self) -> None:
+        for sentence in self._coverage.report():
             self._observer.warn(sentence)
 
     async def _judge_all(self, source: Input) -> None:
@@ -220,7 +220,8 @@ class _Run:
                 self._observer.tick(self._stats.summary, self._panel.status())
 
     async def _take(self, group: Group, result: GroupResult) -> None:
-        self._warn_of_coverage()
+        if self._coverage.enough:
+            self._warn_of_coverage()
         scores = await self._writer.take(group, result)
         if isinstance(scores, GroupError):
             if scores.kind == "interrupted":

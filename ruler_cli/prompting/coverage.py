@@ -118,12 +118,12 @@ class Coverage:
             "last step of each run"
         ]
 
-    def report(self, *, ended: bool) -> list[str]:
-        """Return the warnings of a run, once: after enough groups, or if it has ended.
+    def report(self) -> list[str]:
+        """Return the warnings of a run; none if it is called again.
 
         They say if judges are shown less than half of the text, and which text they are not shown.
         """
-        if self._reported or not (ended or self.enough):
+        if self._reported:
             return []
         self._reported, sentences = True, self.warnings()
         if self.share is not None and self.share < _HALF:
