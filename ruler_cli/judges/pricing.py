@@ -60,6 +60,11 @@ def model_info(name: str) -> ModelInfo:
     )
 
 
+def is_listed(name: str) -> bool:
+    """Tell if the list has exactly this name."""
+    return name in _table()
+
+
 def stated_price(per_million: tuple[float, float]) -> Price:
     """The price that `--price IN,OUT` states in USD per million tokens of prompt and completion."""
     prompt, completion = (x / 1e6 for x in per_million)
