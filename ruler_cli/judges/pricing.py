@@ -60,9 +60,9 @@ def model_info(name: str) -> ModelInfo:
     )
 
 
-def is_listed(name: str) -> bool:
-    """Tell if the list has exactly this name."""
-    return name in _table()
+def lists_provider(name: str) -> bool:
+    """Tell if the list has a model with the same provider in front of its name."""
+    return any(one.startswith(f"{name.partition('/')[0]}/") for one in _table())
 
 
 def stated_price(per_million: tuple[float, float]) -> Price:

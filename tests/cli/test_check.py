@@ -73,6 +73,9 @@ def test_unknown_provider(ruler: Ruler, dump: Path) -> None:
     assert "did you mean `openai/o3`?" in rows(done.stdout)["warnings"]
     for options in (["--api-base", "http://x/v1"], ["-p", "custom_llm_provider=ollama"]):
         assert ruler("check", dump, "-m", "opneai/o3", *options).stdout.startswith("ready: ")
+    for judge, proxied in (("opneai/o3", "true"), ("gmi/of-the-price-list", "")):
+        done = ruler("check", dump, "-m", judge, USE_LITELLM_PROXY=proxied)
+        assert done.stdout.startswith("ready: ")
 
 
 def test_unknown_price(ruler: Ruler, dump: Path) -> None:
