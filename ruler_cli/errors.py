@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 
 class RulerError(Exception):
     """A run cannot go on; the message is one sentence with a way out."""
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the sentence in a copy or a pickle: `__init__` of some errors makes it from numbers."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # of protocol 2
 
 
 class UsageError(RulerError):

@@ -266,7 +266,7 @@ async def test_settings_that_cannot_be(server: JudgeServer, subtests: pytest.Sub
         ({"adaptive": True}, "--adaptive"),
         ({"combine": CombineSettings(min_passes=2)}, "--min-passes"),
         ({"ask": AskSettings(passes=0)}, "--passes 0"),
-        ({"ask": AskSettings(passes="3")}, "--passes: is of type str"),  # type: ignore[arg-type]  # as one may
+        ({"ask": AskSettings(passes="3")}, "ask.passes: is of type str; give int"),  # type: ignore[arg-type]  # as one may
         ({"judge": JudgeSettings("offline", rpm=0)}, "--rpm 0"),
         ({"pool": PoolSettings(max_cost=float("nan"))}, "--max-cost nan"),
         ({"pool": PoolSettings(concurrency=0)}, "--concurrency 0"),
