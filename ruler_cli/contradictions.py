@@ -61,8 +61,8 @@ def _mismatch(value: Any, hint: Any) -> str:
 
 def _refuse_numbers(settings: ScoreSettings) -> None:
     """Raise UsageError if a number is out of its bounds, or none."""
-    ask, pool, combine, failures = settings.ask, settings.pool, settings.combine, settings.max_failures
-    judges = settings.judges
+    ask, pool, combine, judges = settings.ask, settings.pool, settings.combine, settings.judges
+    failures = () if settings.max_failures is None else (settings.max_failures,)
     limited: list[PoolSettings | JudgeSettings] = [pool, *judges]
     rows: list[tuple[str, float | None, float, float]] = [
         ("--passes", ask.passes, 1, math.inf),
@@ -72,7 +72,7 @@ def _refuse_numbers(settings: ScoreSettings) -> None:
         ("--blend", combine.blend, 0, 1),
         ("--retries", pool.retries, 0, math.inf),
         ("--max-cost", pool.max_cost, 0, math.inf),
-        ("--max-failures", failures and failures.number, 0, 100 if failures and failures.percent else _MOST),
+        *(("--max-failures", each.number, 0, 100 if each.percent else _MOST) for each in failures),
         ("grace", settings.grace, 0, math.inf),
         *(("--concurrency", each.concurrency, 1, math.inf) for each in limited),
         *(("--rpm", each.rpm, 0.01, math.inf) for each in limited),
