@@ -26,6 +26,7 @@ _ORIGINAL = "independent_reward"
 _JUDGED = ("messages", "tools", *BESIDE)
 """Paths of the members of a trajectory that the judge is shown."""
 _TURNS = ("messages", "messages_and_choices")
+"""Lists of which a dict's copy has its own: programs fill one list again for the next group."""
 _KEYS = ("group_id", "metadata.scenario_id")
 """Paths of a group's key."""
 _PLAIN = frozenset((str, int, float, bool))
