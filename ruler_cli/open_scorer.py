@@ -260,7 +260,10 @@ class GroupStream(Generic[G]):
                 given = await anext(self._groups)  # in no scope: theirs may be open until the next group
                 read = self._scorer.read(given, self._pulled)
                 self._pulled += 1
-                return read, self._runner.start(read.group)
+                group_run = self._runner.start(read.group)
+                if self.last.is_set():  # while the group was awaited: no other one shares passes with it
+                    self._runner.end()
+                return read, group_run
         except StopAsyncIteration:
             pass
         except asyncio.CancelledError as error:  # ours, or of a task that the caller's groups waited for

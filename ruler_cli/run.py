@@ -86,14 +86,21 @@ async def open_judges(
     return open_panel(settings, resolved, stop_signal, ledger)
 
 
-def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
-    """Resolve the judges of a run, not yet open; UsageError for settings that cannot be."""
-    judges = settings.judges
-    resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
+def refuse_settings_of_run(settings: ScoreSettings) -> None:
+    """Raise UsageError for settings that cannot be, and files that clash; no judge's key is needed."""
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_settings(settings)
     if settings.cached_only and settings.ledger is None:
         raise UsageError("--cached-only: answers are in the ledger; leave out --ledger none")
+    for judge in settings.judges if settings.cached_only else ():
+        cached_only(judge)
+
+
+def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
+    """Resolve the judges of a run, not yet open; UsageError for settings that cannot be."""
+    refuse_settings_of_run(settings)
+    judges = settings.judges
+    resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
     for judge, way in zip(judges, resolved, strict=True):
         if settings.pool.max_cost is not None and way.price is None and not settings.cached_only:
             raise UsageError(
