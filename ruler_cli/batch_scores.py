@@ -28,6 +28,7 @@ class BatchScores:
     def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
         """`stats` counts the groups."""
         self.stats, self._input, self._how = stats, settings.input, settings.combine
+        self._single = settings.ask.single
         self.names = tuple(judge.label for judge in settings.judges)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
@@ -78,7 +79,7 @@ class BatchScores:
     def _combined(self, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
         from ruler_cli.scoring.combine import combine
 
-        return combine(result, how, self._batch)
+        return combine(result, how, self._batch, self._single)
 
 
 def _waits(settings: ScoreSettings) -> bool:
