@@ -33,8 +33,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.reading.sample import SampleWeight
-from ruler_cli.scoring.sums import rounded
+from ruler_cli.reading.sample import SampleWeight, leading_bits
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
 
 JudgeRole = Literal["panel", "fallback", "escalation"]
@@ -113,6 +112,8 @@ _LINE_BYTES = 608
 """Measured bytes of a line of a request file without its prompt; most are the schema of the answer."""
 _KEYS = 5
 """Keys of groups that are too long, as examples."""
+_BITS = 8
+"""Binary digits of a rollout's tokens that are counted: a quantile is exact to one part in 128."""
 _ONE_GROUP = SampleWeight()
 
 
@@ -336,7 +337,8 @@ class Estimate:
         self.shared += groups * common
         self.bytes += groups * (common + sum(sizes))
         for distinct in rollouts.values():
-            self.lengths[rounded(int((common + sizes[distinct]) / BYTES_PER_TOKEN))] += groups
+            tokens = int((common + sizes[distinct]) / BYTES_PER_TOKEN)
+            self.lengths[leading_bits(tokens, _BITS)] += groups
 
 
 def estimate(groups: Iterable[tuple[Group, SampleWeight]], judges: Sequence[JudgeEstimate]) -> Estimate:

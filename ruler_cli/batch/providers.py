@@ -235,9 +235,8 @@ class Provider:
         while True:
             path = f"{self.api.path}?limit={_PAGE}{after}"
             page = await self.client.request("GET", path, _ListResponse)
-            for (
-                each
-            ) in page.data:  # one by one: a malformed batch may stand behind the one that is looked for
+            for each in page.data:
+                # one by one: a malformed batch may stand behind the one that is looked for
                 remote = self.client.read(RemoteBatch, each).of(self.api)
                 ordered, last = ordered and remote.created <= last, remote.created
                 if remote.created >= since:

@@ -166,10 +166,6 @@ def _is_trace(record: Mapping[str, Any], layout: RecordLayout, group: str) -> bo
     return _trace_layout(record) is layout and ("group_id" in record) == bool(group)
 
 
-def _read_bare(record: dict[str, Any]) -> list[Rollout]:
-    return [_read_trace(record)]
-
-
 def _is_episode(record: Mapping[str, Any], group: str) -> bool:
     if not isinstance(record.get("traces"), list) or not {"task", "env"} & record.keys():
         return False
@@ -216,7 +212,7 @@ def _of_task(name: str, bare: RecordLayout | None = None, *, group: str = "") ->
         "prime-rl" if group else "verifiers",
         f"{tells}, `{group}`" if group else tells,
         partial(_is_trace, layout=bare, group=group) if bare else partial(_is_episode, group=group),
-        _read_bare if bare else _read_episode,
+        (lambda record: [_read_trace(record)]) if bare else _read_episode,
         (group,) if group else _KEYS[:2] if bare else _KEYS,
         bare or _WEIGHTED,
         key_of=None if group else _task_key,

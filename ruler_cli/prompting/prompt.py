@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import orjson
 
@@ -190,10 +189,11 @@ def _pair(
     """The windows of two passes, from an even one on, that connect each other's windows."""
     made: list[Windows] = []
     for pass_index in (even, even + 1):
+        key = salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)
         windows = partition(
             order_of(layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index),
             count,
-            partial(_draw, layout, salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)),
+            lambda attempt, item, key=key: keyed(key, b"window %d" % attempt, layout.digests[item]),
             [size + ENTRY_BYTES for size in layout.sizes],
             limit=None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens),
             least=least,
@@ -204,10 +204,6 @@ def _pair(
             return None
         made.append(windows)
     return made[0], made[1]
-
-
-def _draw(layout: PromptLayout, key: bytes, attempt: int, distinct: int) -> bytes:
-    return keyed(key, b"window %d" % attempt, layout.digests[distinct])
 
 
 _LETTERS = "bcdfghjkmnpqrstvwxz"

@@ -13,6 +13,7 @@ from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import printable as plain_text
 from ruler_cli.formats.reader import Reader
+from ruler_cli.observer import Observer
 from ruler_cli.reading.container import Container, MultiFileContainer
 from ruler_cli.reading.grouping import (
     OnProblem,
@@ -64,6 +65,13 @@ class Input:
     def warnings(self) -> Sequence[str]:
         """Warnings on how records are grouped; those of a stream are known at its end."""
         return self.survey.warnings() if self.survey is not None else self.openings.sentences()
+
+    def report(self, observer: Observer, *, end: bool = False) -> None:
+        """Report what was found, and the warnings as soon as they are known: for a stream at its `end`."""
+        for sentence in () if end else (self.found(), *self.notes):
+            observer.note(sentence)
+        for sentence in self.warnings() if end == (self.survey is None) else ():
+            observer.warn(sentence)
 
     @property
     def scattered(self) -> bool:
