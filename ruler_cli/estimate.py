@@ -51,11 +51,9 @@ class Range:
     high: float
 
     def __add__(self, other: Range) -> Range:
-        """Add value by value."""
         return map_ranges(operator.add, self, other)
 
     def __mul__(self, other: Range) -> Range:
-        """Multiply value by value."""
         return map_ranges(operator.mul, self, other)
 
 
@@ -323,7 +321,6 @@ class Estimate:
             self.equal += groups * (len(known) == len(rewards) and max(known) == min(known))
 
     def _add_prompts(self, group: Group, layout: PromptLayout, groups: int) -> None:
-        """Add the statistics of the prompts."""
         rollouts = {
             i if rollout.member is None else rollout.member: distinct
             for i, (rollout, distinct) in enumerate(zip(group.rollouts, layout.owner, strict=True))

@@ -318,12 +318,10 @@ class Providers:
         return provider
 
     async def __aenter__(self) -> Self:
-        """Open the connections."""
         self._session = open_session()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close them."""
         await self._session.close()
 
 

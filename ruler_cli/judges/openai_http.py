@@ -81,7 +81,6 @@ class HttpJudge(ChatJudge):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Close the session."""
         if self._session is not None:
             await self._session.close()
 

@@ -303,7 +303,6 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     @contextmanager
     def _output_errors(self, verb: str, file: _File | None = None) -> Iterator[None]:
-        """Turn an error of SQLite into an OutputError."""
         try:
             yield
         except sqlite3.Error as error:

@@ -41,7 +41,6 @@ class ConcurrencyLimit:
     """A number of calls in flight that the user has set: nothing changes it."""
 
     def __init__(self, limit: int) -> None:
-        """`limit` calls in flight."""
         self.limit = limit
         self.epoch = 0
         """Number of changes of the limit so far."""
@@ -179,7 +178,6 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a round."""
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
 
 

@@ -179,7 +179,7 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
     """
     windows = [window for window in windows if window[0]]
     if not windows:
-        return WindowFit((None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0, 0.0, 0, 0))
+        return WindowFit((None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0.0, 0, 0))
     design = _Design([shown for shown, _ in windows], rollouts)
     everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
@@ -203,7 +203,6 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
             df_item,
             rest,
             len(everything) - df_item - len(windows),
-            len(known),
             len(everything) / len(known),
             design.efficiency(parts, RIDGE),
         ),
