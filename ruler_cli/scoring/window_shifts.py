@@ -19,12 +19,8 @@ RIDGE = 0.5
 """λ, the noise variance of one score over the variance of a window's level.
 
 With that ratio the ridge solution is the best linear unbiased prediction for windows as random effects
-(Henderson 1975). The specification's judge model has levels of sd .10 and noise of .10 with its position
-bias, so λ = 1; levels that vary more than assumed cost more than those that vary less. Spearman by that model
-of 64 rollouts in two random windows of 8 [simulated, 80 seeds], with levels of sd .03, .10 and .20:
-λ = .1: .715, .717, .711; λ = .5: .719, .717, .709; λ = 1: .721, .717, .702. In windows of 4:
-λ = .1: .699, .696, .688; λ = .5: .713, .706, .685; λ = 1: .717, .705, .671.
-A λ estimated from the group is no better than .5: it has too few windows.
+(Henderson 1975). benchmarks/README.md compares values: levels that vary more than assumed cost more than
+those that vary less, and a λ estimated from the group is no better, since it has too few windows.
 """
 
 _PROBED = 15_000
