@@ -74,11 +74,7 @@ def _is_verl(record: Mapping[str, Any], *, uid: bool) -> bool:
 
 
 def _read_verl(record: dict[str, Any]) -> list[Rollout]:
-    """Read a rollout of verl; `acc` is the outcome.
-
-    A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session. They have
-    one score and are parts of one rollout.
-    """
+    """Read a rollout of verl; `acc` is the outcome, and the outputs of one session are one rollout."""
     member = (uid := _verl_uid(record)) and uid["session"]
     return read_pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)
 

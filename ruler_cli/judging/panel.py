@@ -123,9 +123,6 @@ class Panel:
 
     async def wait_for_demand(self) -> None:
         """Wait until no judge has many calls waiting, so that one more group should be read."""
-        if len(self._gates) == 1:
-            await self._gates[0].wait_for_demand()
-            return
         while not all(gate.wants_more for gate in self._gates):
             for gate in self._gates:
                 await gate.wait_for_demand()
@@ -147,9 +144,8 @@ class Panel:
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
         used = [Usage() if judge.caller is None else judge.caller.stats.usage for judge in self.judges]
-        total = used[0] if len(used) == 1 else sum(used, Usage())
         priced = all(judge.price is not None for judge in self.judges)
-        return total, self.cost(used) if priced else None
+        return sum(used, Usage()), self.cost(used) if priced else None
 
     def count(self, summary: Summary) -> None:
         """Set the counts of all calls so far: sent, most in flight, tried again, without a cached reply."""

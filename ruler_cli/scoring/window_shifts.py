@@ -112,22 +112,12 @@ class _Design:
 
     def parts(self) -> list[list[int]]:
         """The rollouts that were shown, by the parts of the table that no window connects."""
-        root = list(range(len(self.seen)))
-
-        def find(i: int) -> int:
-            while root[i] != i:
-                root[i] = root[root[i]]
-                i = root[i]
-            return i
-
+        parts: list[set[int]] = []
         for window in self.windows:
-            for rollout in window:
-                root[find(rollout)] = find(window[0])
-        parts: dict[int, list[int]] = {}
-        for i, k in enumerate(self.seen):
-            if k:
-                parts.setdefault(find(i), []).append(i)
-        return list(parts.values())
+            joined = [part for part in parts if not part.isdisjoint(window)]
+            parts = [part for part in parts if part.isdisjoint(window)]
+            parts.append(set(window).union(*joined))
+        return sorted(map(sorted, parts))
 
     def efficiency(self, parts: Sequence[Sequence[int]], ridge: float) -> float:
         """The average precision of the scores relative to the one that the rollouts' mean square assumes.
