@@ -187,23 +187,23 @@ def _pair(
     layout: PromptLayout, ask: AskSettings, even: int, count: int, least: int
 ) -> tuple[Windows, Windows] | None:
     """The windows of two passes, from an even one on, that connect each other's windows."""
-    made: list[Windows] = []
-    for pass_index in (even, even + 1):
+
+    def made(pass_index: int, before: Windows | None = None) -> Windows | None:
         key = salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)
-        windows = partition(
+        return partition(
             order_of(layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index),
             count,
-            lambda attempt, item, key=key: keyed(key, b"window %d" % attempt, layout.digests[item]),
+            lambda attempt, item: keyed(key, b"window %d" % attempt, layout.digests[item]),
             [size + ENTRY_BYTES for size in layout.sizes],
             limit=None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens),
             least=least,
             most=ask.group_size,
-            before=made[0] if made else None,
+            before=before,
         )
-        if windows is None:
-            return None
-        made.append(windows)
-    return made[0], made[1]
+
+    first = made(even)
+    second = first and made(even + 1, first)
+    return (first, second) if first and second else None
 
 
 _LETTERS = "bcdfghjkmnpqrstvwxz"
