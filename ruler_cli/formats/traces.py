@@ -6,10 +6,8 @@ Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stan
 - The rollout is the conversation that begins first, outside all tools: later ones, of sub-agents and of steps
   with another prompt, are further histories. The longest one may be another in each rollout of a task, and
   with it the hash of the prompt.
-- The task and the final answer may stand at the root alone: they are added if no conversation has them.
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API as values.
 - Equal prompts are a group, unless a field names the item of a data set. A session or a trace is no group.
-- A score is the outcome if it is the only one that is a number.
 """
 
 from __future__ import annotations
