@@ -161,12 +161,11 @@ class RunStats:
 
     def finish(self, stopped: Exception | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""
-        summary, stats = self.summary, self._panel.stats()
+        summary = self.summary
         self.refresh()
+        self._panel.count(summary)
         summary.seconds = time.perf_counter() - self._began
-        summary.asked, summary.retried, summary.unanswered = stats.calls, stats.retried, stats.unanswered
         summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
-        summary.most_in_flight = stats.most
         summary.stopped = None if stopped is None else str(stopped)
         return summary
 

@@ -56,14 +56,6 @@ def shard_of(text: str) -> Shard | None:
     return Shard(number, of) if of > 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Subset:
-    """The groups of an input that a run takes: the first `limit`, of them those of `shard`."""
-
-    shard: Shard | None = None
-    limit: int | None = None
-
-
 LEDGER_VARIABLE = "RULER_LEDGER"
 """The variable that names the ledger, or says `none`."""
 
@@ -230,11 +222,6 @@ class InputSettings:
     shard: Shard | None = None
     prompt: str | None = None
     limit: int | None = None
-
-    @property
-    def subset(self) -> Subset:
-        """The groups that are read."""
-        return Subset(self.shard, self.limit)
 
 
 @dataclass(frozen=True, slots=True)
