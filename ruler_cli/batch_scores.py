@@ -28,6 +28,7 @@ class BatchScores:
     def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
         """`stats` counts the groups."""
         self.stats, self._input, self._how = stats, settings.input, settings.combine
+        self._order = settings.ask.order
         self.names = tuple(judge.label for judge in settings.judges)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
@@ -73,7 +74,7 @@ class BatchScores:
     def _batch(self) -> BatchStatistics:
         from ruler_cli.scoring.batch_statistics import BatchStatistics
 
-        return BatchStatistics(self.names)
+        return BatchStatistics(self.names, input_order=self._order == "input")
 
     def _combined(self, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
         from ruler_cli.scoring.combine import combine
