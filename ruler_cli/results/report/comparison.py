@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -76,9 +76,7 @@ class _FirstFile:
 
     def __iter__(self) -> Iterator[tuple[Group, ScoredGroup]]:
         for group, scored_group in self._groups:
-            text = GroupText.of(group, scored_group)
-            values = (text.context, text.tools, text.rubric, text.rollouts, text.identical, text.task)
-            data = embedded.as_json(values)
+            data = embedded.as_json(asdict(GroupText.of(group, scored_group)))
             self._places.append(self._spool.write(data))
             self._sizes.append(len(data))
             yield group, scored_group
@@ -86,9 +84,7 @@ class _FirstFile:
     def text(self, number: int) -> GroupText:
         """Return the text of a group by its number in the file, from 1."""
         at, size = self._places[number - 1], self._sizes[number - 1]
-        context, tools, rubric, rollouts, identical, task = orjson.loads(self._spool.read(size, at))
-        lines = tuple(map(tuple, rollouts))
-        return GroupText(tuple(context), tools, rubric, lines, tuple(identical), task)
+        return GroupText(**orjson.loads(self._spool.read(size, at)))
 
 
 class _ChosenGroups:
