@@ -156,8 +156,8 @@ class RunStats:
 
     def cap_reached(self, cap: float | None) -> CapReached | None:
         """Return the error of a run that left out groups or passes for the cap of so many USD."""
-        left = self.summary.failed.get("budget", 0)
-        return CapReached(cap or 0.0, left, self.summary.cut) if left or self.summary.cut else None
+        left, cut = self.summary.failed.get("budget", 0), self.summary.cut
+        return CapReached(cap or 0.0, left, cut, self._panel.budget.least) if left or cut else None
 
     def finish(self, stopped: Exception | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""

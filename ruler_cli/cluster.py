@@ -184,7 +184,7 @@ class _RayRun:
                 self.waiting.appendleft((shard, deaths + 1))
                 if deaths + 1 == _TRIES:
                     why = f"{_TRIES} workers ended over {shard or 'the input'} ({_first_line(error)})"
-                    hint = "is the same ruler-cli[ray] on every node, with enough memory? See Ray's logs"
+                    hint = "are the same ruler and Ray on every node, with enough memory? See Ray's logs"
                     stop = RulerError(f"--engine ray: {why}; {hint}; the same command goes on")
                     self.stop_signal.stop(stop)
         if number in self._ready:

@@ -59,7 +59,7 @@ _CHECKPOINT = 16 << 20
 """Bytes of write-ahead log after which they are moved into the file, in a thread."""
 _ROW = 16 << 10
 """Bytes of log that a row takes beside its body: the pages of table and index."""
-_ANOTHER = "give another file with --ledger PATH, or keep no replies: --ledger none"
+_ANOTHER = "give another file with --ledger PATH; `ruler score` can keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
 _CREATED = "of several ledgers only the first is created"
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode

@@ -105,9 +105,7 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
         try:
             from ruler_cli.reading.parquet import Parquet
         except ImportError:
-            raise UsageError(
-                f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
-            ) from None
+            raise UsageError(f"{name}: is Parquet; install the reader with: pip install pyarrow") from None
         return Parquet(name, stream if regular or remote else _spool(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
         from ruler_cli.reading.archive import Archive  # few runs need it

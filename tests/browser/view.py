@@ -40,6 +40,13 @@ _GO = """hash => new Promise(drawn => {
   addEventListener("hashchange", () => requestAnimationFrame(() => drawn()), { once: true });
   location.hash = hash;
 })"""
+_DRAWN = """window.drawnHash = location.hash;
+addEventListener("hashchange", () => { window.drawnHash = location.hash; });
+for (const name of ["pushState", "replaceState"]) {
+  const change = history[name];
+  history[name] = function (...given) { change.apply(this, given); window.drawnHash = location.hash; };
+}"""
+"""Keeps the hash that the page has drawn. A link changes the address before the page hears of it."""
 
 
 def program() -> str | None:
@@ -55,6 +62,7 @@ class View:
         self.messages: list[str] = []
         self.asked: list[str] = []
         page.set_default_timeout(PATIENCE)
+        page.add_init_script(_DRAWN)
         page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
         page.on("request", lambda request: self.asked.append(request.url))
@@ -102,8 +110,8 @@ class View:
             self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def at(self, hash_: str) -> View:
-        """Wait until the address has this hash."""
-        self.until("hash => location.hash === hash", hash_)
+        """Wait until the address has this hash, and the page is drawn for it."""
+        self.until("hash => location.hash === hash && window.drawnHash === hash", hash_)
         return self
 
     @property
