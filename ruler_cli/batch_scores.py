@@ -28,7 +28,7 @@ class BatchScores:
     def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
         """`stats` counts the groups."""
         self.stats, self._input, self._how = stats, settings.input, settings.combine
-        self._order = settings.ask.order
+        self._ask = settings.ask
         self.names = tuple(judge.label for judge in settings.judges)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
@@ -74,12 +74,12 @@ class BatchScores:
     def _batch(self) -> BatchStatistics:
         from ruler_cli.scoring.batch_statistics import BatchStatistics
 
-        return BatchStatistics(self.names, input_order=self._order == "input")
+        return BatchStatistics(self.names, input_order=self._ask.order == "input")
 
     def _combined(self, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
         from ruler_cli.scoring.combine import combine
 
-        return combine(result, how, self._batch)
+        return combine(result, how, self._batch, self._ask.single)
 
 
 def _waits(settings: ScoreSettings) -> bool:
@@ -161,12 +161,11 @@ class RunStats:
 
     def finish(self, stopped: Exception | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""
-        summary, stats = self.summary, self._panel.stats()
+        summary = self.summary
         self.refresh()
+        self._panel.count(summary)
         summary.seconds = time.perf_counter() - self._began
-        summary.asked, summary.retried, summary.unanswered = stats.calls, stats.retried, stats.unanswered
         summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
-        summary.most_in_flight = stats.most
         summary.stopped = None if stopped is None else str(stopped)
         return summary
 

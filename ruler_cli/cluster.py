@@ -94,10 +94,7 @@ async def score_on_ray(
         source = await anyio.to_thread.run_sync(open_input, settings.input, stack, problems.append)
         if source.reader is None or source.survey is None:
             return await score(settings, observer, stop_signal)
-        for sentence in (source.found(), *source.notes):
-            observer.note(sentence)
-        for sentence in source.survey.warnings():
-            observer.warn(sentence)
+        source.report(observer)
         groups, limits, shape = source.survey.mine, settings.pool, source.reader.format.shape
     each = [limits.of(judge) for judge in settings.judges]
     shares = [share for own in each for share in (own.concurrency, own.rpm, own.tpm and own.tpm / _MIN_TPM)]

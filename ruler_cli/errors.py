@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 
 class RulerError(Exception):
     """A run cannot go on; the message is one sentence with a way out."""
@@ -9,6 +12,10 @@ class RulerError(Exception):
     exit_code = 1
     resumable = True
     """The same command goes on."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the sentence in a copy or a pickle: `__init__` of some errors makes it from numbers."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # of protocol 2
 
 
 class UsageError(RulerError):

@@ -200,7 +200,6 @@ class Gate:
             self.tokens.used(now),
             max(0.0, waiting),
             why,
-            self.budget.spent,
             len(self.retries),
         )
 

@@ -65,12 +65,9 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
         listing = location.listed()
         if listing.whole:
             refuse_saved_dataset(location.public, listing.names)
-        trials = [] if location.remote else find_trials(listing)
-        return (
-            HarborJob(name, listing, trials)
-            if trials
-            else Directory(location.public, listing, open_container)
-        )
+        if not location.remote and (trials := find_trials(listing)):
+            return HarborJob(name, listing, trials)
+        return Directory(location.public, listing, open_container)
     container = _open_one(location, stack)
     events = isinstance(container, JsonLines) or (isinstance(container, Document) and not container.in_member)
     if container.once or not events:

@@ -149,7 +149,6 @@ class Output:
         self._done = True
 
     def __enter__(self) -> Self:
-        """Return the output, open."""
         return self
 
     def __exit__(
