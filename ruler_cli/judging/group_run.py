@@ -93,10 +93,8 @@ class JudgeRunner:
 
     def measure(self, group: Group, layout: PromptLayout) -> None:
         """Measure how much of one of the first groups its first judge is shown."""
-        if self._coverage is not None:
+        if self._coverage is not None and not self._coverage.enough:
             self._coverage.add(group, layout)
-            if self._coverage.enough:
-                self._coverage = None
 
 
 class GroupRun:
@@ -327,7 +325,6 @@ class _JudgePasses:
             return end.value, cached
 
     def _count(self, reply: Reply | CallError) -> None:
-        """Add the tokens and the time of a reply."""
         self.asked, self.asked_now = True, self.asked_now or not reply.cached
         if isinstance(reply, Reply):
             self.seconds += reply.seconds
