@@ -67,7 +67,7 @@ function judged(f) {
   }
   const tokens = f.usage.prompt_tokens + f.usage.completion_tokens;
   if (tokens) parts.push(`${many(f.usage.calls, "call")}, ${compact(tokens)} tokens`);
-  if (f.latency_s.max >= FAST) parts.push(`a group in ${seconds(f.latency_s.p50)}, 90% within ${seconds(f.latency_s.p90)}`);
+  if (f.latency_s.p50 >= FAST) parts.push(`a group in ${seconds(f.latency_s.p50)}, 90% within ${seconds(f.latency_s.p90)}`);
   return parts.filter(Boolean).join(" · ");
 }
 
