@@ -60,7 +60,7 @@ _REPLIES = {
         "Comes to the right answer with its reasons, after one call that fails on a misspelt number.",
     ),
 }
-"""What the judge of the conversations replies: a score and an explanation, by words of the rollout."""
+"""Replies of the judge of the conversations: a score and an explanation, by words of the rollout."""
 
 
 class _Judge(BaseHTTPRequestHandler):
