@@ -150,8 +150,8 @@
       rows.distance[row] !== null && `scores differ by ${number(rows.distance[row], 2)} on average`,
     ].filter(Boolean).join(", ");
     return html`<section class="g-meta" aria-label="About the group">
-      <p><b>A</b>${alike && ` (${visible(data.sources[0])})`} ${figuresInWords(rows, row)}</p>
-      <p><b>B</b>${alike && ` (${visible(data.sources[1])})`} ${figuresInWords(rows, row, "b_")}</p>
+      <p><b>A</b>${alike && ` (${visible(data.sources[0])})`} ${figuresInWords(rows, row) || "no scores"}</p>
+      <p><b>B</b>${alike && ` (${visible(data.sources[1])})`} ${figuresInWords(rows, row, "b_") || "no scores"}</p>
       <details><summary>${found || "nothing to compare"} <span class="g-more">links</span></summary>
         <p class="g-ways"><${Copied} hash=${hash} />
           <span>In a terminal: <code>${turns.command(data.sources, rows.key[row])}</code></span></p>
@@ -261,6 +261,6 @@
   instead.views = { overview: { show: Overview, entry: () => "Overview" } };
   instead.About = About;
   instead.Failure = Failure;
-  instead.row = 42;
+  instead.rows = [42, 66];
   instead.legend = "Each line is a rollout: its score by A above, by B below.";
 })();

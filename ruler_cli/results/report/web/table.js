@@ -3,7 +3,7 @@
 
 /** Pixels; all rows are this high, so that a row's place is a product and none has to be measured. On a phone the
  * flags stand above the scores. */
-const rowHeight = () => (innerWidth <= PHONE && !app.printing ? 58 : (instead.row ?? 34));
+const rowHeight = () => (instead.rows ?? [34, 58])[Number(innerWidth <= PHONE && !app.printing)];
 const PHONE = 700; // as in report.css
 /** The rows drawn change by so many at once, and as many are drawn above and below those in sight. */
 const STEP = 10;
