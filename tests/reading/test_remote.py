@@ -291,5 +291,7 @@ def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.delitem(known, scheme, raising=False)
         monkeypatch.setitem(sys.modules, missing, None)  # importing it fails
-        with pytest.raises(UsageError, match=rf"needs the package {package}; install it with: pip install {package}"):
+        with pytest.raises(
+            UsageError, match=rf"needs the package {package}; install it with: pip install {package}"
+        ):
             reading(f"{scheme}://b/x")
