@@ -69,7 +69,8 @@ def command(
     _refuse_engine(settings, options)
     if options.summary is not None:
         _refuse_summary(options.summary, settings)
-    if options.progress != "none" and (note := file_note(options, settings)):
+    hidden = options.progress == "none" and options.rank("progress") > 1  # the file does not hide itself
+    if not hidden and (note := file_note(options, settings)):
         print_note(note)
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
