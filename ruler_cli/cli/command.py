@@ -376,9 +376,9 @@ def warn_of_variables() -> None:
 def without_aliases(options: Options) -> Options:
     """Write options that stand for others as these; UsageError if they contradict one another."""
     pairs = (("quiet", "progress"), ("no_cache", "ledger"))
-    beaten = [alias for alias, other in pairs if options.rank(alias) < options.rank(other)]
-    origins = {field: origin for field, origin in options.origins.items() if field not in beaten}
-    options = replace(options, **dict.fromkeys(beaten, False), origins=origins)
+    lost: dict[str, Any] = {one: False for one, other in pairs if options.rank(one) < options.rank(other)}
+    origins = {field: origin for field, origin in options.origins.items() if field not in lost}
+    options = replace(options, **lost, origins=origins)
     if options.quiet:
         origins["progress"] = options.origins.get("quiet", Origin())
         options = replace(options, progress="none", origins=origins)
