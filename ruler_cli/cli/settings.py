@@ -139,12 +139,17 @@ def other_judges(options: Options, judges: Iterable[JudgeSettings]) -> list[Judg
 
 
 def judges_of(options: Options) -> list[JudgeSettings]:
-    """Return the judges in order, that of `--escalate` last."""
+    """Return the judges in order, that of `--escalate` last.
+
+    A price is for the judges that its own source names, if it names some: others have another price.
+    """
     names, ranks = options.model or [JudgeSettings().model], [options.rank("model")]
     ranks *= len(names)
     if options.escalate is not None:
         names, ranks = [*names, options.escalate], [*ranks, options.rank("escalate")]
-    prices = _prices(options.price, [rank <= options.rank("price") for rank in ranks])
+    source = options.rank("price")
+    named = source == 1 or any(os.environ.get(f"RULER_{one}") for one in ("JUDGE_MODEL", "MODEL", "ESCALATE"))
+    prices = _prices(options.price, [rank <= source or not named for rank in ranks])
     return [_judge(name, price, options) for name, price in zip(names, prices, strict=True)]
 
 
@@ -259,7 +264,7 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
 def _prices(texts: list[str] | None, own: Sequence[bool]) -> Sequence[tuple[float, float] | None]:
     """Return the price of each judge, from one for all or one for each; None: not given.
 
-    `own` has an entry for each judge: False if its name replaces the name that the price was given for.
+    `own` has an entry for each judge: False if the prices were given for other judges.
     """
     prices = []
     for text in texts or ():

@@ -264,7 +264,8 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.offline import Offline
 
         if params:
-            raise UsageError(f"-p {next(iter(params))}: judge offline takes no parameters")
+            named = f"judge {settings.name}" if settings.name else f"-p {next(iter(params))}"
+            raise UsageError(f"{named}: judge offline takes no parameters")
         return Offline()
     if name == "simulated":
         from ruler_cli.judges.simulated import Simulated, SimulatedModel

@@ -507,6 +507,13 @@ def test_price_is_of_its_model(lines: str, words: str, prices: Any, ruler: Ruler
     assert [one["price"] for one in judges(ruler, *given).values()] == prices
 
 
+def test_price_of_a_variable(ruler: Ruler) -> None:
+    """A price of a variable holds for any model, but not if another variable names one."""
+    words, env = ("score", "-m", "openai/x"), {"RULER_PRICE": "1,2"}
+    assert judges(ruler, *words, **env)["openai/x"]["price"] == [1, 2]
+    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"]["price"] is None
+
+
 def test_parameters_of_ours(ruler: Ruler) -> None:
     """Parameters that would change what is asked, or who, are refused on the command line and from Python."""
     for name, text in (
