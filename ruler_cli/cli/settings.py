@@ -167,7 +167,7 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
             _refuse_misspelt(name, tables, options.file.name)
         own = {"rpm": None, "tpm": None, "concurrency": None}  # those of the pool hold
         own |= _endpoint(options, None)
-        if own["api_base"] is None and options.rank("api_key_env") == 1 and _other_provider(name, options):
+        if not own["api_base"] and options.rank("api_key_env") < 3 and _other_provider(name, options):
             own["api_key_env"] = None
         return _settings(JudgeSettings, options, model=name, params=params, price=price, name="", **own)
 
@@ -220,11 +220,13 @@ def _endpoint(options: Options, table: JudgeTable | None) -> dict[str, Any]:
 
 
 def _other_provider(name: str, options: Options) -> bool:
-    """Tell if the file, which names a key, names models of other providers than a model's only."""
+    """Tell if the source of the key, the file or a variable, names models of other providers only."""
     from ruler_cli.judges.providers import provider_of
 
     tables = {} if options.file is None else options.file.tables
     models = [model for table in tables.values() for model in table.get("model", ())]
+    if options.rank("api_key_env") == 2:
+        models = (os.environ.get("RULER_JUDGE_MODEL") or os.environ.get("RULER_MODEL") or "").split()
     known = {provider_of(model) for model in models}  # None: a judge's table, or a bare name
     return bool(known) and None not in known and provider_of(name) not in {None, *known}
 

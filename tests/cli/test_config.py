@@ -477,10 +477,14 @@ def test_pair_of_one_table(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
-    """A key that the file names for its model is not sent to the provider of a model of the command line."""
-    (tmp_path / "ruler.toml").write_text("[score]\nmodel = 'openai/o3'\napi_key_env = 'LAB'\n")
+    """A key named beside a model of one provider is not sent to that of a model of the command line."""
+    file, env = tmp_path / "ruler.toml", {"RULER_MODEL": "openai/o3", "RULER_API_KEY_ENV": "LAB"}
+    file.write_text("[score]\nmodel = 'openai/o3'\napi_key_env = 'LAB'\n")
     for name, key in (("openai/x", "LAB"), ("o4-mini", "LAB"), ("anthropic/x", "ANTHROPIC_API_KEY")):
         assert judges(ruler, "score", "-m", name)[name]["api_key_env"] == key
+        words = ("score", "--config", "none", "-m", name)
+        assert judges(ruler, *words, **env)[name]["api_key_env"] == key
+        assert judges(ruler, *words, RULER_API_KEY_ENV="LAB")[name]["api_key_env"] == "LAB"
 
 
 PANEL = 'model = ["openai/a", "openai/b"]\nprice = [[1, 2], [3, 4]]\n'
