@@ -6,7 +6,6 @@ import copy
 import os
 import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +16,9 @@ from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
 from ruler_cli.object_groups import G, JudgedGroup, read_group
 from ruler_cli.observer import Observer, Summary
+from ruler_cli.open_scorer import Groups, GroupStream
 from ruler_cli.run import score
-from ruler_cli.scorer import Groups, Log, Scorer
+from ruler_cli.scorer import Log, Scorer
 
 
 async def score_file(
@@ -52,10 +52,7 @@ async def score_groups(
     that is run again goes on where it stopped. Close the generator, with `contextlib.aclosing`, if what
     follows a loop that ends early depends on it.
     """
-    async with (
-        Scorer(settings, observer=observer) as scorer,
-        aclosing(scorer.score_groups(groups)) as stream,
-    ):
+    async with Scorer(settings, observer=observer) as scorer, GroupStream(scorer.opened, groups) as stream:
         async for scored in stream:
             yield scored
 

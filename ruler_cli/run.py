@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,8 +25,6 @@ from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
 from ruler_cli.writing.output import FailedFile, failed_path, open_output, refuse_clashes, refuse_settings
 
 _TICK = 1.0
-_HALF = 0.5
-"""The share of the text that judges should be shown."""
 _POLL = 0.05
 _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
@@ -57,7 +55,8 @@ async def score(
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
         # before the input: a judge that is not there costs no wait
-        async with open_judges(settings, resolved, stop_signal) as panel:
+        async with AsyncExitStack() as judges:
+            panel = await open_judges(settings, resolved, stop_signal, judges)
             scores, coverage = BatchScores(settings, RunStats(settings.max_failures, panel)), Coverage()
             writer = ResultWriter(settings, scores, panel, output, failed, observer)
             on_reply = observer.replied if settings.debug else None
@@ -70,20 +69,21 @@ async def score(
     return this.finish()
 
 
-@asynccontextmanager
 async def open_judges(
-    settings: ScoreSettings, resolved: Sequence[ResolvedJudge], stop_signal: StopSignal
-) -> AsyncIterator[Panel]:
-    """Open the judges of a run, and its ledger unless all judges are embedded: those cost nothing to ask."""
-    with ExitStack() as files:
-        ledger = None
-        if settings.ledger is not None and not all(way.embedded for way in resolved):
-            ledger = files.enter_context(Ledger(settings.ledger, settings.ledgers))
-        async with AsyncExitStack() as opened:
-            for way in resolved:
-                if way.judge is not None:
-                    await opened.enter_async_context(way.judge)
-            yield open_panel(settings, resolved, stop_signal, ledger)
+    settings: ScoreSettings, resolved: Sequence[ResolvedJudge], stop_signal: StopSignal, stack: AsyncExitStack
+) -> Panel:
+    """Open the judges of a run, and its ledger unless all judges are embedded: those cost nothing to ask.
+
+    `stack` closes them. No generator does: a loop that ends closes all generators at once, also one that
+    another still uses.
+    """
+    ledger = None
+    if settings.ledger is not None and not all(way.embedded for way in resolved):
+        ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers))
+    for way in resolved:
+        if way.judge is not None:
+            await stack.enter_async_context(way.judge)
+    return open_panel(settings, resolved, stop_signal, ledger)
 
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
@@ -119,7 +119,7 @@ class _Run:
         self._settings, self._observer, self._panel = settings, observer, panel
         self._stats, self._writer, self._runner = stats, writer, runner
         self._stop_signal, self._coverage = panel.stop_signal, coverage
-        self._begun = self._stopped = self._reader_gone = self._coverage_reported = False
+        self._begun = self._stopped = self._reader_gone = False
         self._input: Input | None = None
 
     async def all(self, stack: ExitStack) -> None:
@@ -185,20 +185,8 @@ class _Run:
         self._stop_if_too_many()
 
     def _warn_of_coverage(self) -> None:
-        """Say once if judges are shown less than half of the text, and which text they are not shown."""
-        coverage = self._coverage
-        if self._coverage_reported:
-            return
-        self._coverage_reported = True
-        for sentence in coverage.warnings():
+        for sentence in self._coverage.report():
             self._observer.warn(sentence)
-        if coverage.share is None or coverage.share >= _HALF:
-            return
-        groups = f"the first {coverage.groups} groups" if coverage.groups > 1 else "the first group"
-        self._observer.warn(
-            f"judges are shown {coverage.share:.0%} of the text in {groups}; "
-            f"not shown: {coverage.not_shown_text()} (`ruler check` names every place)"
-        )
 
     async def _judge_all(self, source: Input) -> None:
         runner, pull = self._runner, (threaded if source.waits else inline)(source.groups)
@@ -232,7 +220,7 @@ class _Run:
                 self._observer.tick(self._stats.summary, self._panel.status())
 
     async def _take(self, group: Group, result: GroupResult) -> None:
-        if not self._coverage_reported and self._coverage.enough:
+        if self._coverage.enough:
             self._warn_of_coverage()
         scores = await self._writer.take(group, result)
         if isinstance(scores, GroupError):

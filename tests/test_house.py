@@ -20,6 +20,7 @@ LAYERS = (
         "result_writer",
         "batch_scores",
         "scorer",
+        "open_scorer",
         "object_groups",
         "api",
         "batch",

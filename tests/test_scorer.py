@@ -41,6 +41,7 @@ from ruler_cli import (
     score_file,
     score_groups,
 )
+from ruler_cli.observer import Status
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
@@ -395,7 +396,7 @@ def test_one_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups that the cap leaves out are yielded as such, and the cap is raised at the end."""
+    """Groups that the cap leaves out come as such; the cap is raised at the end, or by a later call."""
     judge = Stub(price=(2.0, 8.0))  # 0.0028 USD a call
 
     async def main(stage: Stage) -> None:
@@ -408,14 +409,122 @@ def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert 10 <= len(scored) == len(judge.asked) <= 17
         judge.asked.clear()
         async with Scorer(settings) as scorer:  # the scored ones are in the ledger, and cost nothing
-            again = [await scorer.score(one) for one in many(40)]
+            again = []
+            with pytest.raises(CapReached, match=": 2 groups are not scored;"):
+                for one in many(40):
+                    again.append(await scorer.score(one))
+            assert not (await scorer.score(many(1)[0])).failed  # the ledger answers it still
             summary = scorer.summary()
-        assert sum(not one.failed for one in again) == len(scored) + len(judge.asked)
+        assert [one.kind for one in again] == [None] * (len(again) - 1) + ["budget"]
+        assert len(again) - 1 == len(scored) + len(judge.asked)
         assert summary.cost_usd is not None
         assert 0 < summary.cost_usd <= 0.05
         assert isinstance(summary.stopped, str)
+        async with Scorer(replace(settings, ledger=None)) as scorer:  # calls that are paid for come back
+            together = await asyncio.gather(*[scorer.score(one) for one in many(40)])
+            assert {one.kind for one in together} == {None, "budget"}
+            with pytest.raises(CapReached):
+                await scorer.score(many(1)[0])
 
     staged(tmp_path, monkeypatch, main, judge)
+
+
+@pytest.mark.parametrize("number", [10**6, 60])
+def test_endless_at_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """At the cap no iterator is read on, even one that waits; a stream that lacks nothing raises nothing."""
+
+    async def groups() -> AsyncIterator[Any]:
+        for i in range(number):
+            yield group(f"e{i}", 0.1, 0.9)
+        await anyio.sleep_forever()  # for rollouts that are not made yet
+
+    async def main(stage: Stage) -> None:
+        settings = stage.settings(max_cost=0.05)
+        async with Scorer(settings) as scorer:
+            out = []
+            with pytest.raises(CapReached, match=r": (.*) groups? (is|are) not scored") as caught:
+                async for one in scorer.score_groups(groups()):
+                    out.append(one)
+            left = sum(one.kind == "budget" for one in out)
+            assert f" {left} group" in str(caught.value)
+            assert 1 <= left <= 50
+            cached = [group(f"e{i}", 0.1, 0.9) for i in range(5)]
+            assert not any([one.failed async for one in scorer.score_groups(iter(cached))])
+
+    staged(tmp_path, monkeypatch, main, Stub(price=(2.0, 8.0)))
+
+
+@pytest.mark.anyio
+async def test_batches() -> None:
+    """Each stream is a batch of its own, whatever else its Scorer scores before it or beside it."""
+    panel, combine = (JudgeSettings("simulated"),), CombineSettings(standardize=True)
+    settings = replace(OFFLINE, panel=panel, combine=combine)
+    low = [group(f"a{i}", 0.0, 0.2, 0.1) for i in range(20)]
+    high = [group(f"b{i}", 0.7, 0.9, 0.8) for i in range(20)]
+    alone = [[one.scores for one in (await collect(groups, settings))[0]] for groups in (low, high)]
+    async with Scorer(settings) as scorer:
+
+        async def scores(groups: list[Any]) -> list[Any]:
+            return [one.scores async for one in scorer.score_groups(groups)]
+
+        assert [await scores(low), await scores(high)] == alone
+        assert list(await asyncio.gather(scores(low), scores(high))) == alone
+        assert scorer.summary().scored == 80
+
+
+def test_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Python's log has the command's warning of text that judges are not shown and, with `debug`, replies."""
+
+    def hidden(i: int) -> dict[str, Any]:
+        events = [{"body": f"{i}-{n} {'word ' * 400}"} for n in range(3)]
+        return {**group(f"h{i}", 0.1, 0.9), "scratch": events, "tensor": object()}
+
+    async def one() -> None:
+        async with Scorer(replace(OFFLINE, debug=True)) as scorer:
+            await scorer.score(hidden(0))
+
+    caplog.set_level("INFO", logger="ruler_cli")
+    asyncio.run(one())
+    asyncio.run(collect([hidden(i) for i in range(25)], OFFLINE))
+    text = "judges are shown [0-9]% of the text in the first (20 groups|group); not shown: scratch.*body"
+    warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    found = [re.match(text, sentence) for sentence in warnings]
+    assert [match and match[1] for match in found] == ["group", "20 groups"]
+    replies = [each.message for each in caplog.records if each.message.startswith("judge on group h0: ")]
+    assert len(replies) == 1
+
+
+def test_observer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An observer hears once of the beginning, and once a second of single groups and streams alike."""
+
+    class Counting(Observer):
+        """Counts what it hears."""
+
+        started_with: list[int | None] = []  # noqa: RUF012 - one is made
+        tokens: list[int] = []  # noqa: RUF012
+
+        def started(self, groups: int | None) -> None:
+            self.started_with.append(groups)
+
+        def tick(self, summary: Summary, status: Status) -> None:
+            self.tokens.append(summary.usage.prompt)
+
+    async def main(stage: Stage) -> None:
+        observer = Counting()
+        async with Scorer(stage.settings(ledger=None), observer=observer) as scorer:
+
+            async def stream(number: int) -> None:
+                assert [one async for one in scorer.score_groups(many(number))]
+
+            await scorer.score(many(1)[0])
+            await asyncio.gather(*[stream(1) for _ in range(4)])
+            await anyio.sleep(1.1)
+            seconds = int(anyio.current_time())
+        assert observer.started_with == [None]
+        assert len(observer.tokens) == seconds
+        assert (observer.tokens[3], observer.tokens[-1]) == (1000, 5000)
+
+    staged(tmp_path, monkeypatch, main, Stub(latency=2.5))
 
 
 def test_refused_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,8 +542,10 @@ def test_refused_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert not (await scorer.score(many(1)[0])).failed
             with pytest.raises(RefusedError):
                 await scorer.score(many(11)[10])
-            with pytest.raises(RefusedError):
-                await scorer.score(many(1)[0])
+            for _ in range(3):
+                with pytest.raises(RefusedError) as caught:
+                    await scorer.score(many(1)[0])
+                assert len(caught.traceback) < 5  # the same error each time
 
     staged(tmp_path, monkeypatch, main, Stub(say=say))
 
@@ -657,6 +768,39 @@ def test_two_loops(server: JudgeServer) -> None:
         for passes in (1, 3):
             asyncio.run(ends(after, passes))
     gc.collect()
+
+
+def test_generators_of_a_loop_that_ends(server: JudgeServer, caplog: pytest.LogCaptureFixture) -> None:
+    """A stream that is held when its loop ends is closed without an error."""
+    held = []
+
+    async def ends(scorer: Scorer | None) -> None:
+        stream = score_groups(many(50), at(server)) if scorer is None else scorer.score_groups(many(50))
+        held.append(stream)
+        async for _ in stream:
+            return
+
+    async def opens() -> None:
+        async with Scorer(at(server)) as scorer:
+            await ends(scorer)
+
+    for _ in range(5):  # the order in which a loop closes its generators is by chance
+        asyncio.run(ends(None))
+        asyncio.run(opens())
+    assert caplog.messages == []
+
+
+@pytest.mark.anyio
+async def test_closed_in_flight(server: JudgeServer) -> None:
+    """To close a Scorer ends its calls in flight with an error that says so, and leaves nothing behind."""
+    before = left_behind()
+    async with Scorer(at(server, "hang")) as scorer:
+        calls = [asyncio.create_task(scorer.score(one)) for one in GROUPS]
+        await anyio.sleep(0.2)
+    for call in calls:
+        with pytest.raises(UsageError, match="closed"):
+            await call
+    assert left_behind() == before
 
 
 @pytest.mark.anyio

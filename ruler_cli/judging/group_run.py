@@ -93,10 +93,8 @@ class JudgeRunner:
 
     def measure(self, group: Group, layout: PromptLayout) -> None:
         """Measure how much of one of the first groups its first judge is shown."""
-        if self._coverage is not None:
+        if self._coverage is not None and not self._coverage.enough:
             self._coverage.add(group, layout)
-            if self._coverage.enough:
-                self._coverage = None
 
 
 class GroupRun:

@@ -32,6 +32,8 @@ _LINE, _TEXT_IN_TEXT = 8, 3
 _MOST_TEXTS, _MOST_PATHS, _DEEPEST = 1_000_000, 10_000, 60
 _MOST_SCANNED = 1 << 29
 """Characters of prompts that may be searched in vain."""
+_HALF = 0.5
+"""The share of the text that judges should be shown."""
 _NAMED = 3
 """Paths that a sentence names."""
 _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
@@ -60,6 +62,7 @@ class Coverage:
     missing: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
+    _reported: bool = False
     _seen: set[int] = field(default_factory=set)
 
     def add(self, group: Group, layout: PromptLayout) -> None:
@@ -114,6 +117,22 @@ class Coverage:
             f"{printable(self.first_continued)}), as if they were steps of one run; if they are, keep the "
             "last step of each run"
         ]
+
+    def report(self) -> list[str]:
+        """Return the warnings of a run; none if it is called again.
+
+        They say if judges are shown less than half of the text, and which text they are not shown.
+        """
+        if self._reported:
+            return []
+        self._reported, sentences = True, self.warnings()
+        if self.share is not None and self.share < _HALF:
+            groups = f"the first {self.groups} groups" if self.groups > 1 else "the first group"
+            sentences.append(
+                f"judges are shown {self.share:.0%} of the text in {groups}; "
+                f"not shown: {self.not_shown_text()} (`ruler check` names every place)"
+            )
+        return sentences
 
     def _count(self, path: str, text: str, prompt: _PromptText) -> None:
         digest = hash(text)

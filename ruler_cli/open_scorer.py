@@ -1,0 +1,346 @@
+"""An open `Scorer`: the way of one group through its judges, and of a stream of groups, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sized
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Generic, Self
+
+import anyio
+import orjson
+
+from ruler_cli.batch_scores import BatchScores, RunStats
+from ruler_cli.config import ScoreSettings
+from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError, WrongShapeError
+from ruler_cli.judging.group_run import GroupRun, JudgeRunner
+from ruler_cli.judging.panel import Panel
+from ruler_cli.object_groups import G, JudgedGroup, ObjectGroup, judged_group, read_group
+from ruler_cli.observer import Observer, Summary
+from ruler_cli.pool.engine import Bounds, run, run_beside
+from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.types import GroupError, GroupResult, GroupScores
+
+_BOUNDS = Bounds(ready=32)
+"""Bounds on the groups that are held: 32 scored groups bridge a pause of their taker, and a group that is
+trained on later than that was made by an old policy."""
+_TICK, _POLL = 1.0, 0.05
+"""Seconds between the reports to an observer, and between looks at what a stopped run still holds."""
+Groups = Iterable[G] | AsyncIterable[G]
+
+
+class OpenScorer:
+    """The parts of an open Scorer, and the way of one group through them."""
+
+    def __init__(self, settings: ScoreSettings, observer: Observer, panel: Panel) -> None:
+        self.settings, self.observer, self.panel = settings, observer, panel
+        self.stop_signal = panel.stop_signal
+        self.stats = RunStats(settings.max_failures, panel)
+        self.scores = BatchScores(settings, self.stats)
+        self.streams = set[GroupStream[Any]]()
+        self.loop = asyncio.get_running_loop()
+        self._taken, self._coverage = 0, Coverage()
+        self._runner = self.runner()
+        self._scopes, self._deadline = set[anyio.CancelScope](), math.inf
+        observer.started(None)
+        self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._report())]
+
+    def runner(self) -> JudgeRunner:
+        """Make a runner for groups that may share passes with one another."""
+        on_reply = self.observer.replied if self.settings.debug else None
+        return JudgeRunner(self.settings, self.panel.judges, on_reply, self._coverage)
+
+    def new_batch(self) -> BatchScores:
+        """Return the scores for a stream: its own if they need the whole batch, else those of all groups."""
+        if self.scores.waits:
+            self.scores = BatchScores(self.settings, self.stats)
+        return self.scores
+
+    def read(self, given: G, index: int | None = None) -> ObjectGroup[G]:
+        """Read a group; without an `index` it is the next one that comes alone."""
+        name = "" if index is not None else "group"
+        if index is None:
+            index, self._taken = self._taken, self._taken + 1
+        read = read_group(given, index, self.settings.input, name)
+        if self._coverage.enough:
+            return read
+        (record,) = read.group.records
+        record = replace(record, line=replace(record.line, raw=_json(given)))
+        return replace(read, group=replace(read.group, records=(record,)))
+
+    async def one(self, given: G) -> JudgedGroup[G]:
+        """Score a group that shares passes with no other."""
+        if self.scores.waits:
+            raise UsageError(
+                "--debias and --standardize need all groups of a batch; give them to `score_groups`, which "
+                "yields them once the last is judged"
+            )
+        read, capped = self.read(given), self.panel.budget.closed
+        if self.stop_signal.reason is not None:
+            raise self.ended
+        group_run = self._runner.start(read.group)
+        self._runner.end()
+        result = await self.judge(group_run)
+        scores = None if result is None else self.take(self.scores, read, result)
+        if result is None or scores is None:
+            raise self.ended
+        if capped and isinstance(scores, GroupError) and scores.kind == "budget":
+            raise self.stats.cap_reached(self.settings.pool.max_cost) or self.ended
+        return self.scored(self.scores, read, result, scores)
+
+    async def judge(self, group_run: GroupRun) -> GroupResult | None:
+        """Ask the judges about a group; None if the run stopped and this took too long, or it was closed."""
+        result = None
+        with anyio.CancelScope(deadline=self._deadline) as scope:
+            self._scopes.add(scope)
+            try:
+                result = await group_run.judge()
+            finally:
+                self._scopes.discard(scope)
+        return result
+
+    def take(
+        self, batch: BatchScores, read: ObjectGroup[Any], result: GroupResult
+    ) -> GroupScores | GroupError | None:
+        """Count a group; return its scores as far as they are known, None if the run stopped before it."""
+        if self._coverage.enough:
+            self._warn_of_coverage()
+        scores = batch.take(read.group, result)
+        if isinstance(scores, GroupError):
+            if scores.kind == "interrupted":
+                self.stats.pay(result)
+                return None
+            self.observer.failed(read.group.key, scores.kind, scores.reason)
+            most = self.settings.max_failures
+            if most is not None and self.stats.too_many(begun=True):
+                self.stop_signal.stop(TooManyFailures(most.shown))
+        self.observer.advanced(self.stats.summary)
+        return scores
+
+    def scored(
+        self,
+        batch: BatchScores,
+        read: ObjectGroup[G],
+        result: GroupResult,
+        scores: GroupScores | GroupError,
+    ) -> JudgedGroup[G]:
+        """Count the final scores of a group; return an annotated copy of it."""
+        batch.conclude(read.group, result, scores)
+        cost = self.panel.cost(result.used)
+        return judged_group(read, result, scores, batch.names, cost, self.settings.on_failure)
+
+    @property
+    def ended(self) -> RulerError:
+        """The error of a group that is given up: what stopped the run, or that the Scorer was closed."""
+        if self.stop_signal.reason is not None:
+            return self.stop_signal.reason.with_traceback(None)  # else it grows with each raise
+        return UsageError("the Scorer was closed before its groups were all scored")
+
+    def summary(self) -> Summary:
+        """Return the counts so far."""
+        stopped = self.stop_signal.reason or self.stats.cap_reached(self.settings.pool.max_cost)
+        summary = self.stats.finish(stopped)
+        summary.figures = self.scores.figures()
+        return replace(summary, failed=dict(summary.failed), retried=dict(summary.retried))
+
+    async def close(self) -> None:
+        """End all tasks and calls in flight."""
+        for stream in tuple(self.streams):
+            await stream.end()
+        for scope in self._scopes:
+            scope.cancel()
+        with anyio.CancelScope(shield=True):
+            while self._scopes:  # noqa: ASYNC110 - judges stay open until their calls have ended
+                await anyio.sleep(_POLL)
+        await _end(*self._tasks)
+        self._warn_of_coverage()
+
+    def _warn_of_coverage(self) -> None:
+        for sentence in self._coverage.report():
+            self.observer.warn(sentence)
+
+    async def _report(self) -> None:
+        """Report to the observer every second."""
+        while True:
+            await anyio.sleep(_TICK)
+            self.stats.refresh()
+            self.observer.tick(self.stats.summary, self.panel.status())
+
+    async def _watch(self) -> None:
+        """Once the run is told to stop, wait for calls in flight, not for ever."""
+        await self.stop_signal.event.wait()
+        self.panel.nudge()
+        self._deadline = anyio.current_time() + self.settings.grace
+        for scope in self._scopes:
+            scope.deadline = self._deadline
+        for stream in self.streams:
+            stream.last.set()
+        self.observer.stopping(self.panel.in_flight, self.settings.grace)
+
+
+class GroupStream(Generic[G]):
+    """Groups one after another, until the last or until the run is told to stop.
+
+    Use it as an async context, and iterate over it there. It is no generator: a loop that ends closes all
+    generators at once, also one that another still uses.
+    """
+
+    def __init__(self, scorer: OpenScorer, groups: Groups[G]) -> None:
+        """WrongShapeError if the groups cannot be iterated over."""
+        self._scorer, self._groups, self._sized = scorer, _feed(groups), isinstance(groups, Sized)
+        self._runner, self._batch = scorer.runner(), scorer.new_batch()
+        self._send, self._receive = anyio.create_memory_object_stream[JudgedGroup[G]](0)
+        self._pulled = self._delivered = self._left = self._cut = 0
+        self._waiting: list[tuple[ObjectGroup[G], GroupResult]] = []
+        self.last = anyio.Event()
+        """It is set if no further group is to be read."""
+        self._error: BaseException | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._all())
+        self._task.add_done_callback(lambda _: self._send.close())
+        self._scorer.streams.add(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """End the calls in flight."""
+        self._receive.close()
+        await self.end()
+        self._scorer.streams.discard(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> JudgedGroup[G]:
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            pass
+        if self._task.cancelled():
+            raise self._scorer.ended
+        self._task.result()
+        if self._error is not None:
+            raise self._error
+        if self._scorer.stop_signal.reason is not None:
+            raise self._scorer.ended
+        if self._left or self._cut:
+            raise CapReached(self._scorer.settings.pool.max_cost or 0.0, self._left, self._cut)
+        raise StopAsyncIteration
+
+    async def end(self) -> None:
+        """End the calls in flight."""
+        await _end(self._task)
+        if not self._task.cancelled():
+            self._task.exception()  # it was raised already, or nobody waits for it any more
+
+    async def _all(self) -> None:
+        """Judge all groups, and send each with its scores."""
+        demand = self._scorer.panel.wait_for_demand
+        with anyio.CancelScope() as scope:
+            await run_beside(
+                lambda: self._leave(scope),
+                lambda: run(
+                    self._pull, self._judge, self._deliver, lambda item: item[0].size, demand, _BOUNDS
+                ),
+            )
+        if not self._waiting:
+            return
+        if warning := self._batch.complete(result for _, result in self._waiting):
+            self._scorer.observer.warn(warning)
+        for read, result in self._waiting:
+            await self._send.send(self._scorer.scored(self._batch, read, result, self._batch.final(result)))
+
+    async def _pull(self) -> tuple[ObjectGroup[G], GroupRun] | None:
+        try:
+            if self._scorer.stop_signal.reason is None and not self.last.is_set():
+                given = await anext(self._groups)  # in no scope: theirs may be open until the next group
+                read = self._scorer.read(given, self._pulled)
+                self._pulled += 1
+                group_run = self._runner.start(read.group)
+                if self.last.is_set():  # while the group was awaited: no other one shares passes with it
+                    self._runner.end()
+                return read, group_run
+        except StopAsyncIteration:
+            pass
+        except asyncio.CancelledError as error:  # ours, or of a task that the caller's groups waited for
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            self._error = error
+        except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
+            self._error = error
+        self._runner.end()
+        return None
+
+    async def _judge(self, item: tuple[ObjectGroup[G], GroupRun]) -> GroupResult | None:
+        result = await self._scorer.judge(item[1])
+        if result is not None and _capped(result) and not self._sized:  # it may never end
+            self.last.set()
+        return result
+
+    async def _deliver(self, item: tuple[ObjectGroup[G], GroupRun], result: GroupResult | None) -> None:
+        read, _ = item
+        scores = None if result is None else self._scorer.take(self._batch, read, result)
+        if result is not None and scores is not None:
+            if _capped(result):
+                self._left += isinstance(scores, GroupError)
+                self._cut += isinstance(scores, GroupScores)
+            if self._batch.waits:
+                self._waiting.append((read, result))
+            else:
+                await self._send.send(self._scorer.scored(self._batch, read, result, scores))
+        self._delivered += 1
+
+    async def _leave(self, scope: anyio.CancelScope) -> None:
+        """Once no further group is read and all that is done is taken, wait for no more groups."""
+        await self.last.wait()
+        self._runner.end()
+        while self._delivered < self._pulled:  # noqa: ASYNC110 - looked at when a run ends only
+            await anyio.sleep(_POLL)
+        scope.cancel()
+
+
+def _capped(result: GroupResult) -> bool:
+    """Tell if the group lacks a reply because of the cost cap."""
+    return any(call.error.kind == "budget" for call in result.failed_calls)
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """End tasks, whatever ends the one that waits for them."""
+    for task in tasks:
+        task.cancel()
+    with anyio.CancelScope(shield=True):
+        await asyncio.wait(tasks)
+
+
+def _json(given: Any) -> bytes:
+    """Return a dict as JSON, without values that are not; empty for any other object."""
+    if not isinstance(given, Mapping):
+        return b""
+    try:
+        return orjson.dumps(given, _dumped, orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a text or a number that is no JSON
+        return b""
+
+
+def _dumped(value: Any) -> Any:
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else None
+
+
+def _feed(groups: Any) -> AsyncIterator[Any]:
+    """Return an async iterator over groups; WrongShapeError if they cannot be iterated over."""
+    one = isinstance(groups, Mapping) or hasattr(groups, "trajectories")  # ART's is an iterable of its fields
+    if isinstance(groups, AsyncIterable) and not one:
+        return aiter(groups)
+    if one or isinstance(groups, str | bytes) or not isinstance(groups, Iterable):
+        hint = "a list of groups; one alone is for `Scorer.score`" if one else "an iterable of groups"
+        raise WrongShapeError(f"groups: is of type {type(groups).__name__}; give {hint}")
+    return _in_turn(groups)
+
+
+async def _in_turn(groups: Iterable[G]) -> AsyncIterator[G]:
+    for group in groups:
+        yield group
