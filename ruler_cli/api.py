@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.contradictions import refuse_contradictions
-from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
-from ruler_cli.object_groups import G, JudgedGroup, read_group
+from ruler_cli.errors import ReaderGone, RefusedError, RulerError, WrongShapeError
+from ruler_cli.object_groups import G, JudgedGroup, items_of
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.open_scorer import Groups, GroupStream
 from ruler_cli.run import score
@@ -36,9 +36,12 @@ async def score_file(
     """
     settings = ScoreSettings() if settings is None else settings
     refuse_contradictions(settings)
+    for name, path in (("input", input), ("output", output)):
+        if not isinstance(path, str | os.PathLike):
+            raise WrongShapeError(f"{name}: is of type {type(path).__name__}; give a path, an address or '-'")
     source = replace(settings.input, source=os.fspath(input))
     result = await score(replace(settings, input=source, output=os.fspath(output)), observer or Log())
-    if result.stopped is not None:
+    if result.stopped is not None and not isinstance(result.stopped, ReaderGone):
         raise result.stopped
     return result.summary
 
@@ -97,7 +100,8 @@ async def ruler(
     ]
     if not messages:
         return []
-    group = {"trajectories": [{"messages": each} for each in messages], "tools": tools and list(tools)}
+    given = None if tools is None else list(_several(tools, "tools", "a list of tools"))
+    group = {"trajectories": [{"messages": each} for each in messages], "tools": given}
     scored = await _score_once(group, judge_model, extra_litellm_params, rubric, debug=debug)
     out = []
     for number, fields in enumerate(scored.trajectories, 1):
@@ -122,16 +126,17 @@ async def score_group(
     `group` is a dict with `trajectories`, or any object with ART's attributes; WrongShapeError if it is
     neither. Each trajectory gets `reward`, `metrics["independent_reward"]`, `metrics["ruler_score"]` and a
     line in `logs`. NotScoredError if the judge gave no usable answer. With `swallow_exceptions` a group that
-    cannot be scored gives None instead. No reply is kept: `Scorer` has a ledger.
+    cannot be scored gives None instead, and a warning is logged. No reply is kept: `Scorer` has a ledger.
     """
-    if not read_group(group, 0, ScoreSettings().input, "group").items:
+    if not items_of(group, "group"):
         return copy.copy(group)
     try:
         scored = await _score_once(group, judge_model, extra_litellm_params, rubric, debug=debug)
-    except RulerError:
-        if swallow_exceptions:
-            return None
-        raise
+    except RulerError as error:
+        if not swallow_exceptions or isinstance(error, WrongShapeError):
+            raise
+        Log().warn(str(error))
+        return None
     return scored.group
 
 
@@ -165,8 +170,8 @@ async def _score_once(
     return scored
 
 
-class _Replies(Observer):
-    """Shows the judge's replies on stderr."""
+class _Replies(Log):
+    """Shows the judge's replies on stderr, and logs the rest."""
 
     def replied(self, group: str, text: str) -> None:
         """Show a reply."""

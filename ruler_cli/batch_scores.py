@@ -28,6 +28,7 @@ class BatchScores:
     def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
         """`stats` counts the groups."""
         self.stats, self._input, self._how = stats, settings.input, settings.combine
+        self._single = settings.ask.single
         self.names = tuple(judge.label for judge in settings.judges)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
@@ -78,7 +79,7 @@ class BatchScores:
     def _combined(self, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
         from ruler_cli.scoring.combine import combine
 
-        return combine(result, how, self._batch)
+        return combine(result, how, self._batch, self._single)
 
 
 def _waits(settings: ScoreSettings) -> bool:
@@ -155,17 +156,16 @@ class RunStats:
 
     def cap_reached(self, cap: float | None) -> CapReached | None:
         """Return the error of a run that left out groups or passes for the cap of so many USD."""
-        left = self.summary.failed.get("budget", 0)
-        return CapReached(cap or 0.0, left, self.summary.cut) if left or self.summary.cut else None
+        left, cut = self.summary.failed.get("budget", 0), self.summary.cut
+        return CapReached(cap or 0.0, left, cut, self._panel.budget.least) if left or cut else None
 
     def finish(self, stopped: Exception | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""
-        summary, stats = self.summary, self._panel.stats()
+        summary = self.summary
         self.refresh()
+        self._panel.count(summary)
         summary.seconds = time.perf_counter() - self._began
-        summary.asked, summary.retried, summary.unanswered = stats.calls, stats.retried, stats.unanswered
         summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
-        summary.most_in_flight = stats.most
         summary.stopped = None if stopped is None else str(stopped)
         return summary
 

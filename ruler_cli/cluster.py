@@ -94,10 +94,7 @@ async def score_on_ray(
         source = await anyio.to_thread.run_sync(open_input, settings.input, stack, problems.append)
         if source.reader is None or source.survey is None:
             return await score(settings, observer, stop_signal)
-        for sentence in (source.found(), *source.notes):
-            observer.note(sentence)
-        for sentence in source.survey.warnings():
-            observer.warn(sentence)
+        source.report(observer)
         groups, limits, shape = source.survey.mine, settings.pool, source.reader.format.shape
     each = [limits.of(judge) for judge in settings.judges]
     shares = [share for own in each for share in (own.concurrency, own.rpm, own.tpm and own.tpm / _MIN_TPM)]
@@ -184,7 +181,7 @@ class _RayRun:
                 self.waiting.appendleft((shard, deaths + 1))
                 if deaths + 1 == _TRIES:
                     why = f"{_TRIES} workers ended over {shard or 'the input'} ({_first_line(error)})"
-                    hint = "is the same ruler-cli[ray] on every node, with enough memory? See Ray's logs"
+                    hint = "are the same ruler and Ray on every node, with enough memory? See Ray's logs"
                     stop = RulerError(f"--engine ray: {why}; {hint}; the same command goes on")
                     self.stop_signal.stop(stop)
         if number in self._ready:

@@ -56,14 +56,6 @@ def shard_of(text: str) -> Shard | None:
     return Shard(number, of) if of > 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Subset:
-    """The groups of an input that a run takes: the first `limit`, of them those of `shard`."""
-
-    shard: Shard | None = None
-    limit: int | None = None
-
-
 LEDGER_VARIABLE = "RULER_LEDGER"
 """The variable that names the ledger, or says `none`."""
 
@@ -223,7 +215,6 @@ class CombineSettings:
     standardize: bool = False
     blend: float | None = None
     by_outcome: bool = False
-    single: Literal["flag", "score"] = "flag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +237,6 @@ class InputSettings:
     prompt: str | None = None
     limit: int | None = None
 
-    @property
-    def subset(self) -> Subset:
-        """The groups that are read."""
-        return Subset(self.shard, self.limit)
-
 
 @dataclass(frozen=True, slots=True)
 class ScoreSettings:
@@ -260,8 +246,8 @@ class ScoreSettings:
     over a group that one refuses. `adaptive` spends passes where they help, `ask.passes` on average;
     `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` keeps every
     reply: by default the command's own, None keeps nothing; `ledgers` are others in which replies are looked
-    up too. `grace` is how many seconds calls in flight may take to finish once the run is told to stop.
-    `cached_only` asks nobody: what no ledger answers fails.
+    up too; `~` in their paths is replaced. `grace` is how many seconds calls in flight may take to finish
+    once the run is told to stop. `cached_only` asks nobody: what no ledger answers fails.
     """
 
     input: InputSettings = InputSettings()
@@ -283,6 +269,14 @@ class ScoreSettings:
     escalate: JudgeSettings | None = None
     cached_only: bool = False
     ledgers: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Replace a leading `~` in the paths of ledgers, as the command does."""
+        if isinstance(self.ledger, Path):
+            object.__setattr__(self, "ledger", expand_home(str(self.ledger)))
+        if isinstance(self.ledgers, list | tuple):
+            paths = [expand_home(str(one)) if isinstance(one, Path) else one for one in self.ledgers]
+            object.__setattr__(self, "ledgers", tuple(paths))
 
     @property
     def judges(self) -> list[JudgeSettings]:

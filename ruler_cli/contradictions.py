@@ -3,64 +3,86 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
+from dataclasses import is_dataclass
 from itertools import combinations
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ruler_cli.config import (
-    JudgeSettings,
-    MaxFailures,
-    OnFailure,
-    PoolSettings,
-    ScoreSettings,
-    param_mistake,
-)
+from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings, param_mistake
 from ruler_cli.errors import UsageError, WrongShapeError
+
+_MOST = sys.float_info.max
+"""The largest number that is finite."""
 
 
 def _refuse_types(settings: Any) -> None:
-    """Raise UsageError if a value has another type than its field, as a program may give it."""
+    """Raise WrongShapeError if a value has another type than its field, as a program may give it."""
     if not isinstance(settings, ScoreSettings):
         kind = type(settings).__name__
         raise WrongShapeError(f"settings: is of type {kind}; give ScoreSettings(judge=JudgeSettings(NAME))")
-    ask, most = settings.ask, settings.max_failures
-    rows: list[tuple[str, Any, tuple[Any, ...] | type]] = [
-        *(("judge", judge, JudgeSettings) for judge in settings.judges),
-        ("max_failures", MaxFailures(0) if most is None else most, MaxFailures),
-        ("on_failure", settings.on_failure, get_args(OnFailure)),
-        ("rubric", "" if ask.rubric is None else ask.rubric, str),
-        ("order", ask.order, ("random", "input")),
-        ("single", ask.single, ("flag", "score")),
-        *((f"--{name}", getattr(ask, name), int) for name in ("passes", "seed")),
-    ]
-    for name, value, form in rows:
-        if isinstance(form, tuple) and value not in form:
-            raise UsageError(f"{name}: is none of {', '.join(map(repr, form))}")
-        if isinstance(form, type) and not isinstance(value, form):
-            raise UsageError(f"{name}: is of type {type(value).__name__}; give {form.__name__}")
+    holders: list[tuple[str, Any]] = [("settings", settings)]
+    for place, holder in holders:  # it grows as it is read
+        for name, hint in get_type_hints(type(holder)).items():
+            value, where = getattr(holder, name), f"{place}.{name}"
+            if not _fits(value, hint):
+                raise WrongShapeError(f"{where}: {_mismatch(value, hint)}")
+            several = value if isinstance(value, list | tuple) else (value,)
+            holders += [(where, one) for one in several if is_dataclass(one)]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Tell if a value has the type of a field; a list may stand for a tuple."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in args)
+    if origin is Literal:
+        return value in args
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            return False
+        kinds = args if args[-1] is not ... else args[:1] * len(value)
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if hint in (int, float):
+        return isinstance(value, int | hint) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def _mismatch(value: Any, hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return f"is none of {', '.join(map(repr, get_args(hint)))}"
+    form = hint.__name__ if isinstance(hint, type) else re.sub(r"[\w.]+\.(?=\w)", "", str(hint))
+    kind = type(value).__name__
+    if isinstance(value, list | tuple) and value:
+        kind += f"[{', '.join([type(item).__name__ for item in value[:3]])}]"
+    return f"is of type {kind}; give {form}"
 
 
 def _refuse_numbers(settings: ScoreSettings) -> None:
     """Raise UsageError if a number is out of its bounds, or none."""
-    ask, pool, combine = settings.ask, settings.pool, settings.combine
-    judges = settings.judges
+    ask, pool, combine, judges = settings.ask, settings.pool, settings.combine, settings.judges
+    failures = () if settings.max_failures is None else (settings.max_failures,)
     limited: list[PoolSettings | JudgeSettings] = [pool, *judges]
-    rows: list[tuple[str, Any, float, float]] = [
+    rows: list[tuple[str, float | None, float, float]] = [
         ("--passes", ask.passes, 1, math.inf),
         ("--group-size", ask.group_size, 2, math.inf),
+        ("context_tokens", ask.context_tokens, 1, math.inf),
         ("--min-passes", combine.min_passes, 1, math.inf),
         ("--blend", combine.blend, 0, 1),
         ("--retries", pool.retries, 0, math.inf),
         ("--max-cost", pool.max_cost, 0, math.inf),
+        *(("--max-failures", each.number, 0, 100 if each.percent else _MOST) for each in failures),
+        ("grace", settings.grace, 0, math.inf),
         *(("--concurrency", each.concurrency, 1, math.inf) for each in limited),
         *(("--rpm", each.rpm, 0.01, math.inf) for each in limited),
         *(("--tpm", each.tpm, 1, math.inf) for each in limited),
         *(("--timeout", judge.timeout, 0.001, math.inf) for judge in judges),
+        *(("--price", usd, 0, _MOST) for judge in judges for usd in judge.price or ()),
     ]
     for option, value, least, most in rows:
-        if value is not None and not isinstance(value, int | float):
-            raise UsageError(f"{option}: is of type {type(value).__name__}; give a number")
         if value is not None and not least <= value <= most:  # `nan` is not, either
-            bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of {least:g} or more"
+            bounds = f"from {least:g} to {most:g}" if most < _MOST else f"of {least:g} or more"
             raise UsageError(f"{option} {value:g}: give a number {bounds}")
 
 
@@ -103,6 +125,8 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
     _refuse_judges(settings)
     _refuse_numbers(settings)
     ask, combine = settings.ask, settings.combine
+    if ask.rubric is not None and not ask.rubric.strip():
+        raise UsageError("rubric: is empty; give a text, or leave it out for the built-in one")
     averaged = settings.panel and not settings.fallback
     judges = settings.judges
     for one, other in combinations(judges, 2):

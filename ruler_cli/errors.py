@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 
 class RulerError(Exception):
     """A run cannot go on; the message is one sentence with a way out."""
 
     exit_code = 1
+    resumable = True
+    """The same command goes on."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the sentence in a copy or a pickle: `__init__` of some errors makes it from numbers."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # of protocol 2
 
 
 class UsageError(RulerError):
@@ -16,6 +25,7 @@ class UsageError(RulerError):
     """
 
     exit_code = 2
+    resumable = False
 
 
 class WrongShapeError(UsageError, TypeError):
@@ -52,14 +62,20 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
 
     exit_code = 4
 
-    def __init__(self, cap: float, left: int, cut: int = 0) -> None:
-        """`cap` in USD; `left` groups could not be judged for it, `cut` lack some of their passes."""
+    def __init__(self, cap: float, left: int, cut: int = 0, least: float | None = None) -> None:
+        """`cap` in USD; `left` groups could not be judged for it, `cut` lack some of their passes.
+
+        `least` is what one call may cost, in USD, if the cap let none go: the same command would do the same.
+        """
         groups = "1 group is" if left == 1 else f"{left} groups are"
         fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
-        super().__init__(
-            f"--max-cost {cap:g} is reached: {groups} not scored{fewer}; "
-            "the same command may spend as much again"
-        )
+        self.resumable = least is None
+        if least is None:
+            reached, way_out = "reached", "the same command may spend as much again"
+        else:
+            reached = "less than one call may cost"
+            way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than the call
+        super().__init__(f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}; {way_out}")
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error

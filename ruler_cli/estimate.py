@@ -33,8 +33,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.reading.sample import SampleWeight
-from ruler_cli.scoring.sums import rounded
+from ruler_cli.reading.sample import SampleWeight, leading_bits
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
 
 JudgeRole = Literal["panel", "fallback", "escalation"]
@@ -52,11 +51,9 @@ class Range:
     high: float
 
     def __add__(self, other: Range) -> Range:
-        """Add value by value."""
         return map_ranges(operator.add, self, other)
 
     def __mul__(self, other: Range) -> Range:
-        """Multiply value by value."""
         return map_ranges(operator.mul, self, other)
 
 
@@ -113,6 +110,8 @@ _LINE_BYTES = 608
 """Measured bytes of a line of a request file without its prompt; most are the schema of the answer."""
 _KEYS = 5
 """Keys of groups that are too long, as examples."""
+_BITS = 8
+"""Binary digits of a rollout's tokens that are counted: a quantile is exact to one part in 128."""
 _ONE_GROUP = SampleWeight()
 
 
@@ -322,7 +321,6 @@ class Estimate:
             self.equal += groups * (len(known) == len(rewards) and max(known) == min(known))
 
     def _add_prompts(self, group: Group, layout: PromptLayout, groups: int) -> None:
-        """Add the statistics of the prompts."""
         rollouts = {
             i if rollout.member is None else rollout.member: distinct
             for i, (rollout, distinct) in enumerate(zip(group.rollouts, layout.owner, strict=True))
@@ -336,7 +334,8 @@ class Estimate:
         self.shared += groups * common
         self.bytes += groups * (common + sum(sizes))
         for distinct in rollouts.values():
-            self.lengths[rounded(int((common + sizes[distinct]) / BYTES_PER_TOKEN))] += groups
+            tokens = int((common + sizes[distinct]) / BYTES_PER_TOKEN)
+            self.lengths[leading_bits(tokens, _BITS)] += groups
 
 
 def estimate(groups: Iterable[tuple[Group, SampleWeight]], judges: Sequence[JudgeEstimate]) -> Estimate:

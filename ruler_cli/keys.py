@@ -49,17 +49,17 @@ def looks_like_key(text: str) -> bool:
     return _KEY.fullmatch(text.strip()) is not None or _RANDOM.fullmatch(text.strip()) is not None
 
 
-def refuse_no_variable(name: str, option: str = "--api-key-env") -> None:
+def refuse_no_variable(name: str) -> None:
     """Raise UsageError, which does not repeat the value, if it is no name of a variable."""
     if is_variable_name(name):
         return
     meant = name.strip("${} ")
     if is_variable_name(meant):
-        raise UsageError(f"{option}: takes the name of a variable, without `$`: {option} {meant}")
+        raise UsageError(f"--api-key-env: takes the name of a variable, without `$`: --api-key-env {meant}")
     given = "it is empty" if not name.strip() else "the value (not shown) is none"
     raise UsageError(
-        f"{option}: takes the name of a variable, and {given}; put the key into one (export MY_KEY=…) and "
-        f"give {option} MY_KEY"
+        f"--api-key-env: takes the name of a variable, and {given}; put the key into one (export MY_KEY=…) "
+        "and give --api-key-env MY_KEY"
     )
 
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, Generic, TypeVar, cast
 
 import orjson
 
 from ruler_cli.config import InputSettings, OnFailure
-from ruler_cli.errors import WrongShapeError
-from ruler_cli.formats.native import read_trajectory
+from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
+from ruler_cli.formats.fields import item_index
+from ruler_cli.formats.interface import SHAPE_ERRORS
+from ruler_cli.formats.native import BESIDE, read_trajectory
 from ruler_cli.formats.reader import key_text, validated
-from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Line, Record
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Line, Path, Record, Rollout
 from ruler_cli.writing.fields import annotations_of, group_fields
 
 G = TypeVar("G")
 _LOG = "RULER explanation: "
 _ORIGINAL = "independent_reward"
-_JUDGED = ("messages_and_choices", "messages", "additional_histories", "exchanges", "tools")
-"""Members of a trajectory that the judge is shown."""
-_KEYS = (("group_id",), ("metadata", "scenario_id"))
+_JUDGED = ("messages", "tools", *BESIDE)
+"""Paths of the members of a trajectory that the judge is shown."""
+_TURNS = ("messages", "messages_and_choices")
+"""Lists of which a dict's copy has its own: programs fill one list again for the next group."""
+_KEYS = ("group_id", "metadata.scenario_id")
 """Paths of a group's key."""
+_PLAIN = frozenset((str, int, float, bool))
 _NO_OBJECT = (str, bytes, int, float, complex, list, tuple, set, frozenset, type(None), BaseException)
 """Types of values that are no trajectory."""
 
@@ -59,9 +66,10 @@ class JudgedGroup(Generic[G]):
 
 @dataclass(frozen=True, slots=True)
 class ObjectGroup(Generic[G]):
-    """A group that was given as an object: the object, its trajectories, and the group that is judged.
+    """A group that was given as an object: copies of it and its trajectories, and the group that is judged.
 
-    `size` is about the bytes of its text.
+    The copies are annotated later, so the caller may change the group while it is judged. `size` is about the
+    bytes of its text.
     """
 
     index: int
@@ -78,26 +86,65 @@ def read_group(given: G, index: int, settings: InputSettings, name: str = "") ->
     outcomes begin at the trajectory, else at the group.
     """
     name = name or f"group {index + 1}"
-    items = _items(given, name)
-    values = [_judged(item) for item in items]
-    rollouts = []
-    for i, (item, value) in enumerate(zip(items, values, strict=True)):
-        reward = _original(item) if settings.reward is None else _at(item, given, settings.reward)
-        outcome = None if settings.outcome is None else _at(item, given, settings.outcome)
-        rollout = validated(read_trajectory(value, ("trajectories", i)))
-        rollouts.append(replace(rollout, reward=_plain(reward), outcome=_plain(outcome)))
-    rubric, tools = member(given, "rubric"), member(given, "tools")
-    record = Record(
-        Line(index + 1, 0, b"", name),
-        tuple(rollouts),
-        _key(given) or name,
-        rubric if isinstance(rubric, str) else None,
-        _plain(tools) if tools else None,
-    )
-    return ObjectGroup(index, given, items, Group(str(record.key), (record,)), len(repr(values)))
+    items = []
+    for i, item in enumerate(items_of(given, name)):
+        own = {part: kind(member(item, part) or ()) for part, kind in (("metrics", dict), ("logs", list))}
+        own["reward"] = member(item, "reward")
+        if isinstance(item, Mapping):
+            own |= {part: list(turns) for part in _TURNS if isinstance(turns := item.get(part), list)}
+        items.append(_snapshot(item, own, f"{name}: `trajectories[{i}]`"))
+    if index == 0 and items and settings.outcome is not None:  # as the command looks at the first records
+        _refuse_missing(settings.outcome, (given, *items), name)
+    copied, rubric = _snapshot(given, {"trajectories": items}, name), member(given, "rubric")
+    try:
+        record = Record(
+            Line(index + 1, 0, b"", name),
+            tuple([_read(item, given, ("trajectories", i), settings) for i, item in enumerate(items)]),
+            _key(given) or name,
+            rubric if isinstance(rubric, str) else None,
+            _plain(member(given, "tools"), "tools") or None,
+        )
+        return ObjectGroup(index, copied, items, Group(str(record.key), (record,)), len(repr(record)))
+    except UnreadableError as error:
+        raise WrongShapeError(f"{name}: {error}") from None
+    except RecursionError:
+        raise WrongShapeError(f"{name}: holds itself, or is nested too deeply; flatten it") from None
 
 
-def _items(given: Any, name: str) -> Sequence[Any]:
+def _snapshot(value: G, changes: dict[str, Any], name: str) -> G:
+    """Return a shallow copy to annotate later; WrongShapeError if its kind allows none, before any call."""
+    try:
+        return _with(value, changes)
+    except Exception as error:
+        reason = f"no copy of this {type(value).__name__} can be annotated ({error})"
+        raise WrongShapeError(f"{name}: {reason}; give a dict") from error
+
+
+def _read(item: Any, given: Any, path: Path, settings: InputSettings) -> Rollout:
+    """Read a trajectory; if it cannot be judged, the rollout has an error."""
+    try:
+        rollout = validated(read_trajectory(_judged(item), path))
+        reward = _original(item) if settings.reward is None else _at(settings.reward, item, given)
+        outcome = None if settings.outcome is None else _at(settings.outcome, item, given)
+        return replace(rollout, reward=_plain(reward, "reward"), outcome=_plain(outcome, "outcome"))
+    except UnreadableError as error:
+        return Rollout([], path, error=str(error))
+    except SHAPE_ERRORS as error:
+        return Rollout([], path, error=f"is not of the shape of a trajectory ({error!r:.80})")
+
+
+def _refuse_missing(path: str, holders: Sequence[Any], name: str) -> None:
+    """Raise UsageError if a group and its trajectories have no value, not even None, at a path."""
+    if any(_at(path, holder) is not None for holder in holders):
+        return
+    parent, _, last = path.rpartition(".")
+    for inside in [_at(parent, holder) if parent else holder for holder in holders]:
+        if last in inside if isinstance(inside, Mapping) else hasattr(inside, last):
+            return
+    raise UsageError(f"{name}: --outcome {path}: no trajectory has it; check the path")
+
+
+def items_of(given: Any, name: str) -> Sequence[Any]:
     """Return the trajectories of a group; WrongShapeError if it has no list of them."""
     if isinstance(given, Mapping):
         if "trajectories" not in given:
@@ -121,11 +168,6 @@ def _items(given: Any, name: str) -> Sequence[Any]:
                 f"{name}: `trajectories[{i}]` is of type {type(item).__name__}; give a dict with `messages`, "
                 "or an object with ART's attributes"
             )
-        for part in ("reward", "metrics", "logs"):
-            if getattr(getattr(type(item), part, True), "fset", True) is None:
-                raise WrongShapeError(
-                    f"{name}: `trajectories[{i}]`: `{part}` is a property that cannot be set"
-                )
         for part, kind, form in (("metrics", Mapping, "a dict"), ("logs", list | tuple, "a list")):
             value = member(item, part)
             if value is not None and not isinstance(value, kind):
@@ -191,48 +233,82 @@ def _original(item: Any) -> Any:
 
 
 def _key(given: Any) -> str | None:
-    for path in _KEYS:
-        value = given
-        for part in path:
-            value = member(value, part)
-        if value is not None:
-            return key_text(_plain(value))
-    return None
+    value = next((value for path in _KEYS if (value := _at(path, given)) is not None), None)
+    return None if value is None else key_text(_plain(value, "group_id"))
 
 
-def _at(item: Any, given: Any, path: str) -> Any:
-    """Return the value at a dotted path of a trajectory, else of its group; None if there is none."""
-    for value in (item, given):
-        for part in path.split("."):
-            listed = isinstance(value, list | tuple) and part.isdecimal() and int(part) < len(value)
-            value = value[int(part)] if listed else member(value, part)  # noqa: PLW2901 - a step of the path
-        if value is not None:
-            return value
+def _at(path: str, *holders: Any) -> Any:
+    """Return the value at a dotted path of the first that has one, as `fields.lookup` does; else None."""
+    for holder in holders:
+        for parts in ([path], path.split(".")):
+            value = holder
+            for part in parts:
+                index = item_index(part, len(value)) if isinstance(value, list | tuple) else None
+                value = member(value, part) if index is None else value[index]
+            if value is not None:
+                return value
     return None
 
 
 def _judged(item: Any) -> dict[str, Any]:
-    """Return what the judge is shown of a trajectory, as plain values."""
-    parts = {key: member(item, key) for key in _JUDGED}
-    if parts["messages_and_choices"]:
-        del parts["messages"]
-    # ART's trajectory.messages is a method
-    return {key: _plain(value) for key, value in parts.items() if not (value is None or callable(value))}
+    """Return what the judge is shown of a trajectory, as JSON has it."""
+    judged: dict[str, Any] = {}
+    for path in _JUDGED:
+        head, _, leaf = path.partition(".")
+        value = member(item, head)
+        value = member(value, leaf) if leaf else value
+        if value is None or callable(value):  # ART's trajectory.messages is a method
+            continue
+        plain = _plain(value, path)
+        judged[head] = {**judged.get(head, {}), leaf: plain} if leaf else plain
+    if judged.get("messages_and_choices") and not isinstance(item, Mapping):
+        judged.pop("messages", None)
+    return judged
 
 
-def _plain(value: Any) -> Any:
-    """Return models and mappings as dicts, so that one reader serves files and objects."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if value is None or isinstance(value, str | int | float | bool):
+def _plain(value: Any, name: str) -> Any:
+    """Return a value as JSON has it; UnreadableError, with its name, for a type that has no such form."""
+    try:
+        return _json(value)
+    except UnreadableError as error:
+        raise UnreadableError(
+            f"`{name}` holds a value that {error}; give dicts, lists, texts and numbers"
+        ) from None
+
+
+def _json(value: Any) -> Any:
+    """Return a mapping, a model or an object with fields as a dict, an array as a list, an enum's value."""
+    kind = type(value)
+    if value is None or kind in _PLAIN:
         return value
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if hasattr(value, "__dict__"):
-        return {key: _plain(inner) for key, inner in vars(value).items() if not key.startswith("_")}
-    return orjson.loads(orjson.dumps(value, default=str))
+    if isinstance(value, Mapping):
+        return {key if type(key) is str else str(_json(key)): _json(inner) for key, inner in value.items()}
+    if isinstance(value, Enum):
+        return _json(value.value)
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return base(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_json(inner) for inner in value]
+    unknown = UnreadableError(f"is of type {kind.__name__}")
+    try:
+        if hasattr(value, "model_dump"):
+            return value.model_dump(mode="json")
+        if hasattr(value, "__float__"):  # of numpy, torch, decimal
+            convert = getattr(value, "tolist", None) or getattr(value, "item", None) or value.__float__
+            return _json(convert())
+        with suppress(TypeError):
+            return orjson.loads(orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS))  # a date
+        slots = [name for base in kind.__mro__ for name in vars(base).get("__slots__", ())]
+        names = [] if callable(value) else [*getattr(value, "__dict__", ()), *slots]
+        fields = [name for name in names if not name.startswith("_") and hasattr(value, name)]
+        if fields:
+            return {name: _json(getattr(value, name)) for name in fields}
+    except (UnreadableError, RecursionError):
+        raise
+    except Exception:  # noqa: BLE001 - of the value's own class
+        raise unknown from None
+    raise unknown
 
 
 def member(value: Any, name: str) -> Any:
@@ -243,14 +319,17 @@ def member(value: Any, name: str) -> Any:
 def _with(value: G, changes: dict[str, Any]) -> G:
     """Return a shallow copy with other members; an object gets only those that its kind has."""
     if isinstance(value, Mapping):
-        return cast("G", {**value, **changes})
+        own = isinstance(value, dict) or hasattr(type(value), "__copy__")  # a copy of others may share items
+        items = copy.copy(value) if own and isinstance(value, MutableMapping) else dict(value)
+        items.update(changes)
+        return cast("G", items)
     copied: G = copy.copy(value)
     for name, changed in changes.items():
         if name == "ruler":
             continue
         try:
             setattr(copied, name, changed)
-        except (AttributeError, TypeError, ValueError):  # it is frozen, or has no such member
+        except Exception:  # noqa: BLE001 - it is frozen, or has no such member
             if hasattr(value, name):
                 object.__setattr__(copied, name, changed)
     return copied

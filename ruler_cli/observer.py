@@ -180,11 +180,10 @@ class Status:
     tokens_per_minute: float = 0.0
     waiting: float = 0.0
     why: str = ""
-    spent_usd: float | None = None
     retrying: int = 0
 
     @classmethod
-    def of(cls, each: Sequence[Status], spent_usd: float | None = None) -> Status:
+    def of(cls, each: Sequence[Status]) -> Status:
         """Return the sum of several, with the longest wait of any."""
         longest = max(each, key=lambda status: (status.waiting, status.why), default=cls())
         return cls(
@@ -195,7 +194,6 @@ class Status:
             sum(s.tokens_per_minute for s in each),
             longest.waiting,
             longest.why,
-            spent_usd,
             sum(s.retrying for s in each),
         )
 

@@ -228,7 +228,8 @@ class GroupStream(Generic[G]):
         if self._scorer.stop_signal.reason is not None:
             raise self._scorer.ended
         if self._left or self._cut:
-            raise CapReached(self._scorer.settings.pool.max_cost or 0.0, self._left, self._cut)
+            cap, least = self._scorer.settings.pool.max_cost or 0.0, self._scorer.panel.budget.least
+            raise CapReached(cap, self._left, self._cut, least)
         raise StopAsyncIteration
 
     async def end(self) -> None:

@@ -86,14 +86,21 @@ async def open_judges(
     return open_panel(settings, resolved, stop_signal, ledger)
 
 
-def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
-    """Resolve the judges of a run, not yet open; UsageError for settings that cannot be."""
-    judges = settings.judges
-    resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
+def refuse_settings_of_run(settings: ScoreSettings) -> None:
+    """Raise UsageError for settings that cannot be, and files that clash; no judge's key is needed."""
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_settings(settings)
     if settings.cached_only and settings.ledger is None:
         raise UsageError("--cached-only: answers are in the ledger; leave out --ledger none")
+    for judge in settings.judges if settings.cached_only else ():
+        cached_only(judge)
+
+
+def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
+    """Resolve the judges of a run, not yet open; UsageError for settings that cannot be."""
+    refuse_settings_of_run(settings)
+    judges = settings.judges
+    resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
     for judge, way in zip(judges, resolved, strict=True):
         if settings.pool.max_cost is not None and way.price is None and not settings.cached_only:
             raise UsageError(
@@ -153,8 +160,8 @@ class _Run:
         summary, stopped = self._stats.summary, self._stop_signal.reason
         stopped = stopped or self._stats.cap_reached(self._settings.pool.max_cost)
         summary = self._stats.finish(stopped)
-        for sentence in self._input.warnings() if self._input and not self._input.survey else ():
-            self._observer.warn(sentence)
+        if self._input:
+            self._input.report(self._observer, end=True)
         self._warn_of_coverage()
         name = self._writer.refuses_null if summary.groups else ""
         if name and summary.failed and self._settings.on_failure == "null":
@@ -172,11 +179,7 @@ class _Run:
 
     def _begin(self, source: Input) -> None:
         self._input, total = source, source.total
-        self._observer.note(source.found())
-        for sentence in source.notes:
-            self._observer.note(sentence)
-        for sentence in source.warnings() if source.survey else ():
-            self._observer.warn(sentence)
+        source.report(self._observer)
         self._stats.summary.total = total
         self._observer.started(total)
         if source.reader is not None:
@@ -237,12 +240,9 @@ class _Run:
         """Write; if that fails, the run stops."""
         try:
             await write()
-        except BrokenPipeError:
+        except (BrokenPipeError, RulerError) as error:
             self._stopped = self._reader_gone = True
-            self._stop_signal.stop(ReaderGone())
-        except RulerError as error:
-            self._stopped = self._reader_gone = True
-            self._stop_signal.stop(error)
+            self._stop_signal.stop(error if isinstance(error, RulerError) else ReaderGone())
 
     def _stop_if_too_many(self) -> None:
         most = self._settings.max_failures

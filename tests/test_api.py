@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 import ruler_cli
-from ruler_cli.errors import RulerError
-from tests.conftest import group, rollout
+from ruler_cli import JudgeSettings, ScoreSettings
+from ruler_cli.errors import RulerError, WrongShapeError
+from tests.conftest import group, rollout, write
 from tests.judge_server import JudgeServer
 
 pytestmark = pytest.mark.anyio
@@ -139,6 +143,48 @@ async def test_failures(server: JudgeServer, capsys: pytest.CaptureFixture[str])
     assert "judge:" in capsys.readouterr().err
     with pytest.raises(RulerError, match="input"):
         await ruler_cli.ruler([[], rollout(0.1)["messages"]], "offline")
+
+
+async def test_swallowed_errors(caplog: pytest.LogCaptureFixture) -> None:
+    """An error that is swallowed is logged as a warning; a wrong shape is raised all the same."""
+    one = group("g", 0.1, 0.9)
+    assert await ruler_cli.score_group(one, "openai/o3", swallow_exceptions=True) is None
+    assert ("ruler_cli", "WARNING") in [(record.name, record.levelname) for record in caplog.records]
+    assert "OPENAI_API_KEY" in caplog.text
+    one["tools"] = [print]
+    with pytest.raises(WrongShapeError, match="`tools` holds a value"):
+        await ruler_cli.score_group(one, "offline", swallow_exceptions=True)
+
+
+@pytest.mark.parametrize("tools", [{"type": "function", "function": {"name": "f"}}, "f", 3, [print]])
+async def test_tools_of_a_wrong_shape(tools: Any) -> None:
+    """Tools that are no list of dicts are refused."""
+    with pytest.raises(WrongShapeError, match="tools"):
+        await ruler_cli.ruler([rollout(0.1)["messages"]], "offline", tools=tools)
+
+
+@pytest.mark.parametrize(
+    ("paths", "name"), [((5, "o"), "input"), (("i", None), "output"), ((b"i", "o"), "input")]
+)
+async def test_files_of_a_wrong_shape(paths: tuple[Any, Any], name: str) -> None:
+    """A file that is not named by a path is refused."""
+    with pytest.raises(WrongShapeError, match=f"^{name}: is of type"):
+        await ruler_cli.score_file(*paths, ScoreSettings(judge=JudgeSettings("offline")))
+
+
+def test_reader_who_leaves(tmp_path: Path) -> None:
+    """`score_file` into a pipe that nobody reads to its end returns, as the command ends with exit code 0."""
+    source = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(300)])
+    program = (
+        "import asyncio, ruler_cli as r;"
+        f"asyncio.run(r.score_file({str(source)!r}, '-', r.ScoreSettings(judge=r.JudgeSettings('offline'))))"
+    )
+    command, pipe = [sys.executable, "-c", program], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe) as done:
+        assert done.stdout and done.stdout.readline()
+        done.stdout.close()
+        assert done.stderr and done.stderr.read() == b""
+    assert done.returncode == 0
 
 
 async def test_litellm_parameters(server: JudgeServer) -> None:

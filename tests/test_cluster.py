@@ -312,7 +312,7 @@ def test_without_ray(ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch
     """If Ray is not installed, the error names the command that installs it, before anything is read."""
     monkeypatch.setattr(score, "find_spec", lambda _: None)
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *ray_options())
-    assert (done.returncode, "pip install 'ruler-cli[ray]'" in done.stderr) == (2, True)
+    assert (done.returncode, "pip install ray" in done.stderr) == (2, True)
 
 
 def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:

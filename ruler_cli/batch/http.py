@@ -50,7 +50,6 @@ class UnclearError(RulerError):
     """Creation of a batch that may have succeeded: the batch may exist, and be billed."""
 
     def __init__(self, error: RulerError) -> None:
-        """Take the error that hides the result."""
         super().__init__(f"{error}; whether there is a batch now is not known")
 
 

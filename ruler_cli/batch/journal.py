@@ -20,14 +20,9 @@ from typing import Any, Literal
 from ruler_cli.errors import OutputError
 from ruler_cli.ledger.database import file_errors, open_ledger
 
-BatchState = Literal[
-    "intended", "uploaded", "creating", "submitted", "collected", "canceled", "failed", "abandoned"
-]
-"""`creating`: the provider was asked, or was about to be asked, and no answer is recorded.
-
-Earlier versions recorded `intended` and `uploaded` before it.
-"""
-OPEN: tuple[BatchState, ...] = ("intended", "uploaded", "creating", "submitted")
+BatchState = Literal["creating", "submitted", "collected", "canceled", "failed", "abandoned"]
+"""`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
+OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
 _ANOTHER = "give another file with --ledger PATH"
 _TABLES = (
@@ -68,7 +63,7 @@ class BatchRecord:
     state: BatchState
     created: float
     changed: float
-    began: float | None
+    began: float
     requests: int
     bytes: int
     usd: float | None
@@ -107,15 +102,9 @@ class Journal(AbstractContextManager["Journal"]):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Run one write transaction; OutputError if the ledger cannot be written."""
-        with self._errors("written"):
+        with self._errors("written"), self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._commit()
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+            yield
 
     def free(self, key: bytes, newest: int) -> bool:
         """Tell if a request is in no open batch, and not answered since the ledger's row `newest`."""
@@ -201,11 +190,7 @@ class Journal(AbstractContextManager["Journal"]):
             yield mine
 
     def __exit__(self, *_: object) -> None:
-        """Close the journal."""
         self._db.close()
-
-    def _commit(self) -> None:
-        self._db.execute("COMMIT")
 
     def _read(self, query: str, *values: Any) -> list[Any]:
         with self._errors("read", _ANOTHER):

@@ -104,10 +104,7 @@ async def _render(
 
     # in a thread: a pipe may be silent for long, and the survey of a large file takes long
     source = await in_thread(partial(open_input, settings.input, stack, on_problem))
-    for sentence in (source.found(), *source.notes):
-        observer.note(sentence)
-    for sentence in source.warnings() if source.survey else ():
-        observer.warn(sentence)
+    source.report(observer)
     pull = (threaded if source.waits else inline)(source.groups)
 
     async def next_group() -> GroupRun | None:
@@ -138,8 +135,7 @@ async def _render(
     # at most one block of groups that are decided together is in memory
     bounds, demand = Bounds(size=BLOCK_BYTES), anyio.lowlevel.checkpoint
     await run(next_group, _judge, deliver, lambda group_run: group_run.group.size, demand, bounds)
-    for sentence in () if source.survey else source.warnings():
-        observer.warn(sentence)
+    source.report(observer, end=True)
     return counts
 
 

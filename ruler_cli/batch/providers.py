@@ -235,9 +235,8 @@ class Provider:
         while True:
             path = f"{self.api.path}?limit={_PAGE}{after}"
             page = await self.client.request("GET", path, _ListResponse)
-            for (
-                each
-            ) in page.data:  # one by one: a malformed batch may stand behind the one that is looked for
+            for each in page.data:
+                # one by one: a malformed batch may stand behind the one that is looked for
                 remote = self.client.read(RemoteBatch, each).of(self.api)
                 ordered, last = ordered and remote.created <= last, remote.created
                 if remote.created >= since:
@@ -319,12 +318,10 @@ class Providers:
         return provider
 
     async def __aenter__(self) -> Self:
-        """Open the connections."""
         self._session = open_session()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close them."""
         await self._session.close()
 
 

@@ -58,7 +58,7 @@ class Recovery:
 
     async def unless_busy(self) -> dict[int, BatchStatus]:
         """Recover unless another command is at work; return the uncertain batches by their row id."""
-        if not self.journal.batches("intended", "uploaded", "creating"):
+        if not self.journal.batches("creating"):
             return {}
         with self.journal.alone() as mine:
             uncertain = await self.recover() if mine else []
@@ -88,11 +88,8 @@ class Recovery:
     async def recover(self, *, give_up: bool = False) -> list[BatchStatus]:
         """Bring batches into a certain state; return the uncertain ones. The caller holds the lock.
 
-        A batch whose creation was not requested yet is given up: it costs nothing. With `give_up`, so is
-        one that was requested and has not appeared within the window.
+        With `give_up`, a batch that has not appeared within the window is given up.
         """
-        for batch in self.journal.batches("intended", "uploaded"):
-            self.journal.move(batch, "abandoned", reason="its submission ended before the batch was created")
         uncertain = []
         for batch in self.journal.batches("creating"):
             status = await self._search(batch)
@@ -111,7 +108,7 @@ class Recovery:
         # the time of the crash is unknown: count from the first search, or from now if the clock was set back
         if batch.changed == batch.began or batch.changed > time.time():
             batch = self.journal.move(batch, "creating") or batch
-        until = min(batch.changed, (batch.began or batch.changed) + _MAX_CREATION) + self.window
+        until = min(batch.changed, batch.began + _MAX_CREATION) + self.window
         # computed before the listing: the last listing must come after the end
         left = max(0.0, until - time.time())
         try:
@@ -135,7 +132,7 @@ class Recovery:
         """Return the batch with our tag, file or results; else the candidates, the oldest first."""
         provider, not_it = self.providers.for_batch(batch), batch.not_it.split()
         others = {each.remote for each in self.journal.batches()} | set(not_it)
-        since = (batch.began or batch.changed) - (_SKEW_TAGGED if provider.api.files else _SKEW)
+        since = batch.began - (_SKEW_TAGGED if provider.api.files else _SKEW)
         candidates: list[RemoteBatch] = []
         async for remote in provider.list_batches(since):
             if remote.tag == batch.tag or (batch.file and remote.file == batch.file):

@@ -227,7 +227,6 @@ def _with_model(answer: Reply | CallError, body: Any) -> _Parsed:
 
 
 def _of_error_response(response: ErrorResponse) -> _Parsed:
-    """Classify an answer with an error status."""
     status, signs, message, *_ = response
     error = classify(status, signs, message)
     if error.kind != "too_long" and refuses_format(status, message):

@@ -14,7 +14,7 @@ import typer
 
 from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.ledger import required_ledger_path
-from ruler_cli.cli.messages import collect_command, ledger_option, one_line, print_note, safe, score_command
+from ruler_cli.cli.messages import collect_command, ledger_options, one_line, print_note, safe, score_command
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
@@ -145,7 +145,7 @@ def collect(options: Options) -> int:
         ),
         options,
     )
-    _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
+    _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_options(sys.argv)}")
     return result.exit_code
 
 

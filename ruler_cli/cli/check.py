@@ -33,12 +33,13 @@ def command(source: Source, options: Options) -> int:
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
-    Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
+    Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input. They
+    tell of INPUT alone: without the judge's key the first line says `not ready`, and the code may be 0.
     """
-    return check(source, options)
+    return check(score_settings(options, source), options)
 
 
-def check(source: str, options: Options) -> int:
+def check(settings: ScoreSettings, options: Options) -> int:
     """Print the estimate of a run; return the exit code."""
     from ruler_cli.cli.check_facts import batch_facts, check_facts
     from ruler_cli.cli.check_page import print_page
@@ -46,7 +47,6 @@ def check(source: str, options: Options) -> int:
     from ruler_cli.reading.input import open_input
     from ruler_cli.reading.sample import InputCounts, sample
 
-    settings = score_settings(options, source)
     console = Console("log", settings.input.source, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from ruler_cli.cli.messages import print_note, report_errors, same_command
+from ruler_cli.cli.messages import print_note, report_errors, resume_sentence
 from ruler_cli.cli.options import PANELS, Options, Origin, ScoreOptions
 from ruler_cli.config import LEDGER_VARIABLE
 from ruler_cli.errors import UsageError
@@ -193,9 +193,12 @@ def with_options(
             words = [value for value in values.values() if isinstance(value, str)]
             if values.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
                 print_note("INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops")
-            with report_errors(same_command(*words) if resumes else None), name_sources(options):
+            with report_errors(), name_sources(options):
                 warn_of_variables()
-                raise typer.Exit(command(options=without_aliases(options), **values))
+                options = without_aliases(options)
+            resume = resume_sentence(options.ledger, *words) if resumes else None
+            with report_errors(resume), name_sources(options):
+                raise typer.Exit(command(options=options, **values))
 
         run.__signature__ = signature(name, arguments.values(), texts)  # type: ignore[attr-defined]  # typer reads it
         return run

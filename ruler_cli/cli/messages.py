@@ -35,8 +35,8 @@ _PREFIX = "ruler: "
 _LEAST = 20
 """Columns of the narrowest row of a sentence."""
 _OWN_OPTIONS = frozenset({"--target", "--timeout", "--settle"})
-_OWN_FLAGS = frozenset({"--wait"})
-"""Options with and without a value that `batch submit` and `render` do not share with `score`."""
+_OWN_FLAGS = frozenset({"--wait", "--no-cache"})
+"""Options, with and without a value, of `batch submit` and `render` that are left out of the next `score`."""
 
 
 def print_stderr(text: str) -> None:
@@ -94,7 +94,7 @@ def print_note(*sentences: object) -> None:
 def report_errors(resume: str | None = None) -> Iterator[None]:
     """Print an error of a command as one sentence and exit with its code.
 
-    `resume` is the command that continues the run.
+    `resume` is the sentence with the command that continues the run.
     """
     try:
         yield
@@ -103,8 +103,8 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
             sys.stdout = None
         else:
             print_note(error)
-            if resume and error.exit_code != 2:
-                print_note(f"to go on: {resume}")
+            if resume and error.resumable:
+                print_note(resume)
         if isinstance(error, InterruptedRun):
             # end at once: a thread may wait for ever for a pipe without another end
             with suppress(OSError, AttributeError):
@@ -137,19 +137,32 @@ def same_command(*addresses: str) -> str:
     )
 
 
-def ledger_option(words: Sequence[str]) -> str:
-    """Return ` --ledger PATH` as a command line has it, for the next command; empty without one."""
-    rest = iter(words)
+def resume_sentence(ledgers: Sequence[str] | None, *addresses: str) -> str:
+    """Return the sentence with the command that goes on with this one, or with one without a ledger."""
+    kept = ledgers is None or [*ledgers] != ["none"]
+    how = "to go on" if kept else "no reply is kept; to begin anew, at the full cost"
+    return f"{how}: {same_command(*addresses)}"
+
+
+def ledger_options(words: Sequence[str]) -> str:
+    """Return `--ledger PATH` and `--config FILE` of a command line, for the next command, with a space first.
+
+    Without them it is empty; `--ledger none` is left out, as the next command needs a ledger.
+    """
+    given, rest = dict[str, str](), iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
-        if name == "--ledger":
-            return f" --ledger {shlex.quote(value if equals else next(rest, ''))}"
-    return ""
+        if name in ("--ledger", "--config"):
+            value = value if equals else next(rest, "")
+            given.setdefault(name, value)
+    if given.get("--ledger") == "none":
+        del given["--ledger"]
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in given.items())
 
 
 def collect_command() -> str:
     """Return the command that takes in the answers of batches, for the ledger of this command."""
-    return f"ruler batch collect{ledger_option(sys.argv)}"
+    return f"ruler batch collect{ledger_options(sys.argv)}"
 
 
 def score_command(words: Sequence[str], source: str, requests: str | None = None) -> str:
@@ -159,9 +172,12 @@ def score_command(words: Sequence[str], source: str, requests: str | None = None
     """
     out, rest, arguments = list[str](), iter(words), [source, requests]
     for word in rest:
-        name, equals, _ = word.partition("=")
+        name, equals, value = word.partition("=")
         if name in _OWN_OPTIONS and not equals:
             next(rest, None)
+        elif name == "--ledger":
+            value = value if equals else next(rest, "")
+            out += [] if value == "none" else [name, shlex.quote(value)]
         elif arguments and word == arguments[0]:
             out.append(shlex.quote(Location(word).public) if len(arguments) > 1 else "OUTPUT")
             arguments = arguments[1:]

@@ -43,6 +43,8 @@ class Console(Observer):
         if progress == "auto":
             drawn = sys.stderr and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
             self._mode = "bar" if drawn else "log"
+        if sys.stderr is None:  # closed, with `2>&-`
+            self._mode = "none"
         self._source, self._named = Location(source).shown, named
         self.problems = self._failures = 0
         self._printed = set[str]()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.group_keys import COMPARED, unknown_group
+from ruler_cli.cli.group_keys import KeySearch, unknown_group
 from ruler_cli.cli.messages import print_note, safe
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
@@ -84,10 +84,10 @@ def _group(settings: InputSettings, key: str | None) -> Group:
     from ruler_cli.reading.input import open_input
 
     name = Location(settings.source).shown
-    keys: list[str] = []
+    search = KeySearch(name, key)
     with ExitStack() as stack:
         for group in open_input(settings, stack, Console("log", settings.source).problem).groups:
-            if key is None or group.key == key:
+            if key is None or search.matches(group.key):
                 return group
-            keys += [group.key] if len(keys) < COMPARED else []
-    raise unknown_group(name, key, keys)
+    search.refuse_unknown()
+    raise unknown_group(name, None, ())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import ledger_option, print_note, score_command
+from ruler_cli.cli.messages import ledger_options, print_note, score_command
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
@@ -125,5 +125,5 @@ def _print_rendered(
     for name, requests, length in written:
         file = "stdout" if name == "-" else name
         print_note(f"{file}: {count(requests, 'request')}, {size(length)}")
-    take_in = f"ruler ledger import REPLIES{ledger_option(sys.argv)}"
+    take_in = f"ruler ledger import REPLIES{ledger_options(sys.argv)}"
     print_note(f"once they are answered: `{take_in}`, then `{score}`")

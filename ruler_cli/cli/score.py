@@ -63,23 +63,25 @@ def command(
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
     _refuse_swapped(source, output)
-    if options.dry_run:
-        return check(source, options)
     settings = score_settings(options, source, output)
-    _refuse_engine(settings, options)
     if options.summary is not None:
         _refuse_summary(options.summary, settings)
+    if options.dry_run:
+        _refuse_run(settings)
+        return check(settings, options)
+    _refuse_engine(settings, options)
     hidden = options.progress == "none" and options.rank("progress") > 1  # the file does not hide itself
     if not hidden and (note := file_note(options, settings)):
         print_note(note)
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
-        print_wrapped(*summary_lines(result.summary, debug=options.debug))
+        print_wrapped(*summary_lines(result.summary, debug=options.debug or settings.ledger is None))
         limit = settings.input.limit if result.whole else None
-        if limit is not None and result.summary.total in (None, limit):
+        if limit is not None and limit == (result.summary.total or result.summary.groups):
             groups = "the first group of INPUT" if limit == 1 else f"the first {limit} groups of INPUT"
-            print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it scores the rest")
+            rest = "scores the rest" if settings.ledger else "asks about all groups, at the full cost"
+            print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it {rest}")
         _print_next(settings, options, result)
     if options.summary is not None:
         try:
@@ -105,6 +107,16 @@ def _refuse_swapped(source: str, output: str) -> None:
         raise UsageError(
             f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
         )
+
+
+def _refuse_run(settings: ScoreSettings) -> None:
+    """Raise UsageError if `score` would refuse the settings or the files, whatever INPUT holds."""
+    from ruler_cli.run import refuse_settings_of_run
+    from ruler_cli.writing.output import failed_path, refuse_output
+
+    refuse_settings_of_run(settings)
+    refuse_output(settings.input.source, settings.output)
+    failed_path(settings)
 
 
 def _refuse_summary(path: Path, settings: ScoreSettings) -> None:
@@ -150,7 +162,7 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
             "--engine"
         )
     if find_spec("ray") is None:
-        raise UsageError("--engine ray: ray is not installed; pip install 'ruler-cli[ray]'")
+        raise UsageError("--engine ray: ray is not installed; install it with: pip install ray")
     option = "--ray-address" if options.ray_address else "RAY_ADDRESS"
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
     if address.startswith("ray://"):
@@ -254,28 +266,38 @@ def _print_next(settings: ScoreSettings, options: Options, result: RunResult) ->
 
     clauses, failed, summary = list[str](), failed_path(settings), result.summary
     dropped = settings.on_failure == "drop" and summary.failed
+    output = Location(settings.output)
+    lost = dropped and result.whole and not output.stream and output.same(settings.input.source)
     if failed is not None and (summary.unreadable or dropped) and failed.exists():
         what = "dropped records and what is not readable are" if dropped else "what is not readable is"
-        print_note(f"{what} in {failed}")
-    if result.whole and settings.output != "-":
-        clauses.append(f"written to {Location(settings.output).shown}")
-    following = None if result.stopped else _next_command(settings, options, summary)
+        gone = "; INPUT has them no more, so score that file, with --retry-failed" if lost else ""
+        print_note(f"{what} in {failed}{gone}")
+    if result.whole and not output.stream:
+        clauses.append(f"written to {output.shown}")
+    following = None if result.stopped else _next_command(settings, options, summary, again=not lost)
     if following:
         clauses.append(f"next: {following}")
     if clauses:
         print_note("; ".join(clauses))  # not wrapped: a command is copied
 
 
-def _next_command(settings: ScoreSettings, options: Options, summary: Summary) -> str | None:
-    """Return the command that helps after a run: one for its failures, else `ruler report`."""
+def _next_command(settings: ScoreSettings, options: Options, summary: Summary, *, again: bool) -> str | None:
+    """Return the command that helps after a run: one for its failures, else `ruler report`.
+
+    `again` tells if the same command finds in INPUT what failed.
+    """
     if summary.unanswered and (clause := _requests_in_batches(settings)):
         print_note(f"{clause}; `{collect_command()}` takes in what is answered by now")
         return collect_command()
-    again = same_command(settings.input.source, settings.output)
-    if summary.failed.get("reply") and not options.debug:
-        return f"{again} --debug"
-    if not summary.unanswered and any(summary.failed.get(kind) for kind in ("reply", "transport", "refused")):
-        return again if options.retry_failed else f"{again} --retry-failed"
+    if any(summary.failed.get(kind) for kind in ("reply", "transport", "refused")):
+        if settings.ledger is None:
+            print_note("no reply is kept: another run asks about all groups, at the full cost")
+        elif again:
+            same = same_command(settings.input.source, settings.output)
+            if summary.failed.get("reply") and not options.debug:
+                return f"{same} --debug"
+            if not summary.unanswered:
+                return same if options.retry_failed else f"{same} --retry-failed"
     target = Path(settings.output)
     local = Location(settings.output).local and (target.is_file() or target.is_dir())
     if not summary.scored or settings.input.shard is not None or not local:

@@ -113,12 +113,15 @@ def settings(**options: Any) -> ScoreSettings:
 
     `settings(judge_model=["fast", "strong"], passes=4, max_cost=20)`: a list for an option that is repeated,
     `param` and `price` also as `{"temperature": 0}` and `(2, 8)`. An option that is not given, or None, has
-    the value of its variable, else of `ruler.toml` in the working directory, else its default; `config` names
-    another file, or "none". UsageError if an option is wrong or contradicts another one; nothing is printed.
+    the value of its variable, else of `ruler.toml` in the working directory, else its default; but
+    `ledger=None` keeps no replies. `config` names another file, or "none". UsageError if an option is wrong
+    or contradicts another one; nothing is printed.
     """
     from ruler_cli.cli.command import check_options, read_options
 
     given = {name: value for name, value in options.items() if value is not None}
+    if options.get("ledger", "") is None:
+        given["ledger"] = "none"
     file = given.pop("config", None)
     words = [] if file is None else ["--config", os.fspath(file)]
     checked = check_options("score", given, read_options("score", words))

@@ -34,7 +34,7 @@ _REASONS = {
 def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     """Return the lines on a run that is done: how it went, what needs action, how good the scores are.
 
-    With `debug` the run has shown each reply, so no line names --debug.
+    With `debug` no line names --debug: the run has shown each reply, or no reply is kept to be shown.
     """
     tied = summary.tied if summary.tied > summary.one_score else 0
     action = (

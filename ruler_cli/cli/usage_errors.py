@@ -97,7 +97,6 @@ OPTIONS_OF_OTHERS = {
     "-j": "--concurrency",
     "-k": f"--keep | {_KEY_OPTION}",
     "-n": "--limit",
-    "-q": "--quiet",
     "-t": "-p temperature=VALUE",
     "-v": "--debug | --version",
     "-w": "--concurrency",
@@ -192,18 +191,19 @@ def _unknown_option(name: str, ctx: Any) -> str | None:
         if re.split("[ ;]", instead)[0] in own:
             return f"{problem}; write {instead}"
     arguments = [str(one.metavar) for one in ctx.command.params if one.param_type_name == "argument"]
-    if word in NO_OPTION and arguments:
-        return f"{problem}: {NO_OPTION[word]}; leave it out"
+    why = NO_OPTION.get(word, "")
+    if why and arguments and ("OUTPUT" in arguments or not why.startswith("OUTPUT")):
+        return f"{problem}: {why}; leave it out"
     if word in _ARGUMENTS and arguments:
         return f"{problem}; write `{' '.join((ctx.command_path, *arguments))}`"
     root = ctx.find_root()
-    others = [
-        f"`{root.command_path} {n}`"
-        for n, one in getattr(root.command, "commands", {}).items()
-        if name in _options(one)
-    ]
-    if others:
-        return f"{problem}; it belongs to {', '.join(others)}"
+    commands = getattr(root.command, "commands", {})
+    inner = {
+        f"{n} {m}": two for n, one in commands.items() for m, two in getattr(one, "commands", {}).items()
+    }
+    for several in (commands, inner):
+        if others := [f"`{root.command_path} {n}`" for n, one in several.items() if name in _options(one)]:
+            return f"{problem}; it belongs to {', '.join(others)}"
     longer = [one for one in own if len(word) > _SHORT and one.startswith(word)]
     near = nearest(word, own, _NEAR) or (longer[0] if len(longer) == 1 else None)
     return f"{problem}; did you mean {near}?" if near else None

@@ -1,18 +1,10 @@
 """Histories of agent frameworks that have messages of their own: AutoGen, LangChain, LangGraph, CrewAI, ADK.
 
-AutoGen: each of `TaskResult.messages`, and of a team's state, has a `source` and a `type`; pieces of a stream
-and choices of the next speaker repeat other messages. Its version 0.2 (`ChatResult.chat_history`) writes the
-roles that the asking agent sees: the task is its `assistant`, the answers are `user`; so the first speaker
-asks, and all others answer. LangChain: a message has a `type`, stands below `data` or `kwargs` in other
-dumps, and may hold its calls twice, as parts of Anthropic and as `tool_calls`. CrewAI: each of `tasks_output`
-is a task and its answer.
+AutoGen 0.2 writes the roles that the asking agent sees: the task is its `assistant`, the answers are `user`;
+so the first speaker asks, and all others answer. An evaluation set of ADK holds the expected answers, and is
+refused.
 
-Google ADK; trpc-agent-go writes the same evaluations. A session (`Session`, with `events`) is a rollout. In a
-result (`.evalset_result.json`) each of `evalCaseResults` is one, with its session in `sessionDetails`, or
-with the `actualInvocation` of each metric. Names are written in both spellings. Traps: the role of a tool's
-result is `user`, so `author` tells the speaker; `partial` events are pieces of a later one; the number 1 as
-`finalEvalStatus` means passed, 2 failed, 3 not evaluated; the answers of an evaluation set are the expected
-ones, so a set is refused.
+docs/formats.md says who writes each file, and what its keys do not show.
 """
 
 from __future__ import annotations

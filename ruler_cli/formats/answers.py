@@ -1,44 +1,13 @@
 """Lines with a prompt and its answers, or a conversation: data sets, best-of-n sets, hand-made dumps.
 
-UltraFeedback (openbmb): each of `completions` is an object with `response` and `overall_score`. Traps:
-`overall_score` runs to 10, so it is an original reward and no score; each model had its own system prompt
-(`custom_system_prompt`), which is not part of the task and is not shown.
+Other records have the same few fields. With `labels` beside them completions are steps of one answer (TRL's
+stepwise supervision); a list of prompts is a columnar line; `choices` that are no objects are those of a
+question; Harbor's export has `conversations` too, and `task`; a preference pair has them, and `chosen`.
+`answer` is mostly the reference answer of a data set: it is an agent's only beside a `question`, if no other
+field may be an answer. A data set's own `output` may stand beside a model's answer, whose names therefore
+come first. A filter of lm-eval repeats the answers: equal ones are one rollout, scored on each line.
 
-RewardBench 2 (allenai): `chosen` and `rejected` are lists of texts; rollouts are the items of `chosen`, then
-those of `rejected`, and the list is the outcome. `Ties` has many right answers.
-
-lm-evaluation-harness: `samples_{task}_{date}.jsonl` of `--log_samples`; `resps[0]` holds the answers of a
-document, as many as `repeats`. Traps: there is a line for each pair of document and `filter`, with the same
-answers: equal ones are one rollout, judged once and scored on both lines; documents are counted anew in each
-task, so the prompt belongs to the key; metrics are of the filtered answers, mostly of the first; in older
-files `arguments` is a list of pairs; in multiple-choice tasks `resps` holds log-likelihoods, no rollouts.
-
-LiveCodeBench: `code_list`, or whole answers in `output_list`, with their outcomes in `graded_list`. HumanEval
-(`task_id`, `completion`), EvalPlus (`solution`): `passed` is the outcome.
-
-A prompt and a list of its answers: verl's `main_generation_server`, best-of-n sets, hand-made ones. The
-prompt is text or `messages`; an answer is a text, a message, a list of messages, or an API's choice, also in
-the `choices` of a whole response. Scores go into a list `rewards`, item by item. Traps: with `labels` beside
-them the completions are steps of one answer (TRL's stepwise supervision), not rollouts; a list of prompts is
-a columnar line; `choices` that are no objects are those of a question.
-
-A prompt and one answer: TRL's prompt-completion data sets (`label` of the unpaired ones is an outcome),
-OpenRLHF's `batch_inference` (`input`, `output`, `reward`; removed in 2026), Agent-Lightning (`prompt`,
-`response`), NeMo-Skills (`problem`, `generation`; one file a seed: give them together), Alpaca and Dolly
-(`instruction` with its input below it), ms-swift and LLaMA-Factory (`query`, `response`, with `system`
-and `history`). Text or messages. Without an id key equal prompts are a group, anywhere in the file: OpenRLHF
-writes all prompts once, then again. Traps:
-- `answer` is mostly the reference answer of a data set; it is an agent's only beside a `question`, if no
-  other field may be an answer.
-- A `context` beside a question is a part of the prompt if it is a text; a list was retrieved.
-- A data set's own `output` may stand beside a model's answer, whose names therefore come first.
-
-ShareGPT and similar: a list of turns that is not called `messages`, `conversations` of `from` and `value`
-(ShareGPT, Vicuna, LLaMA-Factory, Axolotl, LLaVA), or of `role` and `content`; other names are rows of the
-tables here and in `turns`. With `system` and `tools` (JSON text) beside it. A `text` that is a whole
-dialogue (OpenAssistant Guanaco) is read as its turns. Traps: `id` mostly numbers the records, and is a key
-only with `--group-by id`; Harbor's export has `conversations` too, and `task`; a preference pair has
-them, and `chosen`.
+docs/formats.md says who writes each file, and what its keys do not show.
 """
 
 from __future__ import annotations

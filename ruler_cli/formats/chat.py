@@ -211,10 +211,7 @@ def nothing_to_judge(
     The first `prompt_length` messages are the prompt; an agent's message there does not count.
     """
     own = messages[prompt_length or 0 :]
-    for message in reversed(own):
-        if is_agent(message) and has_content(message):
-            return None
-    if any(is_agent(message) and has_content(message) for part in further for message in part):
+    if any(is_agent(message) and has_content(message) for part in (own[::-1], *further) for message in part):
         return None
     if any(map(is_agent, own)):
         return "has only empty turns of the agent: there is nothing to judge"

@@ -169,9 +169,8 @@ class _ClaudeReader:
 
 
 def _blocks(content: Any) -> list[Any]:
-    return (
-        [{"type": "text", "text": content}] if isinstance(content, str) else sessions.content_parts(content)
-    )
+    text = [{"type": "text", "text": content}]
+    return text if isinstance(content, str) else sessions.content_parts(content)
 
 
 def _without_reminders(part: Any) -> Any:

@@ -1,39 +1,9 @@
 """Coding agents: SWE-agent, mini-swe-agent, OpenHands, SWE-bench's predictions, Harbor's trials and ATIF.
 
-SWE-agent: `{instance}.traj` (`sweagent/agent/agents.py`, `save_trajectory`). Traps: a demonstration stands in
-`history` as messages of another run (`is_demo`), which is not the agent's work; results name their calls in a
-list (`tool_call_ids`); the result of the last action stands in `trajectory` alone, and the submission in
-`info.submission`; the instance is the file's name alone, so the group is the prompt; there is no reward.
+The work that an agent handed in may stand beside its messages, and the judge must see it. Several records may
+be one rollout: the episodes of a trial, the files of a session that was continued.
 
-mini-swe-agent: `{instance}/{instance}.traj.json` (`minisweagent`, `DefaultAgent.save`). Traps: the last
-message has the role `exit` and holds the submission, which the judge must see; if it does not,
-`info.submission` does; the oldest files have no `instance_id`, so their group is the prompt.
-
-OpenHands: `output.jsonl` of its benchmarks (`EvalOutput`), a line an instance, `history` its events; a
-conversation by itself (`trajectory.json`, or the files of the SDK's folder `events`) is a record with
-`events`. Traps: an action of the agent is a call, the observation that names it as `cause` its result, and
-changes of state are nothing; older files pair both in lists, newer ones (its SDK) have `kind` and
-`tool_call_id`; the patch stands beside the events (`test_result.git_patch`); `test_result` is the task's own,
-and tells the outcome only if the benchmark wrote a report; one rollout an instance is the rule: give several
-runs together.
-
-SWE-bench: predictions, a line an instance (`swebench.inference`; agents' `all_preds.jsonl`). Traps: a
-prediction is a patch and the name of its instance, the task is not in the file; only SWE-bench's own
-inference writes the prompt (`text`) and the whole answer (`full_output`) along with it.
-
-ATIF, Harbor's trajectory interchange format, which NVIDIA's NAT writes too
-(`harbor.models.trajectories.Trajectory.to_json_dict`, `schema_version` ATIF-v1.0 to v1.8). Traps: there is no
-task id and no reward in it, and `session_id` is the run's, so the messages before the first agent step are
-the group (or `--group-by extra.task_id`); the model forbids unknown keys, so ruler writes into `extra`; tool
-results stand inside the step that called; sub-agents are embedded and shown as further parts; a run that is
-continued in another file (`is_copied_context`, `continued_trajectory_ref`) is one rollout with the other
-files of the same session.
-
-Harbor (Terminal-Bench 2): a trial of a job is a directory; its record holds `result` (`result.json`,
-`harbor.models.trial.result`), `trajectory` (`agent/trajectory.json`, ATIF) and `reward_file`
-(`verifier/reward.txt` or `.json`). Its reader takes only numbers as rewards, so a reward is taken out if
-there is no score. `harbor traces export` (`harbor/utils/traces_utils.py`) writes a row for each episode: one
-trial may be many rows, all one rollout; `result` is text, the reward or the name of an exception.
+docs/formats.md says who writes each file, and what its keys do not show.
 """
 
 from __future__ import annotations

@@ -1,38 +1,12 @@
 """Episodes and traces of verifiers, prime-rl and rLLM: agents at work on one task, each with its rewards.
 
-verifiers 0.1 and the legacy part of 0.2 and 0.3: `results.jsonl` of `vf-eval`, one rollout a line
-(`verifiers/legacy/utils/save_utils.py` `state_to_output`, before 0.1.9 `Dataset.to_json`); prime-rl's
-`train_rollouts.jsonl` and `eval_rollouts*.jsonl` (2026-04 to 07) have the same shape. Traps:
-- `tool_calls` are JSON strings, flat or nested; `prompt` and `completion` may be text; `completion` is null
-  if the rollout ended in an error.
-- Metrics are repeated flat beside `reward` and may be called anything, `score` too.
-- `example_id` begins anew in each environment and comes again in each step: `task` (text), `env_name`, `step`
-  and an `EnvGroup`'s route (`info.env_id`) belong to the key if they are there.
-- With `--independent-scoring`, and in prime-rl, the rollouts of a group lie apart.
+A trace is a tree of messages: the path to its last leaf is the conversation, other leaves are further parts.
+Agents of several roles in an episode are one rollout with one score, as the task is one; agents of one role
+(best of n) are rollouts of their own. Ids of tasks come again in other environments, steps and epochs, which
+therefore belong to the key. Readers refuse or drop fields that they do not know: `ruler` stands in an object
+that is free.
 
-verifiers 0.2 and later: `traces.jsonl` (`verifiers/v1/cli/output.py` `write_episode`), an episode a line, in
-0.2 a bare trace. prime-rl's `rollouts/step_N/…/traces.jsonl` (`src/prime_rl/monitors/file.py`) are such
-episodes (2026-08) or traces (2026-07) with a group, `group.id`, in July `group_id`. Traps:
-- `None` is left out: the first node has no `parent`, a message with tool calls no `content`.
-- The conversation is the path from the root to the last leaf; other leaves (a compacted context, a sub-agent)
-  are further parts of the same rollout.
-- There is no `reward`: `rewards` holds `{name: {score, weight}}`, in 0.2 `{name: number}`, and the reward is
-  their sum. ruler's score replaces them all; `null` (0.3) and `{}` (0.2) mean that nothing was scored.
-- Readers of 0.2 refuse fields that they do not know: `ruler` stands in `info`, which is free.
-- `traces` is empty if an environment failed before any agent began.
-- Agents of several roles in an episode are one rollout with one score, as the task is one; agents of one role
-  (best of n) are rollouts of their own. What is not `trainable` is not scored.
-- There is no group id: the key is the task's own, its hash, or a hash of its data. Lines stand in the order
-  of completion.
-- In prime-rl's `effective/` groups may be smaller than they were; tasks come again in later steps.
-
-rLLM: one episode a file (`rllm/utils/episode_logger.py` in training, `rllm/eval/episode_store.py`). Traps:
-- The last step's `chat_completions` is the whole conversation; steps before it that it does not continue are
-  further parts of the rollout.
-- Trajectories of several names (solver and judge) are parts of one rollout
-  with one score; several of one name are rollouts of their own, as rLLM itself compares by (task, name).
-- `task_hash` comes again in each epoch: `training_step` belongs to the key. The eval store has no hash.
-- Its models drop fields that they do not know: `ruler` stands in a trajectory's `metadata`.
+docs/formats.md says who writes each file, and what its keys do not show.
 """
 
 from __future__ import annotations
@@ -166,10 +140,6 @@ def _is_trace(record: Mapping[str, Any], layout: RecordLayout, group: str) -> bo
     return _trace_layout(record) is layout and ("group_id" in record) == bool(group)
 
 
-def _read_bare(record: dict[str, Any]) -> list[Rollout]:
-    return [_read_trace(record)]
-
-
 def _is_episode(record: Mapping[str, Any], group: str) -> bool:
     if not isinstance(record.get("traces"), list) or not {"task", "env"} & record.keys():
         return False
@@ -216,7 +186,7 @@ def _of_task(name: str, bare: RecordLayout | None = None, *, group: str = "") ->
         "prime-rl" if group else "verifiers",
         f"{tells}, `{group}`" if group else tells,
         partial(_is_trace, layout=bare, group=group) if bare else partial(_is_episode, group=group),
-        _read_bare if bare else _read_episode,
+        (lambda record: [_read_trace(record)]) if bare else _read_episode,
         (group,) if group else _KEYS[:2] if bare else _KEYS,
         bare or _WEIGHTED,
         key_of=None if group else _task_key,

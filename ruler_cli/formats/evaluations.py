@@ -1,34 +1,9 @@
 """Runs of evaluation tools and benchmarks: Inspect, promptfoo, eval-protocol, tau2-bench, BFCL, MT-bench.
 
-Inspect (`EvalSample`, as `inspect log dump` and a log hold it; `inspect_ai.log`, `_recorders/json.py`,
-`_recorders/eval.py`). Traps: the epoch counts the rollouts of a task, and tasks are never adjacent; a tool
-call's `function` is its name; long texts stand in `attachments`; the answer may stand in `output` alone, and
-the question in `input` alone; a sample that failed early has neither messages nor an output. Its reader drops
-unknown keys and takes no null as a score's value, so ruler's score is a scorer of its own, `ruler`, which is
-absent if there is none (as `inspect score --action append` writes it), and the rest is sample metadata.
+Tasks mostly lie apart, because trials are the outer loop. Several readers take no null as a score. A record
+without its question, which is in another file (BFCL, FastChat), is refused with the command that joins both.
 
-promptfoo (`--output x.json`, `x.jsonl`): a result is a rollout, and the `vars` of a test are its task,
-whichever prompt and provider answered. Traps: with `--repeat` every run has a `testIdx` of its own, so it is
-no key; an own provider may take the variables and leave the prompt empty; both sides may have been stripped.
-
-eval-protocol: a row is an `eval_protocol.models.EvaluationRow`. Traps: the group is the input's row, and each
-run of it a rollout; the score stands in `evaluation_result`, which is null before the evaluation; its reader
-keeps unknown keys and takes no null as a score either. A recording (`mcp/execution/base_policy.py`,
-`log_conversation_state_for_playback`) has a line for each step of each environment, with all messages so far,
-for playback. Traps: threads write in no order; the file is appended to, so an index of a run may come again
-in the next one: the first answer, whose calls have ids of their own, tells the rollouts apart; there is no
-reward.
-
-tau2-bench (`results.json`, `tau2.data_model.simulation.SimulationRun`). Traps: the trial is the outer loop,
-so tasks lie apart; arguments of tool calls are objects, and a result has the call's `id`; the simulated user
-calls tools too (`requestor`), which are not the agent's work; a full-duplex (voice) run has `ticks` and no
-`messages`. Its reader (`Results.load`) drops unknown keys but for `reward_info.info`, and takes no null as a
-reward, so it reads no file in which a group failed: `--on-failure drop` leaves those out.
-
-BFCL (`BFCL_v*_result.json`, JSON lines): the question stands in the log if a conversation has several turns,
-and else in another file; score files hold it, but only of answers that failed. FastChat
-(`model_answer/*.jsonl`; Arena-Hard and LiveBench write the same): the questions are always in another file. A
-record without its question is refused with the command that joins both.
+docs/formats.md says who writes each file, and what its keys do not show.
 """
 
 from __future__ import annotations

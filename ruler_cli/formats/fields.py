@@ -25,12 +25,12 @@ def objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in items(value) if isinstance(item, dict)]
 
 
-def json_value(value: Any) -> Any:
-    """Return the value of JSON text, None if a text is no JSON, and any other value unchanged."""
+def json_value(value: Any, *, text: bool = False) -> Any:
+    """Return the value of JSON text, None (or the `text`) if a text is no JSON, any other value unchanged."""
     try:
         return parse_text(value) if isinstance(value, str) else value
     except UnreadableError:
-        return None
+        return value if text else None
 
 
 def first_at(record: Any, *paths: str) -> Any:

@@ -17,14 +17,15 @@ from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
 from ruler_cli.formats.fields import json_value, list_field
 from ruler_cli.formats.interface import ID_KEYS, ArtLayout, Format
 from ruler_cli.formats.prompts import SYSTEM, with_system
-from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, SUBMISSION_FIELDS
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, SUBMISSIONS
 from ruler_cli.types import Path, Rollout
 
-_BESIDE = frozenset((
-    *SYSTEM, *ANSWERS, *ANSWER_LISTS, *SUBMISSION_FIELDS, *(path.split(".", 1)[0] for path in TOOLS),
+BESIDE = (
+    *SYSTEM, *ANSWERS, *ANSWER_LISTS, *SUBMISSIONS, *TOOLS,
     "messages_and_choices", "exchanges", "additional_histories",
-))  # fmt: skip
-"""Fields beside `messages` that belong to the conversation."""
+)  # fmt: skip
+"""Paths of fields beside `messages` and `tools` that belong to the conversation."""
+_BESIDE = frozenset(path.split(".", 1)[0] for path in BESIDE)
 
 
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:

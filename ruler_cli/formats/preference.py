@@ -1,14 +1,8 @@
 """Answers to one prompt side by side in a line: preference pairs, arena battles, judges' data sets.
 
 A line is a group of two (or of all that are numbered); the winner's outcome is true, the others' false, and
-the judge does not see it. Writers: TRL and Hugging Face (`chosen`, `rejected`), OpenAI's DPO
-(`preferred_output`), AlpacaEval's annotations (`output_1`), Chatbot Arena and FastChat (`conversation_a`),
-PKU-SafeRLHF (`response_0`), HelpSteer (`response_1`), SHP (`human_ref_A`), WebGPT (`answer_0`), JudgeBench
-(`response_A`). Text or messages. Traps: some sets hold `prompt` and the whole conversation as well, which
-repeats the prompt; AlpacaEval's 0 and 1.5 are draws; HelpSteer's strength is negative for the first; SHP's
-`labels` is 1 for the first; a judgment of the first turn of MT-bench is none of both turns; answers a to d
-are those of a multiple choice. A number is a label only if a data set says what it means, and a draw is no
-outcome. Such a record has no field for a score: it stands in `ruler.rollouts` alone.
+the judge does not see it. A number is a label only if a data set says what it means, and a draw is no
+outcome. docs/formats.md names the data sets.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Sessions of coding agents, a file each: a session's turns so far, and Gemini CLI, OpenCode, pi and its kin.
 
 Claude Code and Codex share another module. A record is the session's document, or the events of its file
-(`reading/events.py`). The judge sees the user's prompts, and the agent's texts, thoughts, calls and their
-results. It does not see what the harness writes for itself (hooks, snapshots, counts of tokens, the
-environment with its directory and date), so that two sessions of one task have one prompt. Traps: a turn that
-the user took back is no part of the conversation; a sub-agent's own session is none of the agent's; a session
-that is printed (`stream-json`) may not hold the prompt. Gemini CLI's file changes what stands above: a line
-replaces the turn of its id, `$rewindTo` takes turns back. pi's file is a tree by `parentId`, and the last
-entry tells the branch.
+(`reading/events.py`); docs/formats.md says what the judge is shown of it. A session that is printed
+(`stream-json`) may not hold the prompt. Gemini CLI's file changes what stands above: a line replaces the turn
+of its id, `$rewindTo` takes turns back. pi's file is a tree by `parentId`; its last entry tells the branch.
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.fields import items, lookup, objects
-from ruler_cli.reading.parse import parse_text
+from ruler_cli.formats.fields import items, json_value, lookup, objects
 
 _IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")
 _PARENTS = (
@@ -255,15 +253,7 @@ def _listed(value: Any) -> Any:
 def decoded(value: Any) -> Any:
     """The value of JSON text that holds an object, a list or a text; another value as it is."""
     looks = isinstance(value, str) and value.lstrip().startswith(("{", "[", '"'))
-    return parsed(value) if looks else value
-
-
-def parsed(value: Any) -> Any:
-    """The value of any JSON text; another value as it is."""
-    try:
-        return parse_text(value) if isinstance(value, str) else value
-    except UnreadableError:
-        return value
+    return json_value(value, text=True) if looks else value
 
 
 def _any_value(value: Any, depth: int = 0) -> Any:

@@ -6,16 +6,15 @@ Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stan
 - The rollout is the conversation that begins first, outside all tools: later ones, of sub-agents and of steps
   with another prompt, are further histories. The longest one may be another in each rollout of a task, and
   with it the hash of the prompt.
-- The task and the final answer may stand at the root alone: they are added if no conversation has them.
 - Langfuse's pages write a trace's own `input` and `output` as JSON text, its API as values.
 - Equal prompts are a group, unless a field names the item of a data set. A session or a trace is no group.
-- A score is the outcome if it is the only one that is a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -41,10 +40,10 @@ from ruler_cli.formats.dialects import (
     question_turns,
     text_of,
 )
-from ruler_cli.formats.fields import first_at, items, lookup, objects
+from ruler_cli.formats.fields import first_at, items, json_value, lookup, objects
 from ruler_cli.formats.interface import Format
 from ruler_cli.formats.reader import key_text
-from ruler_cli.formats.trace_spans import Span, decoded, parsed, spans_of
+from ruler_cli.formats.trace_spans import Span, decoded, spans_of
 from ruler_cli.types import Rollout
 
 _SPANS = ("spans", "observations", "data.spans", "child_runs")
@@ -62,6 +61,7 @@ _LONG, _WORD = 12, 4
 """Characters of an answer, and of a task, that do not stand in another text by chance."""
 _TRACE_FIELDS = ("htmlPath", "bookmarked", "sessionId", "userId", "release", "projectId")
 """Fields of Langfuse's traces beside their input and output."""
+_parsed = partial(json_value, text=True)
 
 
 def _trace(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -92,9 +92,9 @@ def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
     trace = _trace(record)
     question, answer = first_at(trace, *_INPUTS), first_at(trace, *_OUTPUTS)
     if trace is not record:
-        question, answer = parsed(parsed(question)), parsed(answer)
+        question, answer = _parsed(_parsed(question)), _parsed(answer)
         # a text in the output is the model's, even if it reads as JSON
-        answer = text if str(answer)[:1] == '"' and isinstance(text := parsed(answer), str) else answer
+        answer = text if str(answer)[:1] == '"' and isinstance(text := _parsed(answer), str) else answer
     inputs, outputs = [s.input for s in roots], [s.output for s in reversed(roots)]
     at = 0 if len(roots) > 1 else len(roots)  # of several roots none is the trace's
     inputs.insert(at, question)
@@ -139,7 +139,7 @@ def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     if answers:
         shown = any(_within(text_of(answers[-1]), text, _LONG) for text in texts)
     else:
-        shown = root.output in map(parsed, texts)
+        shown = root.output in map(_parsed, texts)
     return messages if shown else [*messages, *(answers[-1:] or as_turn("assistant", root.output))]
 
 

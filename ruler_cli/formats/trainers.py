@@ -1,44 +1,10 @@
 """Dumps of trainers: a rollout a line, in two fields or in messages, or lists with an item a rollout.
 
 Texts may hold lines like `user` and the special tokens of a chat template. A model can write these too, so an
-answer is one turn whatever its text.
+answer is one turn whatever its text. Lists of unequal length cannot be read, because nothing tells which
+items belong together. Without a group id rollouts with an equal prompt are a group.
 
-NeMo-Gym: `rollouts.jsonl` of `gym eval run`, OpenAI Responses items (`nemo_gym/rollout_collection.py`
-`RolloutCollectionHelper.run_from_config`), in the order in which rollouts finish. Traps:
-- `response.output` holds the whole rollout, results of tools too; `input` is a list of items or a text.
-- `_ng_task_index` begins anew in each environment, so the group key is it and `agent_ref.name`; older files
-  have neither: there an equal `responses_create_params.input` is a group.
-- `input` may be empty: then the task stands in `metadata` beside it (`anyswe_agent`), or the output begins
-  with it (`gdpval`; `aviary`, whose output is a list of lists, each the whole conversation up to a step).
-- The patch of a coding agent stands beside the response (`model_patch`).
-- Rows of the failures file (`_ng_failure_class`) have an answer but no reward, because the verifier failed.
-- The materialized inputs, without a `response`, are refused.
-
-NeMo-RL: `train_data_step{N}.jsonl` and `val_data_step{N}.jsonl` of GRPO (`nemo_rl/utils/logger.py`
-`log_batched_dict_as_jsonl`). Traps:
-- Every value is wrapped in a list of one: `{"content": [[…]], "rewards": [1.0]}`, and so is ruler's score.
-- In training `content[0]` holds texts without roles: the first is the prompt, the others are one turn, as
-  nothing tells who wrote each. In validation it holds messages.
-- No group id: rollouts with an equal prompt are a group; of messages, the prompt is all before the answer.
-
-Lists of unequal length cannot be read, because nothing tells which items belong together.
-
-ROLL: one line a step, `rollout_dump_data.step_{N}.jsonl` (`write_to_json_process`,
-`roll/pipeline/rlvr/utils.py`). RLVR: `messages` is JSON text of the prompt's messages, `responses` the answer
-as text, `id` the prompt's, `scores` the reward. Agentic (`dump_rollout_trajectories`): `messages` is JSON
-text of the whole conversation, or of several if the context was cut; `trajectory_data` is JSON text that
-holds reward and group; there is no `scores`, so one is added.
-
-ms-swift: `completions.jsonl` of GRPO and GKD, one line a logging step (`GRPOTrainer.log`,
-`swift/rlhf_trainers/grpo_trainer.py`; megatron's `_build_log_table`); equal prompts are a group. Traps: each
-reward function has a list of its own name and there is no total, so a list `reward` is added; `step` is a
-list of texts, megatron's is `gen_step`. The Ray trainers (`_maybe_log_completions`) write one rollout a line;
-the same prompt comes again in another `gen_step`, which therefore belongs to the key.
-
-Atropos: one group a line, `data_path_to_save_groups` (`atroposlib/envs/base.py`), with `messages` only with
-`include_messages`. Traps: if an environment gives no messages of its own, the base class writes one user
-message with the whole decoded text, which is the rollout and no question; `scores` is null in groups that
-only distil.
+docs/formats.md says who writes each file, and what its keys do not show.
 """
 
 from __future__ import annotations
@@ -108,11 +74,7 @@ def _is_verl(record: Mapping[str, Any], *, uid: bool) -> bool:
 
 
 def _read_verl(record: dict[str, Any]) -> list[Rollout]:
-    """Read a rollout of verl; `acc` is the outcome.
-
-    A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session. They have
-    one score and are parts of one rollout.
-    """
+    """Read a rollout of verl; `acc` is the outcome, and the outputs of one session are one rollout."""
     member = (uid := _verl_uid(record)) and uid["session"]
     return read_pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)
 
@@ -284,54 +246,36 @@ def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
 _SCORE = RecordLayout(reward=("score",))
 _SCORES = ListLayout(reward=("scores",), lists=all_lists())
 FORMATS = (
-    # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
-    # `_dump_trajectory`: each file is one group, so files are given together.
     keyed_format(
         "task_id sample_idx prompt completion", "AReaL rollouts", "areal", read_pair, ("task_id",)
     ),
-    # `dumped_evals/{step}/{data_source}.jsonl` of `skyrl/train/utils/trainer_utils.py`
-    # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
-    # `env_extras.extra_info.index` repeats in another data source and on each step. `score` may be a
-    # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
     keyed_format(
         "input_prompt output_response score", "SkyRL evaluations", "skyrl",
         partial(read_pair, prompt="input_prompt", answer="output_response", reward="score"), layout=_SCORE,
     ),
-    # `save_debug_trajectory_data` of `miles/ray/rollout/debug_data.py`.
     Format(
         "miles samples", "miles", "`group_index`, `sample_index`", _is_miles, _read_slime, ("group_index",)
     ),
-    # `save_debug_rollout_data` of `slime/observability/rollout_data_utils.py` saves a torch pickle, which is
-    # never unpickled here; its samples, exported as JSON lines, are read. Older slime refuses fields that it
-    # does not know: ruler's own stands in `metadata`, which is free.
     Format(
         "slime samples", "slime", "`group_index`, `prompt`, `response`",
         lambda record: has_keys("group_index", "prompt", "response")(record) and not _is_miles(record),
-        _read_slime, ("group_index",), RecordLayout(ruler=("metadata", "ruler")),
+        _read_slime, ("group_index",),
+        RecordLayout(ruler=("metadata", "ruler")),  # older slime refuses fields that it does not know
     ),
-    # An item of slime's buffer has a `uid` of its own; its group is `instance_id`, and items lie apart.
     keyed_format("uid instance_id messages", "slime buffer items", "slime", _read_slime, ("instance_id",)),
     keyed_format(
         "task_id traj", "tau-bench", "tau-bench",
         partial(_read_messages, name="traj", cause="tau-bench writes this when a run crashed"),
         ("task_id",), RecordLayout(refuses_null="tau-bench"), simulated_user=True,
     ),
-    # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
-    # are objects of the benchmark's own and are left alone.
     keyed_format(
         "example_id turns", "tinker evaluations", "tinker",
         partial(_read_messages, name="turns", cause="written when an example ended in an error"),
         ("example_id",),
     ),
-    # Rows of `completions/completions_{step}.parquet` of `trl/trainer/grpo_trainer.py` `GRPOTrainer.log`.
-    # There is a column for each reward function and no total (its weights are not in the file): ruler writes
-    # a column `reward`, or with `--reward NAME` one of theirs. Equal (`prompt`, `step`) are a group.
     Format(
         "TRL completions", "trl", "`prompt`, `completion`, `step`, `advantage`", _is_trl, read_pair
     ),
-    # `{rollout_data_dir}/{step}.jsonl` and `{validation_data_dir}/{step}.jsonl` of `_log_rollout_data` and
-    # `_write_generations` in `verl/trainer/ppo/v1/trainer_base.py` (2026, with a `uid`) and `ray_trainer.py`
-    # (2025, without; `_balance_batch` shuffles the lines, and equal (`input`, `step`) are a group).
     Format(
         "verl (V1)", "verl", "`input`, `output`, `score`, `step`, `uid`",
         partial(_is_verl, uid=True), _read_verl, layout=_SCORE,

@@ -322,19 +322,17 @@ def json_turns(value: Any, where: str) -> Messages:
     return check_messages(value, where)
 
 
-_SUBMISSIONS = (
+SUBMISSIONS = (
     *("model_patch", "generated_patch", "git_patch"),
     *("info.submission", "test_result.git_patch", "test_result.model_patch"),
 )
 """Paths of a patch that an agent submitted. Never `patch`, `test_patch` and `gold_patch`: SWE-bench's data
 sets have the reference solution there, which the judge must not see."""
-SUBMISSION_FIELDS = frozenset(path.split(".", 1)[0] for path in _SUBMISSIONS)
-"""Fields that a record with a submission has, at least one of them."""
 
 
 def with_submission(record: Mapping[str, Any], messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
-    for path in _SUBMISSIONS:
+    for path in SUBMISSIONS:
         text = lookup(record, path)
         if isinstance(text, str) and text.strip() and not any(text.strip() in text_of(m) for m in messages):
             messages = [*messages, {"role": "submission", "content": text}]

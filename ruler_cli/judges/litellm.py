@@ -37,7 +37,6 @@ from ruler_cli.judges.providers import (
     secret,
     unknown_judge,
 )
-from ruler_cli.suggestions import nearest
 from ruler_cli.types import CallError, Reply, Request
 
 _UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
@@ -314,14 +313,12 @@ def _resolved(name: str) -> str:
     """litellm's provider of a name; UsageError if it has none."""
     if known := _read_name(name)[1]:
         return known
-    provider, slash, rest = name.partition("/")
+    provider, slash, _ = name.partition("/")
     if slash and provider in PROVIDERS:
         raise UsageError(
             f"judge {name}: the litellm that is installed is too old for it; pip install -U litellm"
         )
-    similar = nearest(provider, PROVIDERS, 0.7) if slash else None
-    names = [f"{similar}/{rest}"] if similar else [] if slash else _litellm().model_cost
-    raise UsageError(unknown_judge(name, names))
+    raise UsageError(unknown_judge(name, () if slash else _litellm().model_cost))
 
 
 def _reply(answer: Any, key: str | None) -> Reply | CallError:

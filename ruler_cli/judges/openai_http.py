@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from ruler_cli.answer import clean, reply_of
+from ruler_cli.answer import clean
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.types import CallError, Reply, Request
@@ -62,8 +62,6 @@ class HttpJudge(ChatJudge):
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
             why = clean(str(error) or type(error).__name__, self.key)
             return CallError("transport", f"the connection to the judge broke ({why})", "call")
-        if response.status == 200 and isinstance(reply := reply_of(data, self.key), Reply):
-            return reply
         return read_response(response.status, data, response.headers, self.key)
 
     async def __aenter__(self) -> Self:
@@ -83,7 +81,6 @@ class HttpJudge(ChatJudge):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Close the session."""
         if self._session is not None:
             await self._session.close()
 

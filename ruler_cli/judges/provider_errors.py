@@ -14,13 +14,11 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from ruler_cli.answer import clean, reply_of
-from ruler_cli.judges.retry_after import retry_after
+from ruler_cli.judges.retry_after import READ, retry_after
 from ruler_cli.types import CallError, Kind, Reply
 
 Scope = Literal["run", "group", "call"]
 
-_READ = 4000
-"""Characters of a message that are read; a gateway may repeat the whole request."""
 _FORMAT = re.compile(
     r"response_format|json_object|structured output|guided|schema|grammar|output_(?:format|config)",
     re.IGNORECASE,
@@ -149,8 +147,8 @@ def classify(
 
     `codes` are the body's short codes (see `error_of`), `headers` those of the response.
     """
-    message, headers = message[:_READ], headers or {}
-    text = f"{codes[:_READ]} {message}"
+    message, headers = message[:READ], headers or {}
+    text = f"{codes[:READ]} {message}"
     again = ErrorRule("", "", "transport", "call")
     rule = next((rule for rule in TABLE if rule.applies(status, text)), again)
     rate = rule.scope == "rate"
@@ -223,7 +221,7 @@ _CONTEXTS = tuple(
 def context_of(text: str) -> tuple[int, int] | None:
     """(limit, actual) in tokens, as the judge's own message states them; None if it does not."""
     for pattern in _CONTEXTS:
-        if stated := pattern.search(text[:_READ]):
+        if stated := pattern.search(text[:READ]):
             return int(stated["limit"]), int(stated["actual"])
     return None
 

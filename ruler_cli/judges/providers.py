@@ -53,7 +53,7 @@ def unknown_judge(name: str, known: Iterable[str] = ()) -> str:
         return f"judge {name}: is a provider; write its model behind it, as {name}/NAME"
     if name.endswith(_WEIGHTS) or name.startswith(("./", "../", "/", "~")):
         return f"judge {name}: is a file; serve it (llama-server, vllm serve) and give --api-base URL"
-    meant = _PROVIDERS_OF_OTHERS.get(provider.lower(), "") if slash else ""
+    meant = _PROVIDERS_OF_OTHERS.get(provider.lower()) or nearest(provider, PROVIDERS, 0.7) if slash else None
     similar = f"{meant}/{model}" if meant else nearest(name, (*EMBEDDED, *known))
     hint = f"did you mean `{similar}`? Else write" if similar else "write"
     return (

@@ -13,7 +13,7 @@ import orjson
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
-from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
+from ruler_cli.judges.pricing import ModelInfo, Price, lists_provider, model_info, stated_price
 from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, provider_of, unknown_judge, variables
 from ruler_cli.keys import looks_like_key
 from ruler_cli.reading.location import Location
@@ -234,7 +234,11 @@ def missing_for(settings: JudgeSettings) -> str | None:
         if settings.model not in EMBEDDED:
             from ruler_cli.judges.litellm import knows_more
 
-            if provider_of(settings.model, settings.params) is None or knows_more():
+            if provider_of(settings.model, settings.params) is None:
+                elsewhere = settings.api_base or os.environ.get("USE_LITELLM_PROXY")
+                may_be = elsewhere or "/" not in settings.model or lists_provider(settings.model)
+                return None if may_be else unknown_judge(settings.model)
+            if knows_more():
                 return None
         _judge(settings)
     except UsageError as error:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-_READ = 4000
+READ = 4000
 """Characters of a message that are read; a gateway may repeat the whole request."""
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
@@ -44,7 +44,7 @@ def retry_after(
     """
     # litellm puts a prefix of its own before the names
     low = {str(k).lower().removeprefix("llm_provider-"): str(v).strip() for k, v in headers.items()}
-    in_flight, now = _IN_FLIGHT_NOW.search(message[:_READ]), now or datetime.now(UTC)
+    in_flight, now = _IN_FLIGHT_NOW.search(message[:READ]), now or datetime.now(UTC)
     if in_flight and int(in_flight[1]) >= int(in_flight[2]):
         return None
     seconds = None
@@ -59,7 +59,7 @@ def retry_after(
 
 def delay_in(message: str) -> float | None:
     """The seconds that a message names: `Please try again in 6m0s`, `"retryDelay": "34s"`."""
-    message = message[:_READ]
+    message = message[:READ]
     for lead in _LEAD.finditer(message):
         if duration := _DURATION.match(message, lead.end()):
             return _finite(_span(duration[0]))

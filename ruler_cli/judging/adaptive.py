@@ -4,24 +4,8 @@ Groups decide in blocks of neighbours, so that memory stays flat. A block is a s
 requests depend on the input and the replies only, never on the order of replies: a run that is repeated asks
 the same. While one block waits for its slowest reply the others go on.
 
-The worth of a pass.  A group's scores are x = t + e + noise: t the truth with variance T, e the judge's
-persistent error with variance E, which no pass averages out, and noise of variance v per pass, so that
-the mean of k passes has the variance S + v/k with S = T + E.  A trainer uses advantages
-A = (x − mean)/sd, and the expected squared difference of two standardised values with correlation r is
-2(1 − r).  Here r(k) = √T/√(S + v/k), so m further passes lower the squared error of n advantages by
-
-    2 n √T (1/√(S + v/(k + m)) − 1/√(S + v/k)).
-
-It is small for a tied group (T ≈ 0), for one whose passes agree already (v small) and for one whose
-differences are large (S large); it falls with k, so spending greedily is best.
-
-The estimates.  v is the group's residual mean square drawn towards the block's (Smyth 2004), after
-the block's position bias is taken out: an order and its reverse cancel positions in the mean, but not in the
-residual.  S is not plugged in, for eight rollouts tell little of it: F = MS_item/v divided by 1 + k·S/v
-is F distributed, so each value of S/v on a grid has a likelihood; how common each is in the block is
-fitted by a few steps of expectation and maximisation (nonparametric empirical Bayes, Laird 1978), and
-the gain is its posterior mean.  T is S less the square of PERSISTENT: differences that small are not told
-from the judge's own constant error by any number of passes.
+docs/method.md derives the worth of a pass. Its names are used here: T and E are the variances of the truth
+and of the judge's persistent error, S = T + E; v is the noise variance of a pass, k counts the passes so far.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | No
             message = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
             return GroupError("reply", message)
         state.max_output_tokens, state.fitted = 2 * reply.usage.completion or None, False
-        state.note = templates.shorter()
+        state.note = templates.SHORTER
     else:
         if state.corrected == CORRECTIONS:
             times = f"{CORRECTIONS + 1} times"
@@ -160,7 +160,7 @@ def _crowded(
         return error
     most = max(limit - 3 * _least(len(part.distinct)), limit / 2)
     target = int(layout.tokens_of(part.distinct) * min(most / prompt, 0.75))
-    again = ExchangeState(state.attempt + 1, templates.shorter())
+    again = ExchangeState(state.attempt + 1, templates.SHORTER)
     return Overflow(limit, limit + answer, target, error, again)
 
 

@@ -325,7 +325,6 @@ class _JudgePasses:
             return end.value, cached
 
     def _count(self, reply: Reply | CallError) -> None:
-        """Add the tokens and the time of a reply."""
         self.asked, self.asked_now = True, self.asked_now or not reply.cached
         if isinstance(reply, Reply):
             self.seconds += reply.seconds

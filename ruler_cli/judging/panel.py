@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import anyio
 
@@ -14,7 +14,7 @@ from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.observer import Status
+from ruler_cli.observer import Status, Summary
 from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
@@ -100,19 +100,6 @@ class PanelJudge:
         return UNANSWERED
 
 
-@dataclass(frozen=True, slots=True)
-class PanelStats:
-    """Counts of all calls of a run: sent, most in flight, tried again by kind of error.
-
-    `unanswered` are requests without a cached reply in a run that asks nobody.
-    """
-
-    calls: int
-    most: int
-    retried: dict[str, int]
-    unanswered: int
-
-
 class Panel:
     """Several judges that share a budget and a stop signal; each has its own limits and concurrency."""
 
@@ -136,17 +123,13 @@ class Panel:
 
     async def wait_for_demand(self) -> None:
         """Wait until no judge has many calls waiting, so that one more group should be read."""
-        if len(self._gates) == 1:
-            await self._gates[0].wait_for_demand()
-            return
         while not all(gate.wants_more for gate in self._gates):
             for gate in self._gates:
                 await gate.wait_for_demand()
 
     def status(self) -> Status:
         """Sum up the gates of all judges now, with the longest wait of any."""
-        each = [gate.status() for gate in self._gates] or [Status(spent_usd=self.budget.spent)]
-        return each[0] if len(each) == 1 else Status.of(each, self.budget.spent)
+        return Status.of([gate.status() for gate in self._gates])
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of tokens by judge; None if the price of a judge that was asked is not known."""
@@ -161,22 +144,16 @@ class Panel:
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
         used = [Usage() if judge.caller is None else judge.caller.stats.usage for judge in self.judges]
-        total = used[0] if len(used) == 1 else sum(used, Usage())
         priced = all(judge.price is not None for judge in self.judges)
-        return total, self.cost(used) if priced else None
+        return sum(used, Usage()), self.cost(used) if priced else None
 
-    def stats(self) -> PanelStats:
-        """Count all calls so far."""
-        retried: dict[str, int] = {}
-        for caller in self._callers:
-            for kind, number in caller.stats.retried.items():
-                retried[kind] = retried.get(kind, 0) + number
-        return PanelStats(
-            sum(caller.stats.calls for caller in self._callers),
-            sum(caller.stats.most for caller in self._callers),
-            dict(sorted(retried.items())),
-            sum(judge.unanswered for judge in self.judges),
-        )
+    def count(self, summary: Summary) -> None:
+        """Set the counts of all calls so far: sent, most in flight, tried again, without a cached reply."""
+        stats = [caller.stats for caller in self._callers]
+        summary.asked = sum(own.calls for own in stats)
+        summary.most_in_flight = sum(own.most for own in stats)
+        summary.retried = dict(sorted(sum((Counter(own.retried) for own in stats), Counter()).items()))
+        summary.unanswered = sum(judge.unanswered for judge in self.judges)
 
 
 def open_panel(

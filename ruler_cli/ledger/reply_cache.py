@@ -59,7 +59,7 @@ _CHECKPOINT = 16 << 20
 """Bytes of write-ahead log after which they are moved into the file, in a thread."""
 _ROW = 16 << 10
 """Bytes of log that a row takes beside its body: the pages of table and index."""
-_ANOTHER = "give another file with --ledger PATH, or keep no replies: --ledger none"
+_ANOTHER = "give another file with --ledger PATH; `ruler score` can keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
 _CREATED = "of several ledgers only the first is created"
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -216,19 +216,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         rows = [(key, answer and _row_of(key, model, answer, 0.0)) for key, model, answer in answers]
         patient, earlier = self._own.patient, list[RowStatus | None]()
-        with self._lock, self._output_errors("written"):
+        with self._lock, self._output_errors("written"), patient:
             patient.execute("BEGIN IMMEDIATE")
-            try:
-                for key, row in rows:
-                    newest = patient.execute(_NEWEST, (key,)).fetchone()
-                    earlier.append(newest[0] if newest else None)
-                    if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
-                        patient.execute(_INSERT, row)
-                patient.execute("COMMIT")
-            except BaseException:
-                if patient.in_transaction:  # SQLite itself rolls back if the disk is full
-                    patient.execute("ROLLBACK")
-                raise
+            for key, row in rows:
+                newest = patient.execute(_NEWEST, (key,)).fetchone()
+                earlier.append(newest[0] if newest else None)
+                if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
+                    patient.execute(_INSERT, row)
         return earlier
 
     def stats(self) -> LedgerStats:
@@ -263,7 +257,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         return number
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
     @property
@@ -310,7 +303,6 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     @contextmanager
     def _output_errors(self, verb: str, file: _File | None = None) -> Iterator[None]:
-        """Turn an error of SQLite into an OutputError."""
         try:
             yield
         except sqlite3.Error as error:

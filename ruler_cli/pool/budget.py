@@ -28,6 +28,8 @@ class Budget:
         self.open = 0
         """Calls that hold a reservation."""
         self.closed = False
+        self.least: float | None = None
+        """USD of the call at which the cap was reached, if no call was paid before."""
         self.watchers: list[Callable[[], None]] = []
         """Gates that share the budget: each is called when money comes free or the cap is reached."""
 
@@ -51,9 +53,11 @@ class Budget:
             self.spent += actual
         self._notify()
 
-    def close(self) -> None:
-        """Let no call go any more, also no cheaper one: the cap is reached."""
+    def close(self, amount: float) -> None:
+        """Let no call go any more, also no cheaper one: the cap is reached at a call of this price."""
         self.closed = True
+        if not self.spent + self.unsure:
+            self.least = amount
         self._notify()
 
     def _notify(self) -> None:

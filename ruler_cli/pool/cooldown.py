@@ -34,7 +34,6 @@ class Cooldown:
     """
 
     def __init__(self) -> None:
-        """Begin without any refusal."""
         self.until = -math.inf
         """The time before which no call goes."""
         self._open: list[tuple[int, float]] = []

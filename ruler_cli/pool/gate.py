@@ -200,7 +200,6 @@ class Gate:
             self.tokens.used(now),
             max(0.0, waiting),
             why,
-            self.budget.spent,
             len(self.retries),
         )
 
@@ -234,10 +233,11 @@ class Gate:
         """Tell if a call fits the cap now. Close the budget if it does not and no other call may free any."""
         if self.in_flight and 2 * self.in_flight >= self._replies:
             return False  # few replies do not show the cost of many calls
-        if self.budget.fits(self._price(request)):
+        price = self._price(request)
+        if self.budget.fits(price):
             return True
         if not self.budget.open:
-            self.budget.close()
+            self.budget.close(price)
             self.nudge()
         return False
 

@@ -1,24 +1,18 @@
 """The limits of one judge: calls in flight, fixed or adaptive, and requests or tokens per minute.
 
-The rules of the adaptive limit are additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis
-of the Increase and Decrease Algorithms for Congestion Avoidance"), with slow start (Jacobson 1988).
+docs/running.md lists the rules of the adaptive limit: additive increase, multiplicative decrease (Chiu and
+Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance"), with slow start
+(Jacobson 1988). In detail:
 
-- Start at 4.  A round is as many replies as the limit allows, of calls that went since it changed, with
-  no failure among them and four fifths of the limit in use.  After each round the limit doubles.
-- The first 429 of a call that went since the last change cuts it to four fifths, once in 15 s or in the
-  server's Retry-After.  Within that time every further one lowers it to what the server still had in
-  flight, so that a limit that doubled too far, or a capacity that was halved, is found at once; but never
-  below two fifths, until as many have come as the limit was: all may fail for another reason.
-- After a cut: one clean round leads back to the highest limit that was clean below the one that failed.
-  From there 5 % at a time, 15 s after the last 429 at the earliest, after ever more clean rounds, and to
-  at most 1.1 times the limit that failed.  If that is clean too, the memory is wrong and doubling
+- A round is as many replies as the limit allows, of calls that went since it changed, with no failure among
+  them and four fifths of the limit in use. The limit grows after one round, and after cuts after ever more.
+- Within the cooldown of a cut no refusal lowers the limit below two fifths, until as many have come as the
+  limit was: all may fail for another reason.
+- It grows to at most 1.1 times the limit that failed. If that is clean too, the memory is wrong and doubling
   starts again.
-- 5xx and timeouts end a round and never cut.
-- Refusals that are single calls' own (`cooldown.py`) neither end a round nor cut: once they prove to be,
-  the limit that failed is taken up again, and doubling goes on.  The same follows if the judge asks the
-  only call in flight to wait, since fewer cannot be; then only a limit that refuses nearly all cuts again.
-- If doubling twice gave no more replies per second, it only made a queue (a local server, or this
-  machine's own processor): the limit is halved, and doubled again after a minute.
+- Once refusals prove to be single calls' own (`cooldown.py`), the limit that failed is taken up again. The
+  same follows if the judge asks the only call in flight to wait, since fewer cannot be; then only a limit
+  that refuses nearly all cuts again.
 """
 
 from __future__ import annotations
@@ -41,7 +35,6 @@ class ConcurrencyLimit:
     """A number of calls in flight that the user has set: nothing changes it."""
 
     def __init__(self, limit: int) -> None:
-        """`limit` calls in flight."""
         self.limit = limit
         self.epoch = 0
         """Number of changes of the limit so far."""
@@ -179,7 +172,6 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a round."""
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
 
 

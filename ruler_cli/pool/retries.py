@@ -115,7 +115,7 @@ class Caller:
         gate, now = self.gate, self.gate.time()
         self._reached = self._reached or error.sent
         if error.scope == "run":
-            return self._end_run(error.reason)
+            return self.end_run(RefusedError(error.reason))
         if error.body:
             await self._keep(store, error)
         if error.scope == "group":
@@ -124,21 +124,21 @@ class Caller:
             return await self._give_up(error, budget, store)
         asked_to_wait = error.retry_after or 0.0
         if asked_to_wait > PATIENCE:
-            return self._end_run(
-                f"{error.reason}; it asks to wait {asked_to_wait:.0f} s, run again after that"
-            )
+            reason = f"{error.reason}; it asks to wait {asked_to_wait:.0f} s, run again after that"
+            return self.end_run(RefusedError(reason))
         if not error.rate:
             gate.concurrency.disturbed()
         own = gate.refused(permit, asked_to_wait, rate=error.rate)
         if not self._reached and budget.tries >= min(_UNREACHED, 1 + self._retries):
-            return self._end_run(error.reason)
+            return self.end_run(RefusedError(error.reason))
         was_open = gate.breaker.open
         if self._reached and (was_open or not own):
             gate.breaker.failed(now, number, error, self._random.random(), probe=permit.probe)
         if sentence := gate.breaker.over(now):
             # others were answered after this call's first error: perhaps only such calls are left
-            alone = budget.first_end <= self._answered
-            return await self._give_up(error, budget, store) if alone else self._end_run(sentence)
+            if budget.first_end <= self._answered:
+                return await self._give_up(error, budget, store)
+            return self.end_run(RefusedError(sentence))
         gate.nudge()
         # an outage does not count against this call
         wait = asked_to_wait if was_open else budget.wait(error, seconds, self._random.random())
@@ -157,9 +157,6 @@ class Caller:
                 await self.gate.stop_signal.event.wait()
         finally:
             self.gate.retries.remove(until)
-
-    def _end_run(self, reason: str) -> CallError:
-        return self.end_run(RefusedError(reason))
 
     def end_run(self, error: RulerError) -> CallError:
         """Stop the run; return the error of a call that is not made any more."""

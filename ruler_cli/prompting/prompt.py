@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import orjson
 
@@ -188,26 +187,23 @@ def _pair(
     layout: PromptLayout, ask: AskSettings, even: int, count: int, least: int
 ) -> tuple[Windows, Windows] | None:
     """The windows of two passes, from an even one on, that connect each other's windows."""
-    made: list[Windows] = []
-    for pass_index in (even, even + 1):
-        windows = partition(
+
+    def made(pass_index: int, before: Windows | None = None) -> Windows | None:
+        key = salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)
+        return partition(
             order_of(layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index),
             count,
-            partial(_draw, layout, salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)),
+            lambda attempt, item: keyed(key, b"window %d" % attempt, layout.digests[item]),
             [size + ENTRY_BYTES for size in layout.sizes],
             limit=None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens),
             least=least,
             most=ask.group_size,
-            before=made[0] if made else None,
+            before=before,
         )
-        if windows is None:
-            return None
-        made.append(windows)
-    return made[0], made[1]
 
-
-def _draw(layout: PromptLayout, key: bytes, attempt: int, distinct: int) -> bytes:
-    return keyed(key, b"window %d" % attempt, layout.digests[distinct])
+    first = made(even)
+    second = first and made(even + 1, first)
+    return (first, second) if first and second else None
 
 
 _LETTERS = "bcdfghjkmnpqrstvwxz"

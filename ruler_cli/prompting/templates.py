@@ -31,6 +31,9 @@ Each line is one message: `role: "text"`, `call name: arguments` for a tool call
 result` for its result.\
 """
 
+SHORTER = "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
+"""The note for a request after a reply that ended at the token limit."""
+
 
 @lru_cache(4)
 def system(rubric: str, *, alone: bool) -> str:
@@ -48,11 +51,6 @@ def corrected(defect: str) -> str:
         f"(An earlier answer could not be used: {defect}. Order and ids have changed since. "
         "Grade anew and keep exactly to the form of the answer.)"
     )
-
-
-def shorter() -> str:
-    """Return the note for a request after a reply that ended at the token limit."""
-    return "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
 
 
 def missing(given: Mapping[str, tuple[float, str]]) -> str:

@@ -10,16 +10,17 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ruler_cli.config import Shard
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.formats.fields import lookup
 from ruler_cli.reading.location import Listing
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line, Problem
 from ruler_cli.writing.atomic import StagedFiles
 
-_TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))
+_TASK_PATHS = ("eval.task", "info.environment_info.domain_name", "env_id")
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
 
 Put = tuple[int, bytes] | None
@@ -121,13 +122,8 @@ def task_of(head: bytes) -> str:
         value = parse(head)
     except (UnreadableError, RecursionError):
         return ""
-    for path in _TASK_PATHS:
-        task: Any = value
-        for key in path:
-            task = task.get(key) if isinstance(task, dict) else None
-        if isinstance(task, str) and task:
-            return task
-    return ""
+    tasks = (lookup(value, path) for path in _TASK_PATHS)
+    return next((task for task in tasks if isinstance(task, str) and task), "")
 
 
 class MultiFileContainer(Container):

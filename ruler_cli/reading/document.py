@@ -50,7 +50,6 @@ class _TextWindow:
     """A window of the text that moves forward; `at` in every method is an offset into the whole text."""
 
     def __init__(self, read: Read, at: int = 0) -> None:
-        """Begin at an offset."""
         self._read, self._base, self._buf = read, at, b""
 
     def skip(self, at: int) -> tuple[int, bytes]:

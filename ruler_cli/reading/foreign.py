@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import PurePath
 
 from ruler_cli.errors import ForeignError, UsageError
@@ -160,9 +162,13 @@ def foreign_text(name: str, lines: Sequence[bytes]) -> str | None:
 
 
 def _command(program: str, name: str) -> str:
-    """Return the command that runs a program of Python over a file, into a file of JSON lines."""
-    source = "/dev/stdin" if name == "stdin" else name
-    stem = PurePath(source.rstrip("/")).with_suffix("")
-    ending = ".converted.jsonl" if source.endswith((".jsonl", ".json")) else ".jsonl"
-    target = "in.jsonl" if name == "stdin" else f"{stem}{ending}"
-    return f'python3 -c "{program}" {shlex.quote(source)} > {shlex.quote(target)}'
+    """Return the command that runs a program of Python over a file, into a new file of JSON lines."""
+    source, unpack = shlex.quote("/dev/stdin" if name == "stdin" else name), ""
+    for ending, tool in ((".gz", "zcat"), (".zst", "zstdcat")):
+        if name.endswith(ending):
+            name = name.removesuffix(ending)
+            source, unpack = "/dev/stdin", f"{tool} {source} | "
+    stem = "in" if name == "stdin" else str(PurePath(name.rstrip("/")).with_suffix(""))
+    targets = chain([f"{stem}.jsonl"], (f"{stem}.converted{n or ''}.jsonl" for n in count()))
+    target = next(one for one in targets if not os.path.exists(one))  # noqa: PTH110 - no error for a long name
+    return f'{unpack}python3 -c "{program}" {source} > {shlex.quote(target)}'

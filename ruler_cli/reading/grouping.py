@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal
 
-from ruler_cli.config import Subset
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.interface import printable
@@ -37,7 +37,6 @@ counts once."""
 _WAY = "if that is not meant, name another key with --group-by PATH"
 Opening = list[tuple[object, object]]
 """Role and content of the messages before the agent's first turn."""
-ALL = Subset()
 _SYSTEM = ("system", "developer")
 
 
@@ -199,18 +198,17 @@ def first_groups(read: Iterable[Record], limit: int) -> Iterator[Record]:
 def survey(
     lines: Iterable[Line],
     reader: Reader,
-    grouping: str,
+    settings: InputSettings,
     index: Index,
     on_problem: OnProblem,
     where: Where = "line {}".format,
     on_record: OnRecord | None = None,
-    subset: Subset = ALL,
 ) -> Survey:
     """Read the input once; decide how its groups lie, and which are those of the run.
 
-    Input behind the first groups that a `subset` asks for is not read if none of them can go on there.
+    Input behind the first groups that `settings.limit` asks for is not read if none of them can go on there.
     """
-    shard, limit = subset.shard, subset.limit
+    grouping, shard, limit = settings.grouping, settings.shard, settings.limit
     whole = reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
@@ -268,20 +266,19 @@ def survey(
 def streamed(
     stream: Iterable[Record],
     reader: Reader,
-    grouping: str,
+    settings: InputSettings,
     index: Index,
     openings: Openings,
     on_record: OnRecord | None,
-    subset: Subset = ALL,
 ) -> Iterator[Group]:
     """Groups of a stream, with the checks that a survey makes of a file.
 
     Adjacent records of one key are a group; a key that comes back is a UsageError. Behind the first groups
-    that a `subset` asks for the stream is read for more records of theirs only.
+    that `settings.limit` asks for the stream is read for more records of theirs only.
     """
-    shard, limit = subset.shard, subset.limit
+    shard, limit = settings.shard, settings.limit
     whole = reader.format.shape != "trajectory"
-    alone = whole or grouping == "line"
+    alone = whole or settings.grouping == "line"
     if limit is not None and alone:
         stream, limit = first_groups(stream, limit), None
     end = math.inf  # where the groups begin that are beyond the limit

@@ -13,6 +13,7 @@ from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import printable as plain_text
 from ruler_cli.formats.reader import Reader
+from ruler_cli.observer import Observer
 from ruler_cli.reading.container import Container, MultiFileContainer
 from ruler_cli.reading.grouping import (
     OnProblem,
@@ -64,6 +65,13 @@ class Input:
     def warnings(self) -> Sequence[str]:
         """Warnings on how records are grouped; those of a stream are known at its end."""
         return self.survey.warnings() if self.survey is not None else self.openings.sentences()
+
+    def report(self, observer: Observer, *, end: bool = False) -> None:
+        """Report what was found, and the warnings as soon as they are known: for a stream at its `end`."""
+        for sentence in () if end else (self.found(), *self.notes):
+            observer.note(sentence)
+        for sentence in self.warnings() if end == (self.survey is None) else ():
+            observer.warn(sentence)
 
     @property
     def scattered(self) -> bool:
@@ -144,7 +152,7 @@ def open_input(
         return _survey_file(container, settings, stack, index, reader, report, on_record, on_again)
     openings = Openings(reader.format.simulated_user)
     read = records(itertools.chain(first, lines), reader.read, report)
-    groups = streamed(read, reader, settings.grouping, index, openings, on_record, settings.subset)
+    groups = streamed(read, reader, settings, index, openings, on_record)
     notes = [_first(settings.limit, "the groups")] if settings.limit is not None else []
     notes += [] if shard is None else [str(shard)]
     return Input(container, index, reader, groups=groups, waits=True, notes=notes, openings=openings)
@@ -173,14 +181,14 @@ def _survey_file(
     if isinstance(container, MultiFileContainer):
         container.shard = shard
         notes += container.check_files(_fits(reader), report)
-    how, where = settings.grouping, container.where
-    result = survey(lines(), reader, how, index, report, where, on_record, settings.subset)
+    where = container.where
+    result = survey(lines(), reader, settings, index, report, where, on_record)
     if settings.group_by is None and reader.format.shape == "trajectory":
         within = labelled(result.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
             index = stack.enter_context(closing(Index()))
             on_again()
-            result = survey(lines(), within, how, index, lambda _: None, where, on_record, settings.subset)
+            result = survey(lines(), within, settings, index, lambda _: None, where, on_record)
     reader = result.reader
     if result.first_mixed:
         line = next(line for line in lines() if line.number == result.first_mixed)

@@ -65,12 +65,9 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
         listing = location.listed()
         if listing.whole:
             refuse_saved_dataset(location.public, listing.names)
-        trials = [] if location.remote else find_trials(listing)
-        return (
-            HarborJob(name, listing, trials)
-            if trials
-            else Directory(location.public, listing, open_container)
-        )
+        if not location.remote and (trials := find_trials(listing)):
+            return HarborJob(name, listing, trials)
+        return Directory(location.public, listing, open_container)
     container = _open_one(location, stack)
     events = isinstance(container, JsonLines) or (isinstance(container, Document) and not container.in_member)
     if container.once or not events:
@@ -105,9 +102,7 @@ def _open_one(location: Location, stack: ExitStack) -> Container:
         try:
             from ruler_cli.reading.parquet import Parquet
         except ImportError:
-            raise UsageError(
-                f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
-            ) from None
+            raise UsageError(f"{name}: is Parquet; install the reader with: pip install pyarrow") from None
         return Parquet(name, stream if regular or remote else _spool(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
         from ruler_cli.reading.archive import Archive  # few runs need it

@@ -26,7 +26,6 @@ BUCKET_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss
 _GLOB = re.compile(r"[*?[]")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub",
              "az": "adlfs", "abfs": "adlfs", "http": "aiohttp", "https": "aiohttp"}  # fmt: skip
-_EXTRA = frozenset({"s3fs", "gcsfs", "huggingface_hub", "aiohttp", "fsspec"})
 
 
 class RemoteStore:
@@ -49,8 +48,7 @@ class RemoteStore:
                 self.system, self.path = url_to_fs(address)
             except ImportError:
                 package = _PACKAGES.get(scheme, "fsspec")
-                target = "ruler-cli[remote]" if package in _EXTRA else package
-                advice = f"install it with: pip install '{target}'"
+                advice = f"install it with: pip install {package}"
                 raise UsageError(f"{public}: {scheme}:// needs the package {package}; {advice}") from None
             except ValueError:
                 raise UsageError(f"{public}: {scheme}:// is no kind of address that fsspec knows") from None

@@ -139,7 +139,7 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
     weights: dict[int, SampleWeight] = {}
     last: dict[tuple[int, int], SampleWeight] = {}
     for record, rollouts, length in index.groups(each_line=group_records):
-        kind = _leading_bits(rollouts, 6), _leading_bits(length, 3)
+        kind = leading_bits(rollouts, 6), leading_bits(length, 3)
         weight = last.get(kind)
         if weight is None or weight.bytes + length > bytes_per_sample:
             last[kind] = weights[record] = SampleWeight(length, 1, length, length)
@@ -150,7 +150,7 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
         yield group, weights[place(group.records[0])]
 
 
-def _leading_bits(number: int, digits: int) -> int:
+def leading_bits(number: int, digits: int) -> int:
     """Round a number down to its first binary digits."""
     dropped = max(0, number.bit_length() - digits)
     return number >> dropped << dropped

@@ -35,7 +35,6 @@ class Scratch(AbstractContextManager["Scratch"]):
     """An unnamed temporary file. Writing raises OutputError if the disk is full."""
 
     def __init__(self) -> None:
-        """Create the file, empty."""
         with write_errors():
             self.file = cast(BinaryIO, tempfile.TemporaryFile(buffering=1 << 16))  # noqa: SIM115 - see `close`
         self.size = 0
@@ -87,7 +86,6 @@ class Scratch(AbstractContextManager["Scratch"]):
             self.file.close()
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self.close()
 
 
@@ -130,7 +128,6 @@ class Index:
     """
 
     def __init__(self) -> None:
-        """An empty index."""
         self._lock = threading.Lock()
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
         self._db = temporary_database("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)

@@ -108,14 +108,8 @@ class ScoredGroup:
 
     @property
     def tied(self) -> bool:
-        """True if its scores differ by no more than the judge's noise, or not at all.
-
-        Either the judges' scores are equal, or the written ones. Files of earlier versions do not annotate
-        a group with one score as tied.
-        """
-        if not self.scores or self.annotated_tied is True:
-            return bool(self.scores)
-        return one_score(self.scores) or self._equal_judge_scores
+        """True if its scores differ by no more than the judge's noise, or not at all."""
+        return bool(self.scores) and (self.annotated_tied is True or one_score(self.scores))
 
     @property
     def one_score(self) -> bool:

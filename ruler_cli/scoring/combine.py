@@ -28,19 +28,21 @@ class _Shown(NamedTuple):
     explanation: str
 
 
-def combine(result: GroupResult, how: CombineSettings, batch: BatchStatistics) -> GroupScores | GroupError:
+def combine(
+    result: GroupResult, how: CombineSettings, batch: BatchStatistics, single: str = "flag"
+) -> GroupScores | GroupError:
     """The scores of a group's rollouts, and how good they are.
 
     `batch` has the sums over all groups, or over those so far: the noise of a pass, the position bias, the
-    scale of each judge. A GroupError if no judge counts, if the run was interrupted before all calls were
-    made, or if --blend asks for original rewards that are missing.
+    scale of each judge. `single` is that of `AskSettings`. A GroupError if no judge counts, if the run was
+    interrupted before all calls were made, or if --blend asks for original rewards that are missing.
     """
     failed_calls = sorted(result.failed_calls, key=lambda call: (call.judge, call.pass_index, call.window))
     for call in failed_calls:
         if call.error.kind == "interrupted":
             return call.error
     every = tables(result, partial(batch.corrected, how))
-    one_pass = result.alone and how.single != "score"
+    one_pass = result.alone and single != "score"
     least = 1 if one_pass else max(1, how.min_passes)
     counted = [table for table in every if table.passes >= least]
     # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
@@ -54,7 +56,7 @@ def combine(result: GroupResult, how: CombineSettings, batch: BatchStatistics) -
         passes=max([table.passes for table in used]),
         degraded=_degraded(result, used, failed_calls),
     )
-    scores = _rated(scores, result, used, how, batch)
+    scores = _rated(scores, result, used, batch, flagged=one_pass)
     return _by_rewards(scores, result, how)
 
 
@@ -149,12 +151,12 @@ def _rated(
     scores: GroupScores,
     result: GroupResult,
     used: Sequence[ScoreTable],
-    how: CombineSettings,
     batch: BatchStatistics,
+    *,
+    flagged: bool,
 ) -> GroupScores:
     """The scores with their reliability, if several passes tell it; one score for all is no signal."""
     if result.alone:
-        flagged = how.single != "score"
         return replace(scores, tied=flagged, weight=0.0 if flagged else None)
     table = anova(result, used)
     rated = None if table is None else reliability.rate(table, batch.prior)

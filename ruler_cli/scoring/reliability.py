@@ -29,14 +29,13 @@ class Anova:
     """The two-way analysis of variance of a table rollout × pass, without interaction.
 
     `ms_item` is the mean square between rollouts, `ms_res` that of the residuals; `df_item` and `df_res`
-    are their degrees of freedom. If `df_res` is 0, `ms_res` is 0 and has no meaning. Each of `n` rollouts
-    was scored `k` times, on average if the table has holes. `efficiency` is the average precision of the
-    rollouts' scores relative to the one that `ms_item` assumes; 1 for a complete table.
+    are their degrees of freedom. If `df_res` is 0, `ms_res` is 0 and has no meaning. Each rollout was scored
+    `k` times, on average if the table has holes. `efficiency` is the average precision of the rollouts'
+    scores relative to the one that `ms_item` assumes; 1 for a complete table.
     """
 
     ms_item: float
     ms_res: float
-    n: int
     k: float
     df_item: int
     df_res: int
@@ -59,14 +58,14 @@ class Anova:
             for column, mean in zip(columns, passes, strict=True)
             for y, item in zip(column, items, strict=True)
         )
-        return cls.of_squares(between, n - 1, rest, (n - 1) * (k - 1), n, k)
+        return cls.of_squares(between, n - 1, rest, (n - 1) * (k - 1), k)
 
     @classmethod
     def of_squares(
-        cls, between: float, df_item: int, rest: float, df_res: int, n: int, k: float, efficiency: float = 1.0
+        cls, between: float, df_item: int, rest: float, df_res: int, k: float, efficiency: float = 1.0
     ) -> Anova:
         """Make it of sums of squares: `between` rollouts, adjusted for passes, and `rest` of residuals."""
-        return cls(_mean(between, df_item), _mean(rest, df_res), n, k, df_item, df_res, efficiency)
+        return cls(_mean(between, df_item), _mean(rest, df_res), k, df_item, df_res, efficiency)
 
 
 def _mean(square: float, df: int) -> float:

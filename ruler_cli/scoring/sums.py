@@ -224,10 +224,6 @@ def pair_products(rows: Sequence[tuple[float, float, float | None]]) -> dict[str
     return found
 
 
-_BITS = 7
-"""Binary digits of a rounded length, after the first: a quantile is exact to one part in 128."""
-
-
 def quantile(lengths: Counter[int], share: float) -> int:
     """The length at or below which a share of all rollouts is; 0 if there are none."""
     left = share * lengths.total()
@@ -236,9 +232,3 @@ def quantile(lengths: Counter[int], share: float) -> int:
         if left <= 0:
             return length
     return 0
-
-
-def rounded(size: int) -> int:
-    """A size cut to its first binary digits, so that many rollouts have few different sizes."""
-    less = max(0, size.bit_length() - _BITS - 1)
-    return size >> less << less

@@ -19,12 +19,8 @@ RIDGE = 0.5
 """λ, the noise variance of one score over the variance of a window's level.
 
 With that ratio the ridge solution is the best linear unbiased prediction for windows as random effects
-(Henderson 1975). The specification's judge model has levels of sd .10 and noise of .10 with its position
-bias, so λ = 1; levels that vary more than assumed cost more than those that vary less. Spearman by that model
-of 64 rollouts in two random windows of 8 [simulated, 80 seeds], with levels of sd .03, .10 and .20:
-λ = .1: .715, .717, .711; λ = .5: .719, .717, .709; λ = 1: .721, .717, .702. In windows of 4:
-λ = .1: .699, .696, .688; λ = .5: .713, .706, .685; λ = 1: .717, .705, .671.
-A λ estimated from the group is no better than .5: it has too few windows.
+(Henderson 1975). benchmarks/README.md compares values: levels that vary more than assumed cost more than
+those that vary less, and a λ estimated from the group is no better, since it has too few windows.
 """
 
 _PROBED = 15_000
@@ -116,22 +112,12 @@ class _Design:
 
     def parts(self) -> list[list[int]]:
         """The rollouts that were shown, by the parts of the table that no window connects."""
-        root = list(range(len(self.seen)))
-
-        def find(i: int) -> int:
-            while root[i] != i:
-                root[i] = root[root[i]]
-                i = root[i]
-            return i
-
+        parts: list[set[int]] = []
         for window in self.windows:
-            for rollout in window:
-                root[find(rollout)] = find(window[0])
-        parts: dict[int, list[int]] = {}
-        for i, k in enumerate(self.seen):
-            if k:
-                parts.setdefault(find(i), []).append(i)
-        return list(parts.values())
+            joined = [part for part in parts if not part.isdisjoint(window)]
+            parts = [part for part in parts if part.isdisjoint(window)]
+            parts.append(set(window).union(*joined))
+        return sorted(map(sorted, parts))
 
     def efficiency(self, parts: Sequence[Sequence[int]], ridge: float) -> float:
         """The average precision of the scores relative to the one that the rollouts' mean square assumes.
@@ -179,7 +165,7 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
     """
     windows = [window for window in windows if window[0]]
     if not windows:
-        return WindowFit((None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0, 0.0, 0, 0))
+        return WindowFit((None,) * rollouts, ((),) * rollouts, Anova(0.0, 0.0, 0.0, 0, 0))
     design = _Design([shown for shown, _ in windows], rollouts)
     everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
@@ -203,7 +189,6 @@ def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], rollouts: int)
             df_item,
             rest,
             len(everything) - df_item - len(windows),
-            len(known),
             len(everything) / len(known),
             design.efficiency(parts, RIDGE),
         ),

@@ -252,7 +252,7 @@ def create_file(location: Location) -> WritableFile:
     if location.remote:
         return RemoteFile(location.store())
     name = location.name
-    with _open_errors(location):
+    with open_errors(location):
         path = Path(name)
         if location.stream:
             return PassThrough(name)
@@ -278,7 +278,8 @@ def write_errors(name: str, note: str = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _open_errors(location: Location) -> Iterator[None]:
+def open_errors(location: Location) -> Iterator[None]:
+    """Turn an error of opening a place for writing into a UsageError with the way out."""
     try:
         yield
     except FileNotFoundError:
@@ -311,7 +312,7 @@ class StagedFiles:
         if self.partial is None:
             folder.store()  # UsageError if no package opens the address
             return
-        with _open_errors(folder):
+        with open_errors(folder):
             try:
                 self._make(self.partial)
                 self._locked = os.open(self.partial, os.O_RDONLY | os.O_DIRECTORY)

@@ -25,7 +25,14 @@ from ruler_cli.reading.directory import find_trials
 from ruler_cli.reading.location import Listing, Location, is_ignored
 from ruler_cli.reading.scratch import Index, Place
 from ruler_cli.types import Problem
-from ruler_cli.writing.atomic import LocalFile, PassThrough, StagedFiles, create_file, write_errors
+from ruler_cli.writing.atomic import (
+    LocalFile,
+    PassThrough,
+    StagedFiles,
+    create_file,
+    open_errors,
+    write_errors,
+)
 from ruler_cli.writing.file_names import TEXT, refuse_ending, refuse_output_name
 
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
@@ -36,14 +43,27 @@ _UNIT_OF_ENDING = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 
 def open_output(source: str, output: str) -> Output:
     """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines."""
+    return Output(output, many=_is_directory(source, output))
+
+
+def refuse_output(source: str, output: str) -> None:
+    """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing."""
+    location = Location(output)
+    if not _is_directory(source, output) and location.local:
+        with open_errors(location):
+            location.real.parent.stat()
+
+
+def _is_directory(source: str, output: str) -> bool:
+    """Tell if OUTPUT is to be a directory; UsageError if its name promises what INPUT does not become."""
     out = Location(output)
     if not Location(source).many or out.as_lines:
         refuse_output_name(source, output)
-        return Output(output)
+        return False
     if out.unpacked.endswith(_FILES) and not Path(output).is_dir():
         what = "the address of a directory, or one" if out.remote else "a directory, or a name"
         raise UsageError(f"{out.public}: INPUT is many files; give {what} that ends in .jsonl")
-    return Output(output, many=True)
+    return True
 
 
 class Output:
@@ -125,7 +145,6 @@ class Output:
         self._done = True
 
     def __enter__(self) -> Self:
-        """Return the output, open."""
         return self
 
     def __exit__(

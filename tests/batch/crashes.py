@@ -112,12 +112,14 @@ class Loopback(Providers):
 @contextlib.contextmanager
 def mortal_disk(steps: Steps) -> Iterator[None]:
     """Give each commit of the journal, and of replies, a step before and one after it."""
-    commit, move, keep_all = Journal._commit, Journal.move, Ledger.keep_all
+    writing, move, keep_all = Journal.writing, Journal.move, Ledger.keep_all
 
-    def slow_commit(self: Journal) -> None:
-        name, steps.writes = steps.writes, Steps().writes
-        steps.reach(f"before a commit: {name}")
-        commit(self)
+    @contextlib.contextmanager
+    def slow_writing(self: Journal) -> Iterator[None]:
+        with writing(self):
+            yield
+            name, steps.writes = steps.writes, Steps().writes
+            steps.reach(f"before a commit: {name}")
         steps.reach(f"after a commit: {name}")
 
     def named_move(self: Journal, batch: BatchRecord, state: BatchState, **fields: Any) -> BatchRecord | None:
@@ -131,7 +133,7 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Journal, "_commit", slow_commit)
+        patch.setattr(Journal, "writing", slow_writing)
         patch.setattr(Journal, "move", named_move)
         patch.setattr(Ledger, "keep_all", slow_store)
         yield

@@ -10,22 +10,14 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import anyio
 import pytest
 
 from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, count_open_requests
-from ruler_cli.batch.providers import Providers
-from ruler_cli.batch.recover import Recovery
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger, key_of
-from ruler_cli.observer import Observer
 from ruler_cli.types import Reply, Request
 from tests.conftest import ROOT
 
-_BEFORE = (
-    "INSERT INTO batches (id, tag, provider, model, account, owner, state, created, changed) "
-    "VALUES (?, ?, 'openai', 'openai/m', '0.1', '', ?, 1.0, 1.0)"
-)
 KEYS = [bytes([i]) * 16 for i in range(6)]
 _LIVES = (
     "import sys, time; from pathlib import Path; from ruler_cli.batch.journal import Journal\n"
@@ -86,19 +78,6 @@ def test_free_requests(ledger_path: Path) -> None:
         assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == ("failed", "so it is", True)
         assert other.move(batch, "creating") is None  # another process has moved it
         assert other.batch(batch.id) == closed
-
-
-def test_earlier_version(ledger_path: Path) -> None:
-    """A batch that an earlier version recorded is open, with its requests; a mere intent is given up."""
-    with Journal(ledger_path) as journal, journal.writing():
-        for number, state in enumerate(("intended", "submitted"), start=1):
-            journal._db.execute(_BEFORE, (number, f"0-{number}", state))
-            journal._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (KEYS[number], number))
-    with Journal(ledger_path) as journal:
-        assert [each.state for each in journal.batches(*OPEN)] == ["intended", "submitted"]
-        assert anyio.run(Recovery(journal, Providers(), Observer(), 1.0).recover) == []
-        assert [each.state for each in journal.batches()] == ["abandoned", "submitted"]
-        assert (journal.free(KEYS[1], 0), journal.free(KEYS[2], 0)) == (True, False)
 
 
 def test_answered_meanwhile(ledger_path: Path) -> None:

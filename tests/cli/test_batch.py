@@ -140,6 +140,16 @@ def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServ
     assert batches.billed_again == 0
 
 
+def test_ledger_of_a_file(batch: Batch, tmp_path: Path) -> None:
+    """The commands that follow use the ledger that a file of settings names."""
+    (tmp_path / "lab.toml").write_text('[score]\nledger = "lab.sqlite"\n')
+    done = batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--config", "lab.toml")
+    collect = re.findall("`ruler (.*?)` takes the answers in", done.stderr)[0].split()
+    collected = batch(*collect, "--wait")
+    assert "6 requests answered" in collected.stdout
+    assert "`ruler score INPUT OUTPUT --cached-only --config lab.toml` writes the output" in collected.stderr
+
+
 def test_partial_results(batch: Batch, batches: BatchServer) -> None:
     """The exit code is 1 while requests are missing, and the next round submits the rest."""
     args = ["batch", "submit", "in.jsonl", "-m", "openai/some-row-expired", "--wait"]

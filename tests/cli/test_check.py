@@ -66,6 +66,18 @@ def test_figures(ruler: Ruler, dump: Path) -> None:
     assert result["--max-cost"].split()[0] == result["cost"].rpartition("$")[2].rstrip(")")
 
 
+def test_unknown_provider(ruler: Ruler, dump: Path) -> None:
+    """A judge of no known provider is not ready, unless it is at an endpoint; the exit code is on INPUT."""
+    done = ruler("check", dump, "-m", "opneai/o3")
+    assert (done.returncode, done.stdout.startswith("not ready: judge opneai/o3: no provider")) == (0, True)
+    assert "did you mean `openai/o3`?" in rows(done.stdout)["warnings"]
+    for options in (["--api-base", "http://x/v1"], ["-p", "custom_llm_provider=ollama"]):
+        assert ruler("check", dump, "-m", "opneai/o3", *options).stdout.startswith("ready: ")
+    for judge, proxied in (("opneai/o3", "true"), ("gmi/of-the-price-list", "")):
+        done = ruler("check", dump, "-m", judge, USE_LITELLM_PROXY=proxied)
+        assert done.stdout.startswith("ready: ")
+
+
 def test_unknown_price(ruler: Ruler, dump: Path) -> None:
     """The price of a private endpoint is unknown, also under a listed name; the sentence names the option."""
     for model in ("mine", "openai/o3"):

@@ -626,6 +626,8 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (),
         1,
     )
+    assert ruler_cli.settings(ledger=None).ledger is None
+    assert ruler_cli.settings().ledger is not None
     monkeypatch.setenv("RULER_PASSES", "4")
     assert ruler_cli.settings(model="fast").ask.passes == 4
     for wrong, message in (

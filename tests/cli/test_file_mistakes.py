@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import sqlite3
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.reading.compression import compressed
 from tests.conftest import Ruler, group, read, write
 
 S = "score in.jsonl"
@@ -135,6 +137,22 @@ def test_conversion(ruler: Ruler, tmp_path: Path, name: str) -> None:
     out = command.rpartition("> ")[2]
     assert read(tmp_path / out) == ROWS
     assert ruler("score", out, "scored.jsonl", "-m", "offline").returncode == 0
+
+
+def test_conversion_beside_others(ruler: Ruler, tmp_path: Path) -> None:
+    """The command unpacks a compressed file first, and writes over no file that exists."""
+    _table(",")(tmp_path / "table.csv")
+    content = (tmp_path / "table.csv").read_bytes()
+    (tmp_path / "table.csv.gz").write_bytes(gzip.compress(content))
+    for name in ("table.jsonl", "table.converted.jsonl", "in.jsonl"):
+        (tmp_path / name).write_text("kept")
+    command = ruler("check", "table.csv.gz").stderr.strip().partition("JSON lines: ")[2]
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, timeout=60)
+    assert read(tmp_path / "table.converted1.jsonl") == ROWS
+    assert ruler("check", "-", stdin=content.decode()).stderr.endswith("/dev/stdin > in.converted.jsonl\n")
+    with (tmp_path / "t.csv.zst").open("wb") as file, compressed(file.name, file) as packed:
+        packed.write(content)
+    assert "JSON lines: zstdcat t.csv.zst | python3 -c" in ruler("check", "t.csv.zst").stderr
 
 
 def _zip(member: str) -> Callable[[Path], object]:

@@ -7,7 +7,7 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.cli.messages import ledger_option, parse_key, printable_key, score_command
+from ruler_cli.cli.messages import ledger_options, parse_key, printable_key, score_command
 from tests.on_terminal import RAW
 
 TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d\ufe0f é日"), max_size=12)
@@ -41,11 +41,13 @@ def test_plain_key() -> None:
 
 
 def test_next_command() -> None:
-    """OUTPUT follows INPUT, options of the other command are left out, and no secret is printed."""
+    """OUTPUT follows INPUT, no option is left that `score` refuses, and no secret is printed."""
     lines = {
         ("--wait --timeout 5 --settle=1 in.jsonl -m openai/o3", None): "in.jsonl OUTPUT -m openai/o3",
         ("--passes 3 in.jsonl r.jsonl --target vllm", "r.jsonl"): "--passes 3 in.jsonl OUTPUT",
         ("in.jsonl in.jsonl --ledger l", "in.jsonl"): "in.jsonl OUTPUT --ledger l",
+        ("in.jsonl --no-cache r.jsonl --ledger=none", "r.jsonl"): "in.jsonl OUTPUT",
+        ("in.jsonl --config lab.toml", None): "in.jsonl OUTPUT --config lab.toml",
     }
     for (words, requests), message in lines.items():
         assert score_command(words.split(), "in.jsonl", requests) == f"ruler score {message} --cached-only"
@@ -53,5 +55,6 @@ def test_next_command() -> None:
     printed = score_command([address, "--rubric", "be kind; rm -r x"], address)
     assert "--rubric 'be kind; rm -r x'" in printed
     assert "secret" not in printed
-    assert ledger_option(["collect", "--ledger=l.sqlite", "--ledger", "second"]) == " --ledger l.sqlite"
-    assert ledger_option(["collect"]) == ""
+    assert ledger_options(["collect", "--ledger=l.sqlite", "--ledger", "second"]) == " --ledger l.sqlite"
+    assert ledger_options(["collect", "--config=f", "--ledger", "none"]) == " --config f"
+    assert ledger_options(["collect"]) == ""

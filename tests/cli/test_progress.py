@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from ruler_cli.cli import progress
 from ruler_cli.cli.progress import Console, bar_line, fitting
 from ruler_cli.observer import Status, Summary
-from tests.conftest import Ruler, group, write
+from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import watched
 
@@ -34,6 +36,15 @@ def test_bar(
         for _ in range(3):
             one()
     assert ("group" in capsys.readouterr().err) is (tty and not moment)
+
+
+def test_closed_stderr(tmp_path: Path) -> None:
+    """A run whose stderr is closed shows nothing, in any mode, and writes OUTPUT."""
+    write(tmp_path / "in.jsonl", GROUPS[:2])
+    line = 'exec "$0" -m ruler_cli score in.jsonl out.jsonl -m offline --progress bar 2>&-'
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", line, sys.executable], cwd=tmp_path, env=env, check=False, timeout=60)
+    assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (0, True)
 
 
 def test_first_line() -> None:

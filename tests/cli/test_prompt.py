@@ -37,6 +37,15 @@ def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     assert printed <= {f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent}
 
 
+def test_printed_key(ruler: Ruler, tmp_path: Path) -> None:
+    """A group is found by its key as it is, and as ruler prints it."""
+    write(tmp_path / "in.jsonl", [{"group_id": key, "messages": talk(key)} for key in ("a", "a", "\x1b b")])
+    shown = ruler("prompt", "in.jsonl", "--group", "c").stderr
+    assert "`$'\\x1b b'`" in shown
+    for key in ("\x1b b", "$'\\x1b b'"):
+        assert ruler("prompt", "in.jsonl", "--group", key).returncode == 0
+
+
 def test_second_pass(ruler: Ruler, dump: Path) -> None:
     """The second pass shows the rollouts of the first from last to first, even without --passes."""
     first, second = (ruler("prompt", dump, "--pass", n) for n in (1, 2))

@@ -146,6 +146,62 @@ def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     assert last.count("--retry-failed") == 1
 
 
+@pytest.mark.parametrize(
+    ("judge", "options", "sentence"),
+    [
+        ("400", "--no-cache", "no reply is kept: another run asks about all groups, at the full cost"),
+        ("not-json", "--ledger none", "no reply is kept: another run asks about all groups, at the full"),
+        ("401", "--no-cache", "no reply is kept; to begin anew, at the full cost: ruler score in.jsonl"),
+        ("good", "--no-cache --limit 1", "command without it asks about all groups, at the full cost"),
+    ],
+)
+def test_without_ledger(
+    judge: str, options: str, sentence: str, ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
+    """If no reply is kept, no advice says that another run goes on or asks again for what failed alone."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)])
+    run = ("score", "in.jsonl", "out.jsonl", "-m", f"openai/{judge}", "--api-base", server.base)
+    done = ruler(*run, *options.split())
+    assert sentence in done.stderr
+    for advice in ("to go on", "--debug", "--retry-failed", "scores the rest"):
+        assert advice not in done.stderr
+
+
+def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """If OUTPUT is INPUT, dropped groups are only in the failed file, and the advice names that file."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    judge = ("-m", "openai/400", "--api-base", server.base)
+    done = ruler("score", "in.jsonl", "in.jsonl", *judge, "--on-failure", "drop")
+    gone = "in in.jsonl.failed.jsonl; INPUT has them no more, so score that file, with --retry-failed"
+    assert (gone in done.stderr, "next:" in done.stderr) == (True, False)
+    ruler("score", "in.jsonl.failed.jsonl", "out.jsonl", *judge, "--retry-failed")
+    assert server.stats()["requests"] == 2
+    line = (tmp_path / "in.jsonl.failed.jsonl").read_text()
+    done = ruler("score", "-", "-", *judge, "--on-failure", "drop", "--failed", "f.jsonl", stdin=line)
+    assert ("are in f.jsonl\n" in done.stderr, "no more" in done.stderr) == (True, False)
+
+
+def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """If the cap lets no call go, the same command is no advice; the cap that is named lets one go."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)])
+    run = ("score", "in.jsonl", "out.jsonl", "-m", "good", "--api-base", server.base, "--price", "1,2")
+    done = ruler(*run, "-c", "1", "--max-cost", "0.0001")
+    assert (done.returncode, "to go on" in done.stderr) == (4, False)
+    assert "--max-cost 0.0001 is less than one call may cost: 2 groups are not scored; " in done.stderr
+    enough = done.stderr.rpartition("give ")[2].partition(" or more")[0]
+    done = ruler(*run, "-c", "1", "--max-cost", enough)
+    assert server.stats()["requests"] >= 1
+    assert (done.returncode, "to go on" in done.stderr) in ((0, False), (4, True))
+
+
+def test_short_stream(ruler: Ruler, tmp_path: Path) -> None:
+    """The sentence on --limit is left out if a stream has fewer groups."""
+    lines = write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)]).read_text()
+    for limit, said in ((1, True), (5, False)):
+        done = ruler("score", "-", "out.jsonl", "-m", "offline", "--limit", limit, stdin=lines)
+        assert (f"--limit {limit}: OUTPUT has" in done.stderr) is said
+
+
 def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
     """Stdout is no place to name; the file of what cannot be read is named if this run wrote it."""
     path = write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), {"trajectories": []}])

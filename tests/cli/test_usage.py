@@ -48,6 +48,14 @@ USAGE = {
     f"{S} --grouping scattered": "already is a group",
     "score in.jsonl out.jsonl -p sloth=1 -m simulated": "slot",
     "check in.jsonl -p sloth=1 -m simulated": "slot",
+    # the same from a dry run
+    "score in.jsonl out.csv --dry-run": "name it out.jsonl",
+    "score in.jsonl no/out.jsonl --dry-run": "mkdir -p no",
+    "score in.jsonl in.jsonl --limit 1 --dry-run": "--limit: OUTPUT in.jsonl is INPUT",
+    f"{R} --ledger none --cached-only --dry-run": "leave out --ledger none",
+    f"{S} --cached-only --dry-run": "judge offline: the ledger never caches its replies",
+    f"{R} --failed no/f.jsonl --dry-run": "--failed",
+    f"{R} --summary out.jsonl --dry-run": "another file",
     # judges
     f"{R} -m openai/o3": "OPENAI_API_KEY",
     f"{R} -m openai/o3 --api-key-env MY_KEY": "MY_KEY",

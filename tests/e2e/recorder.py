@@ -17,7 +17,7 @@ from ruler_cli.prompting import templates
 
 _AGAIN = (
     templates.corrected("\0").partition("\0")[0],
-    templates.shorter(),
+    templates.SHORTER,
     templates.missing({}).partition(":")[0],
 )
 """The beginnings of the notes in corrective requests."""

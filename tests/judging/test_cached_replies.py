@@ -131,7 +131,7 @@ def test_capped_is_not_stored() -> None:
 
     async def work(asked: PanelJudge) -> Reply | CallError:
         assert asked.caller is not None
-        asked.caller.gate.budget.close()
+        asked.caller.gate.budget.close(1.0)
         return await asked.call(ASKED)
 
     assert called(Script(OK), work, cache) == CAPPED

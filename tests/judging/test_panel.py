@@ -11,6 +11,7 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
+from ruler_cli.observer import Summary
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal, run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
@@ -93,7 +94,8 @@ def test_sums() -> None:
         used, cost = of.spent()
         assert used == Usage(10 * 1500, 10 * 250, 0, 20)
         assert cost == pytest.approx(10 * (1400e-6 + 550e-5))
-        assert (of.stats().calls, of.stats().retried) == (20, {})
+        of.count(summary := Summary())
+        assert (summary.asked, summary.retried) == (20, {})
         assert of.budget.spent == pytest.approx(cost)
 
     virtually(main)
@@ -122,7 +124,8 @@ def test_retries_are_summed() -> None:
     async def main() -> None:
         of = panel(once(), once())
         await ask_all(of, 3)
-        assert (of.stats().retried, of.stats().calls) == ({"transport": 2}, 8)
+        of.count(summary := Summary())
+        assert (summary.retried, summary.asked) == ({"transport": 2}, 8)
 
     virtually(main)
 

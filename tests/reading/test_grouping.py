@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.config import Grouping, InputSettings
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.formats.interface import PROMPT_HASH, Format, ListLayout
 from ruler_cli.formats.reader import Reader
@@ -43,9 +44,9 @@ READER = reader({"group_id": "a", "messages": talk("x")})
 WHOLE = reader({"group_id": "a", "trajectories": [{"messages": talk("x")}]})
 
 
-def surveyed(keys: str, grouping: str, index: Index) -> Survey:
+def surveyed(keys: str, grouping: Grouping, index: Index) -> Survey:
     """Survey the lines of these keys."""
-    return survey(rows(keys), READER, grouping, index, lambda problem: None)
+    return survey(rows(keys), READER, InputSettings(grouping=grouping), index, lambda problem: None)
 
 
 @given(st.text("abc.", max_size=12))
@@ -73,7 +74,7 @@ def test_consecutive(index: Index) -> None:
     """From a pipe, adjacent records of one key are a group, and a key that returns later is an error."""
     problems: list[Problem] = []
     read = records(rows("aa.bba"), READER.read, problems.append)
-    groups = streamed(read, READER, "auto", index, Openings(), None)
+    groups = streamed(read, READER, InputSettings(), index, Openings(), None)
     assert [(g.key, [r.line.number for r in g.records]) for g in (next(groups), next(groups))] == [
         ("a", [1, 2]),
         ("b", [4, 5]),
@@ -100,13 +101,14 @@ def test_group_lines() -> None:
         (group_lines(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
     ):
         with closing(Index()) as index:
-            result = survey(lines, WHOLE, "auto", index, lambda p: None)
+            result = survey(lines, WHOLE, InputSettings(), index, lambda p: None)
             assert len(list(index.groups(each_line=True))) == len(lines)
         assert (result.grouping, result.groups) == ("line", len(lines))
         assert result.warnings() == [message]
-    for grouping in ("consecutive", "scattered"):
+    again: tuple[Grouping, ...] = ("consecutive", "scattered")
+    for grouping in again:
         with closing(Index()) as index, pytest.raises(UsageError, match="already is a group"):
-            survey(group_lines(("a", 1)), WHOLE, grouping, index, lambda p: None)
+            survey(group_lines(("a", 1)), WHOLE, InputSettings(grouping=grouping), index, lambda p: None)
 
 
 def test_warnings() -> None:
@@ -140,7 +142,7 @@ def test_columns(index: Index) -> None:
     """A columnar line has as many groups as keys, and equal keys of two lines are two groups."""
     made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
-    result = survey(rows, Reader(COLUMNS, PROMPT_HASH), "auto", index, lambda p: None)
+    result = survey(rows, Reader(COLUMNS, PROMPT_HASH), InputSettings(), index, lambda p: None)
     assert (result.records, result.groups, result.rollouts) == (4, 4, 8)
     assert (result.grouping, result.smallest, result.largest, result.singles) == ("line", 1, 4, 2)
     assert not result.warnings()
@@ -161,7 +163,7 @@ def test_parts(index: Index) -> None:
     new_rollouts: list[int] = []
     reader = Reader(PARTS, "id")
     result = survey(
-        rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: new_rollouts.append(n)
+        rows, reader, InputSettings(), index, lambda p: None, on_record=lambda r, n: new_rollouts.append(n)
     )
     assert new_rollouts == [1, 0, 1, 1, 0]
     assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
@@ -183,7 +185,7 @@ def test_on_record(index: Index) -> None:
     survey(
         rows("ab.a"),
         READER,
-        "auto",
+        InputSettings(),
         index,
         lambda p: None,
         on_record=lambda r, n: reported.append(r.line.number),

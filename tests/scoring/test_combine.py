@@ -349,7 +349,9 @@ def test_tie_by_outcome(passes: int) -> None:
     assert not scores_of(group).tied
     assert not scores_of(group_result(*replies, outcomes=(False, True)), by_outcome=True).tied
     same = group_result(one_pass([0.4]), owner=(0, 0), outcomes=(True, False))
-    assert not scores_of(same, by_outcome=True, single="score").tied
+    scored = combine(same, CombineSettings(by_outcome=True), BatchStatistics(), "score")
+    assert isinstance(scored, GroupScores)
+    assert not scored.tied
 
 
 rated = st.lists(st.tuples(st.none() | scores, st.sampled_from([None, False, True])), min_size=1, max_size=12)
