@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from pydantic import ValidationError
@@ -79,14 +80,14 @@ def find_file(given: str | None) -> Path | None:
             return None
         path = Path(given)
         try:
-            directory, exists = path.is_dir(), path.exists()
-        except OSError as error:
+            directory = S_ISDIR(path.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            near = suggest_file(given)
+            raise UsageError(f"--config {given}: no such file{question(near)}") from None
+        except OSError as error:  # in a directory of somebody else, or a name that is too long
             raise UsageError(f"--config {given}: cannot be read: {error.strerror}") from None
         if directory:
             raise UsageError(f"--config {given}: is a directory; name a file in it")
-        if not exists:
-            near = suggest_file(given)
-            raise UsageError(f"--config {given}: no such file{question(near)}")
         return path
     return next((path for path in map(Path, ("ruler.toml", "pyproject.toml")) if path.is_file()), None)
 
