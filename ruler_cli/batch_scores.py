@@ -28,7 +28,7 @@ class BatchScores:
     def __init__(self, settings: ScoreSettings, stats: RunStats) -> None:
         """`stats` counts the groups."""
         self.stats, self._input, self._how = stats, settings.input, settings.combine
-        self._single = settings.ask.single
+        self._ask = settings.ask
         self.names = tuple(judge.label for judge in settings.judges)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
@@ -74,12 +74,12 @@ class BatchScores:
     def _batch(self) -> BatchStatistics:
         from ruler_cli.scoring.batch_statistics import BatchStatistics
 
-        return BatchStatistics(self.names)
+        return BatchStatistics(self.names, input_order=self._ask.order == "input")
 
     def _combined(self, result: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
         from ruler_cli.scoring.combine import combine
 
-        return combine(result, how, self._batch, self._single)
+        return combine(result, how, self._batch, self._ask.single)
 
 
 def _waits(settings: ScoreSettings) -> bool:

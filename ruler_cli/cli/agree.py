@@ -92,7 +92,7 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
             agreement = measure((scored_group for _, scored_group in files[0].groups()), "score")
         else:
             one, other = (starmap(with_digests, file.groups()) for file in files)
-            agreement = measure_two(one, other, problems.add_sentence)
+            agreement = measure_two(one, other, lambda group: problems.add_sentence(group.sentence))
         print_note(*(f"warning: {file.warning}" for file in files if file.warning))
         _refuse_empty(agreement, files)
         inputs = [
@@ -120,7 +120,7 @@ def _refuse_empty(agreement: Agreement, files: list[ScoredFile]) -> None:
         return
     counts = files[0].counts
     if agreement["paired"] and not agreement["paired"]["groups"]:
-        reason = "the two files have no group in common; give two scored files of the same input"
+        reason = "the two files have no group of the same rollouts; give two scored files of the same input"
     elif not all(file.counts["scored"] for file in files):
         reason = "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
     elif counts["unlabelled"] + counts["odd_labels"] == counts["rollouts"]:

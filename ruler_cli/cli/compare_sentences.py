@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ruler_cli.cli import report_sentences
-from ruler_cli.cli.report_sentences import given
+from ruler_cli.cli.report_sentences import given, percent
 from ruler_cli.cli.units import count, usd
 from ruler_cli.results.compare import ComparisonFigures
 from ruler_cli.results.report.comparison import ComparisonWords
@@ -14,6 +14,7 @@ from ruler_cli.results.report.comparison import ComparisonWords
 _Json = Mapping[str, Any]
 NAMES = ("A", "B")
 """Names of the two files."""
+_INTERVAL = ("value", "low", "high")
 
 
 def words(heads: Sequence[_Json], figures: ComparisonFigures) -> ComparisonWords:
@@ -75,8 +76,8 @@ def of_scores(figures: ComparisonFigures) -> list[tuple[str, str, str]]:
 def _share(measured: _Json | None) -> str:
     if measured is None or measured["value"] is None:
         return ""
-    interval = "" if measured["low"] is None else f" ({measured['low']:.0%} to {measured['high']:.0%})"
-    return f"{measured['value']:.0%}{interval}"
+    value, low, high = ("" if measured[name] is None else percent(measured[name]) for name in _INTERVAL)
+    return f"{value} ({low} to {high})" if low else value
 
 
 def findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
@@ -84,19 +85,23 @@ def findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
     order, distance, paired = figures["order"], figures["distance"], figures["paired"]
     if order["agreement"] is not None:
         pairs = count(order["pairs"], "pair")
-        halves = ", equal scores of one count half" * bool(order["against"] % 1 or figures["tied"] != [0, 0])
-        yield "same order", f"{order['agreement']:.0%} of {pairs} (chance: 50%{halves})"
+        share = percent(order["agreement"])
+        yield "same order", f"{share} of {pairs} (chance: 50%, equal scores of one count half)"
     if distance["mean"] is not None:
-        yield "scores", f"differ by {distance['mean']:.2f} on average, by {distance['max']:.2f} at most"
+        moved = any(file["figures"]["rollouts"]["moved"] for file in figures["files"])
+        own = " (the judges' own, before --blend or --order-by-outcome)" * moved
+        yield "scores", f"differ by {distance['mean']:.2f} on average, by {distance['max']:.2f} at most{own}"
     yield "correlation", _interval(figures["correlation"], " within groups")
     yield "rewards", _better(figures["labels"])
     one, other = paired["alone"]
+    rest = paired["groups"] - figures["groups"] - sum(figures["one_scored"])
     left_out = {
         "with other rollouts in B than in A": paired["unlike"],
         "only in A": one,
         "only in B": other,
         "scored by A only": figures["one_scored"][0],
         "scored by B only": figures["one_scored"][1],
+        "without a rollout that both scored": rest,
     }
     yield "not compared", ", ".join(f"{count(n, 'group')} {what}" for what, n in left_out.items() if n)
 
@@ -113,7 +118,7 @@ def _better(labels: _Json | None) -> str:
     if not labels or not labels["difference"] or labels["difference"]["value"] is None:
         return ""
     difference = labels["difference"]
-    points = f"{100 * abs(difference['value']):.0f} points"
+    points = count(round(100 * abs(difference["value"])), "point")
     if points == "0 points":
         return "A and B agree with them alike"
     better, worse = NAMES if difference["value"] > 0 else NAMES[::-1]

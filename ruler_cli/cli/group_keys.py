@@ -11,6 +11,8 @@ from ruler_cli.suggestions import nearest
 
 COMPARED, LONGEST = 10_000, 200
 """Keys compared for a suggestion, and characters of a key that count."""
+SAME_KEY = 20
+"""Groups of one key that are shown; of more, the first."""
 _SUGGESTED = 3
 _IN_ADDRESS = "!*'()~"
 """Characters that a page, too, leaves as they are in its address."""
@@ -24,22 +26,34 @@ class KeySearch:
         self._text = "" if key is None else parse_key(key)
         self._keys: list[str] = []
         self._matched: str | None = None
+        self._left_out = ""
 
     def matches(self, key: str) -> bool:
         """True for a group with the key as it is, as ruler prints it, or as a page shortens it."""
         if self._key is None:
             return False
-        found = key in (self._key, self._text) or (len(key) > LONGEST and self._text == _page_key(key))
+        found = self._is(key)
         if found:
             self._matched = self._matched or key
         elif len(self._keys) < COMPARED:
             self._keys.append(key)
         return found
 
+    def leave_out(self, key: str, sentence: str) -> None:
+        """Note a group that is left out, and why, in case it is the one that is searched."""
+        if self._key is not None and not self._left_out and self._is(key):
+            self._left_out = sentence
+
     def refuse_unknown(self) -> None:
         """Raise UsageError if there is a key and no group matched."""
-        if self._key is not None and self._matched is None:
-            raise unknown_group(self._name, self._key, self._keys)
+        if self._key is None or self._matched is not None:
+            return
+        if self._left_out:
+            raise UsageError(f"{self._name}: {self._left_out}")
+        raise unknown_group(self._name, self._key, self._keys)
+
+    def _is(self, key: str) -> bool:
+        return key in (self._key, self._text) or (len(key) > LONGEST and self._text == _page_key(key))
 
     @property
     def fragment(self) -> str:

@@ -9,13 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ruler_cli.cli.messages import print_note, print_stderr, print_wrapped, stderr_columns
 from ruler_cli.cli.units import count, rounded, short
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Problem
+
+if TYPE_CHECKING:
+    from ruler_cli.results.pairing import LeftOutGroup
 
 Progress = Literal["auto", "bar", "log", "none"]
 _NAMED = 20
@@ -338,17 +341,19 @@ class UnlikeGroups:
     """
 
     def __init__(self) -> None:
-        self._sentences, self._number = list[str](), 0
+        self._sentences: tuple[list[str], list[str]] = ([], [])  # those of one file only come last
+        self._number = 0
 
-    def add(self, sentence: str) -> None:
+    def add(self, group: LeftOutGroup) -> None:
         """Add the sentence on a group."""
         self._number += 1
-        if len(self._sentences) < _UNLIKE:
-            self._sentences.append(sentence)
+        if len(self._sentences[group.alone]) < _UNLIKE:
+            self._sentences[group.alone].append(group.sentence)
 
     def hand_to(self, problems: Problems) -> None:
         """Add them to the problems of the command."""
-        for sentence in self._sentences:
+        sentences = [sentence for each in self._sentences for sentence in each][:_UNLIKE]
+        for sentence in sentences:
             problems.add_sentence(sentence)
-        if more := self._number - len(self._sentences):
+        if more := self._number - len(sentences):
             problems.add_sentence(f"{count(more, 'more group')} not compared", more)

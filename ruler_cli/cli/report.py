@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.group_keys import COMPARED, LONGEST, unknown_group
+from ruler_cli.cli.group_keys import COMPARED, LONGEST, SAME_KEY, unknown_group
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
 from ruler_cli.cli.options import Options, Scored, Second
 from ruler_cli.cli.progress import Problems, group_counter
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _Json = dict[str, Any]
 _Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
-_SAME_KEY = 20
-"""Groups of one key that are shown; of more, the first."""
 
 
 @with_options("report", group="Show one group as its judge read it.")
@@ -172,8 +170,9 @@ def _two(files: Sequence[ScoredFile], heads: Sequence[_Json], key: str | None, p
             with paged(terminal):
                 for group in compared.groups:
                     report_compare.show_group(group, compared.of(group), heads, terminal)
+            _print_more(compared.more)
 
-        return lambda: {"version": 1, "files": heads, "group": compared.as_json()}, show
+        return lambda: {"version": 1, "files": heads, **compared.as_json()}, show
     figures, differing = report_compare.compare(files, problems)
     for file in files:
         if file.warning:
@@ -199,14 +198,14 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
     unique = survey is not None and survey.repeated is None and not lines
     for ordinal, group in enumerate(scored.input.groups, 1):
         if group.key == key:
-            more += len(exact) >= _SAME_KEY
-            exact += [(ordinal, group)] if len(exact) < _SAME_KEY else []
+            more += len(exact) >= SAME_KEY
+            exact += [(ordinal, group)] if len(exact) < SAME_KEY else []
             if unique:
                 break
         elif not exact:
             # the page shortens a very long key
             same = name == group.key or (len(group.key) > LONGEST and name == page_key(group.key))
-            alike += [(ordinal, group)] if same and len(alike) < _SAME_KEY else []
+            alike += [(ordinal, group)] if same and len(alike) < SAME_KEY else []
             keys += [group.key] if len(keys) < COMPARED else []
     if not exact and not alike:
         raise unknown_group(scored.name, key, keys)
@@ -223,11 +222,16 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
             for ordinal, scored_group, text in shown_groups:
                 origin = f"{head['source']}, number {ordinal} in the file"
                 report_group.show(scored_group, text, origin, terminal)
-        sys.stdout.flush()
-        if more:
-            print_note(f"{count(more, 'more group')} of this key: the file names them alike")
+        _print_more(more)
 
     return page, show
+
+
+def _print_more(groups: int) -> None:
+    """Say how many groups of the key are not shown."""
+    sys.stdout.flush()
+    if groups:
+        print_note(f"{count(groups, 'more group')} of this key: the file names them alike")
 
 
 def _print(page: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ruler_cli.cli.compare_sentences import NAMES, findings, of_files, of_scores
-from ruler_cli.cli.group_keys import KeySearch
+from ruler_cli.cli.group_keys import SAME_KEY, KeySearch
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
 from ruler_cli.cli.report_group import group_rule, show_shared, show_text
 from ruler_cli.cli.report_overview import commands_in_lines, two_columns
@@ -25,10 +25,9 @@ from ruler_cli.results.compare import (
     DifferenceRanking,
     compare_files,
     next_commands,
-    refuse_unrelated,
 )
-from ruler_cli.results.pairing import pair_groups, with_digests
-from ruler_cli.results.report.group_text import GroupText, rollout_json
+from ruler_cli.results.pairing import LeftOutGroup, pair_groups, with_digests
+from ruler_cli.results.report.group_text import GroupText, rollout_json, shared_json
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from ruler_cli.types import Group
 
 _Json = Mapping[str, Any]
-_MOST, _SAME_KEY = 5, 20
-"""Groups that are listed, and groups of one key that are shown."""
 _BESIDE = 100
 """Columns from which on two explanations stand side by side."""
 _TITLE, _MUTED = "bold", "dim"
@@ -47,15 +44,15 @@ _TITLE, _MUTED = "bold", "dim"
 
 def compare(files: Sequence[ScoredFile], problems: Problems) -> tuple[ComparisonFigures, list[ComparedGroup]]:
     """Read both files; return their figures and the groups on which they differ most."""
-    ranking, unlike = DifferenceRanking(_MOST), UnlikeGroups()
+    ranking, unlike = DifferenceRanking(), UnlikeGroups()
     with group_counter() as tick:
 
         def add(group: ComparedGroup) -> None:
             ranking.add(group)
             tick()
 
-        figures = compare_files(files[0].groups(), files[1].groups(), unlike.add, add)
-    refuse_unrelated(figures, [file.name for file in files])
+        names = [file.name for file in files]
+        figures = compare_files(files[0].groups(), files[1].groups(), names, unlike.add, add)
     unlike.hand_to(problems)
     return figures, ranking.ranked()
 
@@ -66,7 +63,7 @@ def show(
     """Write the page; `heads` hold the sources of the files."""
     terminal.show(_side_by_side([("", *NAMES), *of_files(heads, figures)], terminal))
     both = f"{count(figures['rollouts'], 'rollout')} that both scored"
-    groups = count(figures["paired"]["groups"], "group")
+    groups = count(figures["groups"], "group")
     terminal.show("", Text(f"compared: {groups}, {both}", _TITLE))
     terminal.show(_side_by_side(of_scores(figures), terminal))
     terminal.show("", two_columns(findings(figures), terminal))
@@ -136,56 +133,65 @@ def by_score(group: ScoredGroup) -> list[int]:
 
 
 class ComparedText:
-    """The groups of a key in both files, and their text as the judge of A read it."""
+    """The first groups of a key in both files, and their text as the judge of A read it.
+
+    `more` counts further ones.
+    """
 
     def __init__(self, files: Sequence[ScoredFile], key: str, problems: Problems) -> None:
         """UsageError if one of the files has no group of the key, or they are not the same."""
-        self._first: dict[int, Group] = {}
+        self.groups, self.more = list[ComparedGroup](), 0
+        self._first: dict[int, tuple[int, Group]] = {}
         searches = [KeySearch(file.name, key) for file in files]
         one, other = (
             starmap(with_digests, self._read(file, search, keep=file is files[0]))
             for file, search in zip(files, searches, strict=True)
         )
-        sentences: list[str] = []
-        pairs = list(pair_groups(one, other, {}, sentences.append))
+        left_out: list[LeftOutGroup] = []
+        for pair in pair_groups(one, other, {}, left_out.append):
+            if len(self.groups) < SAME_KEY:
+                self.groups.append(ComparedGroup.of(pair))
+            else:
+                self.more += 1
+                del self._first[pair.number]
         for search in searches:
             search.refuse_unknown()
-        if not pairs:
-            raise UsageError(f"{files[0].name} and {files[1].name}: {sentences[0]}")
-        for sentence in sentences:
-            problems.add_sentence(sentence)
-        self.groups = [ComparedGroup.of(pair) for pair in pairs]
+        if not self.groups:
+            raise UsageError(f"{files[0].name} and {files[1].name}: {left_out[0].sentence}")
+        for group in left_out:
+            problems.add_sentence(group.sentence)
 
     def _read(
         self, file: ScoredFile, search: KeySearch, *, keep: bool
     ) -> Iterator[tuple[Group, ScoredGroup]]:
         found = 0
-        for group in file.input.groups:
-            if search.matches(group.key) and found < _SAME_KEY:
+        for ordinal, group in enumerate(file.input.groups, 1):
+            if search.matches(group.key):
                 found += 1
                 if keep:
-                    self._first[found] = group
+                    self._first[found] = ordinal, group
                 yield group, file.read_group(group)
 
     def of(self, group: ComparedGroup) -> GroupText:
         """Render the text of one of them."""
-        return GroupText.of(self._first[group.number], group.one)
+        return GroupText.of(self._first[group.number][1], group.one)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the first of them as JSON, with the lines that the judge read."""
+        """Return the first of them as JSON, its number in A, and how many others there are."""
         group = self.groups[0]
         text = self.of(group)
         rows = zip(group.one.rollouts, group.other.rollouts, text.rollouts, text.identical, strict=True)
         compared = group.as_json()
         del compared["ordinal"]  # the number among groups of this key
-        return compared | {
+        compared |= {
             "rollouts": [
                 {"a": rollout_json(a), "b": rollout_json(b), "lines": list(lines), "same_as": same_as}
                 for a, b, lines, same_as in rows
             ],
-            "context": list(text.context),
-            "tools": text.tools,
+            **shared_json(text),
         }
+        same_key = len(self.groups) - 1 + self.more
+        return {"ordinal": self._first[group.number][0], "same_key": same_key, "group": compared}
 
 
 def show_group(group: ComparedGroup, text: GroupText, heads: Sequence[_Json], terminal: Terminal) -> None:

@@ -23,6 +23,7 @@ from ruler_cli.config import InputSettings
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
+    from ruler_cli.results.pairing import LeftOutGroup
     from ruler_cli.results.report.html import WrittenReport
 
 _PATIENCE = 1.0
@@ -39,7 +40,7 @@ def write_page(files: Sequence[InputSettings], problems: Problems, options: Opti
             tick()
             return search.matches(key)
 
-        written = _write(files, output, problems, options.max_groups, is_asked, search.refuse_unknown)
+        written = _write(files, output, problems, options.max_groups, is_asked, search)
     problems.close()
     if written.warning:
         print_note(f"warning: {written.warning}")
@@ -58,7 +59,7 @@ def _write(
     problems: Problems,
     most: int | None,
     is_asked: Callable[[str], bool],
-    on_read: Callable[[], object],
+    search: KeySearch,
 ) -> WrittenReport:
     """Write the page of one file or two."""
     from ruler_cli.results.report.html import MOST_GROUPS, write_html
@@ -71,15 +72,20 @@ def _write(
         ((settings, on_problem),) = each
         return write_html(
             settings, output, on_problem=on_problem, facts=facts, most=most, on_group=is_asked,
-            on_read=on_read,
+            on_read=search.refuse_unknown,
         )  # fmt: skip
     from ruler_cli.cli import compare_sentences
     from ruler_cli.results.report.comparison import write_comparison
 
     unlike = UnlikeGroups()
+
+    def leave_out(group: LeftOutGroup) -> None:
+        unlike.add(group)
+        search.leave_out(group.key, group.sentence)
+
     written = write_comparison(
-        each, output, on_unlike=unlike.add, words=compare_sentences.words, most=most, on_group=is_asked,
-        on_read=on_read,
+        each, output, on_left_out=leave_out, words=compare_sentences.words, most=most, on_group=is_asked,
+        on_read=search.refuse_unknown,
     )  # fmt: skip
     unlike.hand_to(problems)
     return written

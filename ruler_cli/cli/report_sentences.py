@@ -140,7 +140,7 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
     if against["agreement"] is None:
         return
     pairs = count(against["pairs"], "pair")
-    yield f"{against['agreement']:.0%} of {pairs} with unlike rewards are in order (chance: 50%)"
+    yield f"{percent(against['agreement'])} of {pairs} with unlike rewards are in order (chance: 50%)"
     labels = sorted({tuple(cell["label"]) for cell in against["cells"]})
     if len(labels) < 2:
         return
@@ -167,6 +167,8 @@ def position_bias(figures: ReportFigures) -> str:
         word = "more" if bar["mean"] > 0 else "less"
         parts.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
     shift = f"{' and '.join(parts)} than its group"
+    if 2 * figures["slots"]["corrected"] > figures["slots"]["groups"]:
+        return f"{shift} in single passes, before --debias or --standardize corrected the scores"
     if 2 * figures["reliability"]["groups"] > figures["slots"]["groups"]:  # known from two passes on
         return (
             f"{shift} in single passes: the passes average it in the scores, --debias also takes it out of "
@@ -221,6 +223,12 @@ def reliability(figures: ReportFigures) -> str:
     many = count(values["groups"], "group")
     more = "; more --passes, or --adaptive, make it more" if values["median"] < UNRELIABLE else ""
     return f"{values['median']:.2f} in the median of {many}, below {UNRELIABLE} in {low}{more}"
+
+
+def percent(share: float) -> str:
+    """Write a share as a whole percentage, with a decimal if it would else seem to be none or all."""
+    text = f"{share:.0%}"
+    return f"{min(max(share, 0.001), 0.999):.1%}" if text in ("0%", "100%") and 0 < share < 1 else text
 
 
 def given(number: float | None, form: str) -> str:

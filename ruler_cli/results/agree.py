@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, Totals, difference, ratio
-from ruler_cli.results.pairing import DigestedGroup, GroupPair, pair_groups
+from ruler_cli.results.pairing import DigestedGroup, GroupPair, OnLeftOut, pair_groups
 from ruler_cli.results.scored_file import MOST_JUDGES
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import CORRELATIONS, PRODUCTS, concordance, pair_products
@@ -74,7 +74,7 @@ def measure(groups: Iterable[ScoredGroup], name: str) -> Agreement:
 def measure_two(
     first: Iterator[DigestedGroup],
     second: Iterator[DigestedGroup],
-    on_unlike: Callable[[str], object],
+    on_left_out: OnLeftOut,
     on_pair: Callable[[GroupPair], object] = lambda _: None,
 ) -> Agreement:
     """Measure two scored files of one input, over the rollouts scored in both; see `pair_groups`.
@@ -83,7 +83,7 @@ def measure_two(
     """
     comparison, paired = _Comparison(), dict[str, Any]()
     judges = [_JudgeSums(name, comparison.units) for name in "AB"]
-    for pair in pair_groups(first, second, paired, on_unlike):
+    for pair in pair_groups(first, second, paired, on_left_out):
         one, other, _ = pair
         rows = ((one, _common_scores(one, other)), (other, _common_scores(other, one)))
         comparison.add(dict(zip(judges, rows, strict=True)), judges)

@@ -1,20 +1,7 @@
 """Two scored files of one input → the figures of both, and the groups on which their judges differ.
 
 Groups are paired as `ruler agree` pairs them. The scores compared are the judges' own. The figures are one
-JSON object, which `ruler report A B --json` prints and the page embeds; A is the first file, B the second,
-and a list of two has A's value first. null: not known.
-
-- `files` [{figures}, {figures}]: each file's own, see `report.figures`
-- `paired` {groups, unlike, alone [A, B]}, see `pair_groups`; `one_scored` [A, B]: paired groups in which
-  only that judge has scores
-- `rollouts` that both scored; of them `means` [A, B], and `distance` {mean, max} between both scores
-- `spreads` [A, B]: the median standard deviation of a group's scores; `tied` [A, B]: groups of one score
-- `order` {pairs, against, agreement}: pairs of rollouts of a group to which at least one judge gives
-  different scores; those that the other one orders differently, a pair with equal scores half
-- `correlation` of the scores within groups, with its interval
-- `labels` {pairs, accuracy [A, B], difference}: agreement with the original rewards; null without any
-- `cells` [{a [from, to], b [from, to], n, values {a, b}}]: rollouts by both scores; `values` are the least
-  and the greatest score in the bin of each
+JSON object, which `ruler report A B --json` prints and the page embeds: docs/json.md describes it.
 """
 
 from __future__ import annotations
@@ -28,22 +15,23 @@ from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agree import Agreement, measure_two
-from ruler_cli.results.pairing import DigestedGroup, GroupPair, with_digests
+from ruler_cli.results.pairing import DigestedGroup, GroupPair, LeftOutGroup, OnLeftOut, with_digests
 from ruler_cli.results.report.bins import Bins, quantile
 from ruler_cli.results.report.figures import FiguresBuilder
 from ruler_cli.results.report.group_text import summary
 from ruler_cli.results.report.highlights import DISPUTED, JUDGES_APART, Best, group_option
 from ruler_cli.results.scored_groups import ScoredGroup
-from ruler_cli.scoring.reliability import one_score
 from ruler_cli.scoring.sums import Moments, concordance
 from ruler_cli.types import Group
 
 ScoredGroups = Iterable[tuple[Group, ScoredGroup]]
 """The groups of a file as `ScoredFile.groups` yields them."""
 ComparisonFigures = dict[str, Any]
-"""The figures of two files, as described above."""
+"""The figures of two files: a list of two holds the value of the first and that of the second."""
 _CELLS = 20
 """Bins of a score."""
+_LISTED = 5
+"""Groups that are listed as those on which two judges differ most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +112,16 @@ def _own_scores(group: ScoredGroup) -> ScoredGroup:
 def compare_files(
     first: ScoredGroups,
     second: ScoredGroups,
-    on_unlike: Callable[[str], object],
+    names: Sequence[str],
+    on_left_out: OnLeftOut,
     on_group: Callable[[ComparedGroup], object],
 ) -> ComparisonFigures:
-    """Compare two files; `on_group` gets each group that both have, `on_unlike` a sentence for any other.
+    """Compare two files; `on_group` gets each group that both have, `on_left_out` any other.
 
-    Memory holds the annotations of groups that wait for their like in the other file, and no messages.
+    UsageError if no rollout has a score in both; `names` are those of the files. Memory holds the annotations
+    of groups that wait for their like in the other file, and no messages.
     """
-    builders, sums = (FiguresBuilder(), FiguresBuilder()), _ComparisonSums()
+    builders, sums, unlike = (FiguresBuilder(), FiguresBuilder()), _ComparisonSums(), list[str]()
 
     def digested(groups: ScoredGroups, builder: FiguresBuilder) -> Iterator[DigestedGroup]:
         for group, scored_group in groups:
@@ -143,17 +133,31 @@ def compare_files(
         sums.add(group)
         on_group(group)
 
-    agreement = measure_two(digested(first, builders[0]), digested(second, builders[1]), on_unlike, add)
+    def leave_out(group: LeftOutGroup) -> None:
+        if not unlike and not group.alone:
+            unlike.append(group.sentence)
+        on_left_out(group)
+
+    agreement = measure_two(digested(first, builders[0]), digested(second, builders[1]), leave_out, add)
     files = [{"figures": builder.figures()} for builder in builders]
-    return {"files": files, "paired": agreement["paired"], **sums.figures(), **_measured(agreement)}
+    figures = {"files": files, "paired": agreement["paired"], **sums.figures(), **_measured(agreement)}
+    _refuse_unrelated(figures, names, unlike)
+    return figures
 
 
-def refuse_unrelated(figures: ComparisonFigures, names: Sequence[str]) -> None:
-    """Raise UsageError if no rollout has a score in both files."""
+def _refuse_unrelated(figures: ComparisonFigures, names: Sequence[str], unlike: Sequence[str]) -> None:
+    """Raise UsageError if no rollout has a score in both; `unlike` may say how groups of one key differ."""
     if figures["rollouts"]:
         return
-    pair = " and ".join(names)
-    if not figures["paired"]["groups"]:
+    pair, paired = " and ".join(names), figures["paired"]
+    if not paired["groups"] and unlike:
+        keys = f"{paired['unlike']} {'key is' if paired['unlike'] == 1 else 'keys are'}"
+        why = unlike[0].removesuffix("; it is left out")
+        raise UsageError(
+            f"{pair}: no group is the same in both, although {keys}: {why}; give two scored files of the "
+            "same input"
+        )
+    if not paired["groups"]:
         raise UsageError(f"{pair}: have no group in common; give two scored files of the same input")
     for name, file in zip(names, figures["files"], strict=True):
         if not file["figures"]["rollouts"]["scored"]:
@@ -178,7 +182,7 @@ class _ComparisonSums:
     """Sums and counts over compared groups."""
 
     def __init__(self) -> None:
-        self._one_scored, self._tied = [0, 0], [0, 0]
+        self._groups, self._one_scored, self._tied = 0, [0, 0], [0, 0]
         self._moments, self._distances = (Moments(), Moments()), Moments()
         self._spreads = array("d"), array("d")
         self._farthest = 0.0
@@ -193,10 +197,11 @@ class _ComparisonSums:
         both = common_scores(group.one, group.other)
         if not both:
             return
+        self._groups += 1
         for side, scores in enumerate(zip(*both, strict=True)):
             self._moments[side].add(scores)
             self._spreads[side].append(_deviation(scores))
-            self._tied[side] += one_score(scores)
+            self._tied[side] += (group.one, group.other)[side].tied
         distances = [abs(a - b) for a, b in both]
         self._distances.add(distances)
         self._farthest = max(self._farthest, *distances)
@@ -211,6 +216,7 @@ class _ComparisonSums:
         first, second = self._bins
         return {
             "one_scored": self._one_scored,
+            "groups": self._groups,
             "rollouts": rollouts,
             "means": [moments.mean if rollouts else None for moments in self._moments],
             "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
@@ -242,17 +248,14 @@ def _deviation(scores: Sequence[float]) -> float:
 
 
 class DifferenceRanking:
-    """The `most` groups on which two judges differ most; of equals the first.
+    """The few groups that both judges scored and that have a reason to look at; of equals the first."""
 
-    They order some pair differently, or their scores are JUDGES_APART on average.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._best = Best[ComparedGroup](most)
+    def __init__(self) -> None:
+        self._best = Best[ComparedGroup](_LISTED)
 
     def add(self, group: ComparedGroup) -> None:
         """Look at a group."""
-        if group.against > 0 or (group.distance or 0.0) >= JUDGES_APART:
+        if group.distance is not None and group.reasons:
             self._best.add(group.rank, group)
 
     def ranked(self) -> list[ComparedGroup]:

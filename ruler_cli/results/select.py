@@ -83,7 +83,7 @@ def select(
 
     UsageError if no group of INPUT has the figure of a condition. `on_open` is called once with INPUT,
     `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
-    at a time. After an error OUTPUT is as it was.
+    at a time. After an error OUTPUT is as it was, and nothing else is left.
     """
     name, paths = Location(source.source).shown, (keep.answer if keep else None, source.outcome)
     counts = SelectionCounts()
@@ -99,7 +99,7 @@ def select(
     refuse_clashes(source.source, output)
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
     with ExitStack() as inputs, ExitStack() as outputs:
-        out = open_output(source.source, output)
+        out = open_output(source.source, output, keep=False)
         outputs.enter_context(out)
         opened = open_input(source, inputs, unreadable, out.write_as)
         on_open(opened)

@@ -121,13 +121,14 @@ class BatchStatistics:
     """Sums over the groups of a batch.
 
     `add` counts the replies about a group, which the scores of this group and others may depend on;
-    `add_scores` counts its scores. `names` are the judges' names in the figures, by number.
+    `add_scores` counts its scores. `names` are the judges' names in the figures, by number. In `input_order`
+    a position says what the rollout is, so it tells no position bias.
     """
 
-    def __init__(self, names: Sequence[str] = ()) -> None:
+    def __init__(self, names: Sequence[str] = (), *, input_order: bool = False) -> None:
         self.position_bias = PositionBias()
         self.noise = NoiseEstimator()
-        self._names = tuple(names)
+        self._names, self._input_order = tuple(names), input_order
         self._moments: dict[int, Moments] = {}
         self._groups = self._tied = self._degraded = 0
         self._scores, self._score_sum = 0, 0.0
@@ -141,7 +142,8 @@ class BatchStatistics:
 
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
-        self.position_bias.add(*[one.scores for one in result.pass_scores])
+        if not self._input_order:
+            self.position_bias.add(*[one.scores for one in result.pass_scores])
         if result.judges > 1:
             for one in result.pass_scores:
                 if one.judge != result.escalated_to:  # it saw other groups than the panel did

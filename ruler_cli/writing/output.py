@@ -41,9 +41,12 @@ _UNIT_OF_ENDING = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 """Endings that only one kind of container may have, with the unit of that kind."""
 
 
-def open_output(source: str, output: str) -> Output:
-    """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines."""
-    return Output(output, many=_is_directory(source, output))
+def open_output(source: str, output: str, *, keep: bool = True) -> Output:
+    """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines.
+
+    `keep`: after an error whole records stay in .partial files.
+    """
+    return Output(output, many=_is_directory(source, output), keep=keep)
 
 
 def refuse_output(source: str, output: str) -> None:
@@ -69,7 +72,7 @@ def _is_directory(source: str, output: str) -> bool:
 class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
-    def __init__(self, name: str, *, many: bool = False) -> None:
+    def __init__(self, name: str, *, many: bool = False, keep: bool = True) -> None:
         """Open a file, an address or `-`, or with `many` a directory of the files of INPUT.
 
         UsageError if it cannot be written, before anything is read.
@@ -79,7 +82,8 @@ class Output:
         self._target = StagedFiles(self._location) if many else create_file(self._location)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
-        self._advice = "" if self._target.partial is None else "what is whole so far is kept; "
+        self._keep = keep
+        self._advice = "what is whole so far is kept; " if keep and self._target.partial is not None else ""
         if isinstance(self._target, LocalFile):
             self._path = str(self._target.partial)
         self._container: Container | None = None
@@ -102,7 +106,7 @@ class Output:
         elif self._location.unpacked.endswith(".json") and container.unit == "line":
             # JSON lines that are called .json stay JSON lines
             self._listed = not Location(container.name).unpacked.endswith(".json")
-        if self._container or self._listed:
+        if self._keep and (self._container or self._listed):
             self._advice = "it has no end yet and cannot be read; "
 
     def keep_order(self, index: Index) -> None:
@@ -150,13 +154,13 @@ class Output:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Close; without `commit` whole records stay in .partial files, and nothing stays at an address."""
+        """Close; without `commit` whole records stay in .partial files if they are to be kept."""
         target = self._target
         if self._done:
             return
         # an error of the context counts for more
         with contextlib.suppress(OSError), contextlib.nullcontext() if error else self._errors():
-            if self._empty or target.partial is None:
+            if self._empty or target.partial is None or not self._keep:
                 target.discard()
                 return
             try:

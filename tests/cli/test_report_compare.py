@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ failed                1 reply                      -
 cost                  $4.00 ($0.5000 a group)      $2.25 ($0.2500 a group)
 calls                 16                           9
 
-compared: 9 groups, 16 rollouts that both scored
+compared: 8 groups, 16 rollouts that both scored
 mean score            0.50                         0.63
 spread (sd)           0.20                         0.20
 tied groups           0                            1
@@ -115,13 +116,14 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     two_judges(tmp_path)
     result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     assert list(result) == [
-        "version", "files", "paired", "one_scored", "rollouts", "means", "spreads", "tied", "distance",
-        "order", "cells", "correlation", "labels", "differ", "problems", "first_problems",
+        "version", "files", "paired", "one_scored", "groups", "rollouts", "means", "spreads", "tied",
+        "distance", "order", "cells", "correlation", "labels", "differ", "problems", "first_problems",
     ]  # fmt: skip
     assert [list(file) for file in result["files"]] == [["source", "found", "figures"]] * 2
     assert [file["figures"]["cost_usd"] for file in result["files"]] == [4.0, 2.25]
     assert result["paired"] == {"groups": 9, "unlike": 0, "alone": [0, 0]}
-    assert (result["one_scored"], result["rollouts"], result["tied"]) == ([0, 1], 16, [0, 1])
+    assert (result["one_scored"], result["groups"], result["rollouts"]) == ([0, 1], 8, 16)
+    assert result["tied"] == [0, 1] == [file["figures"]["groups"]["tied"] for file in result["files"]]
     assert result["means"] == pytest.approx([0.5, 0.625])
     assert result["order"] == {"pairs": 8, "against": 1.5, "agreement": 1 - 1.5 / 8}
     assert result["distance"] == {
@@ -135,16 +137,19 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert (first["key"], first["ordinal"], first["pairs"], first["against"]) == ("turned", 8, 1, 1.0)
     assert (first["a"]["scores"], first["b"]["scores"]) == ([0.3, 0.7], [0.9, 0.1])
     group = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json", "--group", "turned").stdout)
-    assert list(group) == ["version", "files", "group", "problems", "first_problems"]
+    assert list(group) == [
+        "version", "files", "ordinal", "same_key", "group", "problems", "first_problems",
+    ]  # fmt: skip
+    assert (group["ordinal"], group["same_key"]) == (8, 0)
     assert list(group["group"]) == [
-        "key", "pairs", "against", "distance", "a", "b", "rollouts", "context", "tools",
+        "key", "pairs", "against", "distance", "a", "b", "rollouts", "context", "tools", "rubric",
     ]  # fmt: skip
     assert list(group["group"]["rollouts"][0]) == ["a", "b", "lines", "same_as"]
     assert [r["b"]["explanation"] for r in group["group"]["rollouts"]] == ["about 0.9", "about 0.1"]
 
 
 def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
-    """The judges' own scores are compared, not those that a reward moved."""
+    """The judges' own scores are compared, not those that a reward moved, and the page says so."""
     two_judges(tmp_path)
     a = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     for record in a:
@@ -154,7 +159,9 @@ def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
                 trajectory["reward"] = 0.0
     write(tmp_path / "a.jsonl", a)
     moved = ruler("report", "a.jsonl", "b.jsonl").stdout
-    assert moved == SCREEN
+    sentence = "differ by 0.20 on average, by 0.60 at most"
+    own = "(the judges' own,\n              before --blend or --order-by-outcome)"
+    assert moved == SCREEN.replace(sentence, f"{sentence} {own}")
 
 
 def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
@@ -170,6 +177,7 @@ def test_judges_of_one_name(ruler: Ruler, tmp_path: Path) -> None:
     [
         ((30, 30), "A and B agree with them alike"),
         ((0, 30), "B agrees with them more than A, by 100 points"),
+        ((50, 49), "A agrees with them more than B, by 1 point (not significant)"),
         ((16, 14), "A agrees with them more than B, by 7 points (not significant)"),
     ],
 )
@@ -177,7 +185,8 @@ def test_rewards(right: tuple[int, int], sentence: str, ruler: Ruler, tmp_path: 
     """A judge agrees more with the rewards only if chance does not explain it."""
     for name, number in zip("ab", right, strict=True):
         groups = [
-            scored(f"g{i}", *((0.2, 0.8) if i < number else (0.8, 0.2)), labels=(0, 1)) for i in range(30)
+            scored(f"g{i}", *((0.2, 0.8) if i < number else (0.8, 0.2)), labels=(0, 1))
+            for i in range(100 if max(right) > 30 else 30)
         ]
         write(tmp_path / f"{name}.jsonl", groups)
     done = ruler("report", "a.jsonl", "b.jsonl")
@@ -207,18 +216,64 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
-    """Order of records and their format do not matter, and one of the files may be stdin."""
+    """Order of records, rollouts and keys, nulls and format do not matter; one file may be stdin."""
     two_judges(tmp_path)
     b = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
     rows = [{"group_id": r["group_id"], **t} for r in b for t in r["trajectories"]]
-    write(tmp_path / "rows.jsonl", rows[4:] + rows[:4])
+    for row in rows:
+        row["messages"] = [dict(reversed(m.items())) | {"tool_calls": None} for m in row["messages"]]
+    random.Random(7).shuffle(rows)
+    write(tmp_path / "rows.jsonl", rows)
+    write(tmp_path / "turned.jsonl", [{**r, "trajectories": r["trajectories"][::-1]} for r in b])
     want = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     lines = (tmp_path / "a.jsonl").read_text()
-    done = ruler("report", "-", "rows.jsonl", "--json", stdin=lines)
-    got = json.loads(done.stdout)
-    for name in ("paired", "rollouts", "order", "cells", "labels"):
-        assert got[name] == want[name], name
+    for name in ("rows.jsonl", "turned.jsonl"):
+        got = json.loads(ruler("report", "-", name, "--json", stdin=lines).stdout)
+        for field in ("paired", "rollouts", "order", "cells", "labels"):
+            assert got[field] == want[field], field
+        assert [one["b"]["scores"] for one in got["differ"]] == [one["b"]["scores"] for one in want["differ"]]
     assert "next" not in ruler("report", "-", "rows.jsonl", stdin=lines).stdout
+
+
+def test_same_key(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups of one key are compared by their rollouts; the first 20 are shown, others are counted."""
+    for name, order in (("a", 1), ("b", -1)):
+        groups = [scored(f"{i}", i / 50, 0.7) | {"group_id": "same"} for i in range(25)]
+        write(tmp_path / f"{name}.jsonl", [scored("first", 0.1, 0.2), *groups[::order]])
+    done = ruler("report", "a.jsonl", "b.jsonl", "--group", "same")
+    assert (done.returncode, done.stderr) == (
+        0, "ruler: 5 more groups of this key: the file names them alike\n",
+    )  # fmt: skip
+    assert done.stdout.count("group same ─") == 20
+    page = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--group", "same", "--json").stdout)
+    assert page["same_key"] == 24
+    assert page["group"]["distance"] == 0
+    i = page["ordinal"] - 2
+    assert page["group"]["a"]["scores"] == page["group"]["b"]["scores"] == [i / 50, 0.7]
+    assert f"{i}-0 truth" in page["group"]["rollouts"][0]["lines"][0] + page["group"]["context"][0]
+
+
+def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
+    """A group is compared if both judges scored one of its rollouts; the others are listed."""
+    a = [scored("half", 0.1, None), scored("none", None, None), scored("a", None, 0.3), scored("b", None)]
+    b = [scored("half", None, 0.1), scored("none", None, None), scored("a", 0.2, 0.3), scored("b", 0.1)]
+    write(tmp_path / "a.jsonl", a)
+    write(tmp_path / "b.jsonl", b)
+    output = ruler("report", "a.jsonl", "b.jsonl").stdout
+    assert "compared: 1 group, 1 rollout that both scored" in output
+    line = " ".join(output[output.index("\nnot compared") :].split("\n\n")[0].split())
+    assert line == "not compared 1 group scored by B only, 2 groups without a rollout that both scored"
+
+
+def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
+    """Agreement of almost all pairs is not 100%, and a group with one pair of many turned is not listed."""
+    one, other = [i / 40 for i in range(33)], [i / 40 for i in range(33)]
+    other[3], other[4] = other[4], other[3]
+    write(tmp_path / "a.jsonl", [scored("g", *one)])
+    write(tmp_path / "b.jsonl", [scored("g", *other)])
+    output = ruler("report", "a.jsonl", "b.jsonl").stdout
+    assert "99.8% of 528 pairs (chance: 50%, equal scores of one count half)" in output
+    assert "differ most" not in output
 
 
 @pytest.mark.parametrize(
@@ -230,6 +285,8 @@ def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
         ("a.jsonl b.jsonl a.jsonl", "Got unexpected extra argument(s) (a.jsonl); write `ruler report"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: have no group in common; give two scored files of"),
+        ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group is the same in both, although 2 keys "
+         "are: group 'level': has 2 rollouts in the first file and 1 in the second; give two scored files "),
         ("a.jsonl lost.jsonl", "lost.jsonl: no rollout has a score; `ruler report lost.jsonl` says why each"),
         ("a.jsonl half.jsonl", "a.jsonl and half.jsonl: no rollout has a score in both, so there is nothing"),
         ("a.jsonl b.jsonl --group turnd", "a.jsonl: there is no group `turnd`; the nearest is `turned`"),
@@ -245,6 +302,9 @@ def test_mistakes(args: str, sentence: str, ruler: Ruler, tmp_path: Path) -> Non
     a = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     write(tmp_path / "raw.jsonl", [{"group_id": r["group_id"], "trajectories": [
         {"messages": t["messages"], "reward": 1} for t in r["trajectories"]]} for r in a])  # fmt: skip
+    others = [scored("x", 0.1, 0.2), scored("turned", 0.1, 0.2), scored("level", 0.1)]
+    others[1]["trajectories"][0]["messages"][-1]["content"] = "Something else."
+    write(tmp_path / "others.jsonl", others)
     write(tmp_path / "alien.jsonl", [scored("alien", 0.1, 0.9)])
     write(tmp_path / "lost.jsonl", [scored(f"g{i}", None, None) for i in range(6)])
     write(tmp_path / "half.jsonl", [scored("lost", 0.1, 0.2), scored("g0", None, None)])

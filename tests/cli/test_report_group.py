@@ -226,3 +226,12 @@ def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(ruler("report", "s.jsonl", "--group", "g", "--json").stdout)["group"]["rollouts"]
     assert [r["pass_scores"] for r in result] == [[0.25, 1.0], *[[]] * len(odd)]
     assert {tuple(r["slots"]) for r in result} == {(0.0, 1.0)}
+
+
+def test_rubric(ruler: Ruler, tmp_path: Path) -> None:
+    """The JSON of a group has its own rubric, of one file and of two."""
+    for name, score in (("s", 0.2), ("t", 0.3)):
+        write(tmp_path / f"{name}.jsonl", [scored("g", score, 0.5) | {"rubric": "Be brief."}])
+    for files in (("s.jsonl",), ("s.jsonl", "t.jsonl")):
+        group = json.loads(ruler("report", *files, "--group", "g", "--json").stdout)["group"]
+        assert group["rubric"] == "Be brief."

@@ -80,14 +80,19 @@ def test_group(key: str, ruler: Ruler, tmp_path: Path, browser: str) -> None:
 
 
 def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
-    """The page of two files opens at a group that both have; a key of one file only is refused."""
-    write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9), scored("alone", 0.1, 0.9)])
-    write(tmp_path / "t.jsonl", [scored("a", 0.2, 0.7)])
+    """The page of two files opens at a group that both have; a key of one file, or of none, is refused."""
+    write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9), scored("alone", 0.1, 0.9), scored("other", 0.1, 0.9)])
+    write(tmp_path / "t.jsonl", [scored("a", 0.2, 0.7), scored("other", 0.1)])
     files = ("report", "s.jsonl", "t.jsonl", "-o", "p.html", "--open", "--group")
-    done = ruler(*files, "alone", BROWSER=browser)
-    assert done.returncode == 2
-    assert done.stderr == "ruler: s.jsonl and t.jsonl: there is no group `alone`; its first keys are `a`\n"
-    assert not (tmp_path / "p.html").exists()
+    for key, sentence in (
+        ("alone", "group 'alone' stands only in the first file; it is left out"),
+        ("other", "group 'other': has 2 rollouts in the first file and 1 in the second; it is left out"),
+        ("nowhere", "there is no group `nowhere`; its first keys are `a`"),
+    ):
+        done = ruler(*files, key, BROWSER=browser)
+        assert done.returncode == 2
+        assert done.stderr == f"ruler: s.jsonl and t.jsonl: {sentence}\n"
+        assert not (tmp_path / "p.html").exists()
     done = ruler(*files, "a", BROWSER=browser)
     assert done.returncode == 1  # a group is left out
     assert opened(tmp_path) == (tmp_path / "p.html").as_uri() + "#group=a"

@@ -14,7 +14,7 @@ O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}
 def bias(first: float, last: float, error: float | None = 0.01, groups: int = 40) -> str:
     """The sentence on a run whose rollouts shown first and last score this far above their groups."""
     bars = [{"mean": mean, "error": error, "n": 40} for mean in (first, 0.0, 0.0, last)]
-    return sentences.position_bias(O | {"slots": {"bins": bars, "groups": groups}})
+    return sentences.position_bias(O | {"slots": {"bins": bars, "groups": groups, "corrected": 0}})
 
 
 def test_position_bias() -> None:
@@ -30,7 +30,7 @@ def test_position_bias() -> None:
 def test_position_bias_of_passes() -> None:
     """With a reliability there are several passes: they average the bias, and no more are suggested."""
     bars = [{"mean": mean, "error": 0.01, "n": 40} for mean in (0.05, 0.0, -0.05)]
-    slots = {"slots": {"bins": bars, "groups": 40}}
+    slots = {"slots": {"bins": bars, "groups": 40, "corrected": 20}}
     for groups, several in ((40, True), (0, False)):
         sentence = sentences.position_bias(O | slots | {"reliability": O["reliability"] | {"groups": groups}})
         assert ("in single passes: the passes average it" in sentence) is several

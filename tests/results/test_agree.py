@@ -26,7 +26,7 @@ def value(result: Agreement, name: str, judge: int = 0) -> Any:
 
 def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
     """Measure two files whose groups all match."""
-    output: list[str] = []
+    output: list[Any] = []
     first, second = ([(group, (b"",) * len(group.rollouts)) for group in file] for file in (one, other))
     result = measure_two(iter(first), iter(second), output.append)
     assert not output

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import weakref
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,14 +20,22 @@ from tests.values import read, reader, talk
 
 
 def test_digest() -> None:
-    """The digest of a rollout depends on its messages only."""
+    """The digest of a rollout depends on its messages only: not on the order of keys, nor on nulls."""
     record = {"group_id": "g", "messages": talk("four"), "ruler": {"status": "scored", "score": 0.5}}
-    records = (record, record | {"logs": ["x"], "reward": 1}, record | {"messages": talk("five")})
+    turned = [dict(reversed(message.items())) | {"tool_calls": None} for message in talk("four")]
+    records = (
+        record,
+        record | {"messages": turned},
+        record | {"logs": ["x"], "reward": 1},
+        record | {"messages": talk("five")},
+        record | {"messages": talk("null")},
+    )
     groups = [Group("g", tuple(read(one))) for one in records]
-    one, same, other = (
+    one, *same, other, named = (
         with_digests(group, AnnotationReader(reader(record)).group(group))[1] for group in groups
     )
-    assert one == same != other
+    assert same == [one, one]
+    assert len({one, other, named}) == 3
 
 
 def make_group(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> DigestedGroup:
@@ -36,8 +49,14 @@ def matched(
 ) -> tuple[list[GroupPair], dict[str, Any], list[str]]:
     """Pair the groups of two files."""
     result, output = dict[str, Any](), list[str]()
-    pairs = list(pair_groups(iter(one), iter(other), result, output.append))
+    pairs = list(pair_groups(iter(one), iter(other), result, lambda group: output.append(group.sentence)))
     return pairs, result, output
+
+
+def numbered(key: str, *texts: str) -> DigestedGroup:
+    """A group with another score for each occurrence of a text."""
+    scores = [1000 * float(text) + texts[:i].count(text) for i, text in enumerate(texts)]
+    return scored(scores, [None] * len(texts), key=key), tuple(text.encode() for text in texts)
 
 
 @given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
@@ -61,21 +80,72 @@ def test_different_groups() -> None:
         make_group("a", "x", "z"),
         make_group("b", "x"),
         make_group("c", "x", "y", labels=(0.5, 0.7)),
-        make_group("d", "y", "x"),
+        make_group("d", "y", "y"),
     ]
     pairs, result, output = matched(one, unlike)
     assert (pairs, result) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
-    for sentence, part in zip(
-        output, ("1 of its 2 rollouts are others", "1 in the second", "labels", "2 of its 2"), strict=True
-    ):
+    parts = ("1 of its 2 rollouts are others", "1 in the second", "labels", "1 of its 2")
+    for sentence, key, part in zip(sorted(output), "abcd", parts, strict=True):
+        assert sentence.startswith(f"group '{key}'")
         assert part in sentence
 
 
-def test_repeated_key() -> None:
-    """Groups of the same key are paired in file order."""
-    twice = [make_group("a", "1"), make_group("a", "2")]
-    pairs, _, output = matched(twice, twice)
-    assert (pairs, output) == ([(one, one, i) for i, (one, _) in enumerate(twice, 1)], [])
+@given(st.lists(st.sampled_from("1234"), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_order_of_rollouts(texts: list[str], dice: random.Random) -> None:
+    """In any order of its rollouts each score of the second file is that of the same rollout."""
+    other = dice.sample(texts, len(texts))
+    [(one, two, _)], _, output = matched([numbered("g", *texts)], [numbered("g", *other)])
+    assert output == []
+    assert [r.score for r in one.rollouts] == [r.score for r in two.rollouts]
+
+
+@given(st.lists(st.sampled_from("1234"), max_size=6), st.lists(st.sampled_from("1234"), max_size=6))
+def test_repeated_key(first: list[str], second: list[str]) -> None:
+    """Groups of the same key are paired by their rollouts, in any order; equal ones in file order."""
+    pairs, result, output = matched(*([make_group("a", text) for text in file] for file in (first, second)))
+    common = (Counter(first) & Counter(second)).total()
+    left = [len(file) - common for file in (first, second)]
+    assert sorted(Counter(first[pair.number - 1] for pair in pairs).items()) == sorted(
+        (Counter(first) & Counter(second)).items()
+    )
+    assert result == {"groups": common, "unlike": min(left), "alone": [n - min(left) for n in left]}
+    assert len(output) == max(left)
+    if first == second:
+        assert [pair.number for pair in pairs] == [*range(1, len(first) + 1)]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        pytest.param(lambda i: (("a", f"{i}"), ("a", f"-{i}")), id="one key"),
+        pytest.param(lambda i: ((f"a{i}", "1"), (f"a{i}", "2")), id="other rollouts"),
+        pytest.param(lambda i: ((f"a{i}", "1"), (f"b{i}", "1") if i < 9 else None), id="one file ends"),
+    ],
+)
+def test_waiting_groups(groups: Any) -> None:
+    """Groups that never find their like do not stay in memory."""
+    alive = most = 0
+
+    def end() -> None:
+        nonlocal alive
+        alive -= 1
+
+    def file(side: int) -> Iterator[DigestedGroup]:
+        nonlocal alive, most
+        for i in range(3000):
+            if (row := groups(i)[side]) is None:
+                return
+            one = make_group(*row)
+            weakref.finalize(one[0], end)
+            alive += 1
+            most = max(most, alive)
+            yield one
+            del one
+
+    counts: dict[str, Any] = {}
+    assert list(pair_groups(file(0), file(1), counts, lambda group: None)) == []
+    assert counts["unlike"] + max(counts["alone"]) == 3000
+    assert most < 2100
 
 
 def test_either_label() -> None:

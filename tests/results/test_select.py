@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.conditions import NAMES, parse_condition
-from ruler_cli.results.select import Keep, comparable, widest
+from ruler_cli.results.select import Keep, comparable, select, widest
 from tests.conftest import ROOT, read
 from tests.results.select_values import (
     GROUPS,
@@ -276,6 +277,26 @@ def test_empty_selection(tmp_path: Path) -> None:
         for where in ("reliability=0..", "disagreement", "live", "score=0.."):
             assert selected(source, tmp_path / "out.jsonl", where).kept_groups == 0
             assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.json", "out.jsonl.gz"])
+def test_interrupted(name: str, tmp_path: Path) -> None:
+    """A selection that is stopped leaves OUTPUT as it was, and no other file."""
+    source = dump(tmp_path / "in.jsonl", GROUPS)
+    (tmp_path / name).write_text("old")
+    left = iter(range(2))
+
+    def stop() -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        select(
+            InputSettings(str(source)), str(tmp_path / name), [parse_condition("scored")], None,
+            on_open=lambda _: None, on_problem=lambda _: None, on_group=stop,
+        )  # fmt: skip
+    assert (tmp_path / name).read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", name}
 
 
 def test_scattered(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -24,8 +22,8 @@ from ruler_cli.results.compare import (
     ScoredGroups,
     compare_files,
     next_commands,
-    refuse_unrelated,
 )
+from ruler_cli.results.pairing import OnLeftOut
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
 from ruler_cli.results.report.group_text import GroupText
@@ -38,7 +36,6 @@ from ruler_cli.results.report.html import (
     WrittenReport,
     command_of,
     head_of,
-    now,
     page,
     page_file,
     put,
@@ -56,8 +53,6 @@ RULE = (
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
 COMPARE_STYLES = (*STYLES, "compare.css")
-_LISTED = 8
-"""Groups that the page names first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +76,7 @@ class _FirstFile:
 
     def __iter__(self) -> Iterator[tuple[Group, ScoredGroup]]:
         for group, scored_group in self._groups:
-            text = GroupText.of(group, scored_group)
-            values = (text.context, text.tools, text.rubric, text.rollouts, text.identical, text.task)
-            data = embedded.as_json(values)
+            data = embedded.as_json(asdict(GroupText.of(group, scored_group)))
             self._places.append(self._spool.write(data))
             self._sizes.append(len(data))
             yield group, scored_group
@@ -91,9 +84,7 @@ class _FirstFile:
     def text(self, number: int) -> GroupText:
         """Return the text of a group by its number in the file, from 1."""
         at, size = self._places[number - 1], self._sizes[number - 1]
-        context, tools, rubric, rollouts, identical, task = orjson.loads(self._spool.read(size, at))
-        lines = tuple(map(tuple, rollouts))
-        return GroupText(tuple(context), tools, rubric, lines, tuple(identical), task)
+        return GroupText(**orjson.loads(self._spool.read(size, at)))
 
 
 class _ChosenGroups:
@@ -119,34 +110,31 @@ def write_comparison(
     files: Sequence[tuple[InputSettings, OnProblem]],
     target: str,
     *,
-    on_unlike: Callable[[str], object],
+    on_left_out: OnLeftOut,
     words: Callable[[Sequence[Mapping[str, Any]], ComparisonFigures], ComparisonWords],
     most: int = MOST_GROUPS,
-    made: datetime | None = None,
     on_group: Callable[[str], bool] = lambda _key: False,
     on_read: Callable[[], object] = lambda: None,
 ) -> WrittenReport:
     """Write the page that compares two scored files to `target`; the parameters are those of `write_html`.
 
-    Each file has its own `on_problem`. `on_unlike` gets a sentence for each group that only one of them has.
+    Each file has its own `on_problem`. `on_left_out` gets each group that is not compared.
     `words` puts figures into words, for the `source` of each file. The texts are those of the first file.
     UsageError also if no rollout has a score in both.
     """
-    made = made or now(os.environ)
     sources = [settings.source for settings, _ in files]
     with ExitStack() as stack:
         file = page_file(stack, target, *sources)
         scored = [ScoredFile(settings, stack, on_problem) for settings, on_problem in files]
         first, rows = _FirstFile(stack, scored[0].groups()), EmbeddedGroups(stack)
-        chosen, ranking = _ChosenGroups(most), DifferenceRanking(_LISTED)
+        chosen, ranking = _ChosenGroups(most), DifferenceRanking()
 
         def add(group: ComparedGroup) -> None:
             ranking.add(group)
             if chosen.add(group, asked=on_group(group.one.key)):
                 rows.put(group.number, first.text(group.number), group.one, group)
 
-        figures = compare_files(first, scored[1].groups(), on_unlike, add)
-        refuse_unrelated(figures, [one.name for one in scored])
+        figures = compare_files(first, scored[1].groups(), [one.name for one in scored], on_left_out, add)
         on_read()
         all_ = figures["paired"]["groups"]
         left_out = LeftOut(all_, RULE, command_of(*sources), **rows.finish(chosen.chosen()))
@@ -155,7 +143,7 @@ def write_comparison(
             {"source": name, "found": one.input.found()} for name, one in zip(names, scored, strict=True)
         ]
         said, differing = words(files_of, figures), ranking.ranked()
-        head = head_of(" and ".join(names), files_of[0]["found"], made, left_out) | {
+        head = head_of(" and ".join(names), files_of[0]["found"], left_out) | {
             "sources": names,
             "figures": short_figures(figures["files"][0]["figures"]),
             "facts": said.facts,

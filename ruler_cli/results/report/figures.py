@@ -1,36 +1,7 @@
 """Groups of a scored file, one after another → the figures of the run; no group stays in memory.
 
 The figures are one JSON object, which `ruler report --json` prints, a page for a browser embeds and the
-terminal's page puts into sentences. Names are stable; new ones may be added. null: not known. Money is in
-USD, times are in seconds or ISO 8601 in UTC, sizes in bytes. A bin holds its `from` and not its `to`,
-but for the last one; values outside all bins count in the first or the last. `values` of a bin are the
-least and the greatest in it, null if it is empty: as a closed range they hold what the bin counts.
-
-- `groups` {all, scored, failed, unmarked, tied, live, alone, one_score}: scored ones are either tied or live,
-  and tied ones are `alone` if the judge saw one distinct rollout, and have `one_score` if rollouts differ and
-  the judge gave all the same
-- `rollouts` {all, scored, failed, labelled, suspect}
-- `failed_by_kind` {kind: groups}; `reasons` [{kind, reason, groups, first}]: the commonest reasons, alike
-  but for numbers, in the words of the first group; `first` is its key
-- `flags` {flag: groups}, `judges` {name: groups}, `passes` {number: groups}; beyond 24 different ones
-  `other`
-- `cost_usd` over the `cost_groups` that have one; `usage` {calls, prompt_tokens, completion_tokens,
-  cached_tokens}; `latency_s` {p50, p90, p99, max} of a group
-- `started_at`, `ended_at`: of the first and the last group
-- `scores` {bins [{from, to, n, values}], mean, sd}: rollouts by score
-- `spread` {bins, median}: groups by the standard deviation of their scores
-- `against_label` {cells [{score [from, to], label [from, to], n, values {score, label}}], pairs, against,
-  agreement}: rollouts by score and label, a single label as [y, y]; pairs of different labels in a group,
-  and how many of them the judge orders against the labels (a tie is half of one)
-- `slots` {bins [{from, to, mean, error, n}], groups}: how far the scores of a pass are above its mean by
-  the position at which the judge saw the rollout, 0 first, 1 last; groups judged in windows are left out
-- `lengths` {cells [{score, bytes [from, to], n, values {score, bytes}}], slope, error, correlation,
-  groups}: rollouts by score and bytes; `slope` is the rise of the score with twice the bytes within a
-  group, `error` its standard error
-- `reliability` {bins, median, groups}
-- `over_time` {unit, bins [{from, to, groups, failed {kind: groups}, values}], left_out}: `unit` is `time`,
-  in seconds since 1970, or `group`, the number in the file; `left_out` groups have no time, or one more
-  than a year off
+terminal's page puts into sentences: docs/json.md describes it. Names are stable; new ones may be added.
 """
 
 from __future__ import annotations
@@ -45,14 +16,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ruler_cli.results.report.bins import Bins, FailureReasons, LabelCells, WordCounts, bars_along, quantile
-from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.position_bias import PositionBias, relative_position
 from ruler_cli.scoring.sums import LengthSums, Moments
 from ruler_cli.types import Usage
 from ruler_cli.writing.fields import usage_fields
 
 ReportFigures = Mapping[str, Any]
-"""The figures of a run, as described above."""
+"""The figures of a run; None: not known."""
 ENOUGH = 10
 """Groups from which on a chart shows more than a list of them."""
 _YEAR = 366 * 86400.0
@@ -63,6 +34,8 @@ _ROUNDED = 0.0005 + 1e-9
 _NO_TREND = {"slope": None, "error": None, "correlation": None, "groups": 0}
 _MOST = 1000
 """Rollouts in a request up to which three decimals tell each position from the next."""
+_CORRECTED = 0.001
+"""A difference between a score and those of its passes, which have three decimals, that is no rounding."""
 
 
 class FiguresBuilder:
@@ -86,7 +59,8 @@ class FiguresBuilder:
         self._label_cells = LabelCells(self._tenths)
         self._length_cells = Counter[tuple[int, int]]()
         self._score_moments, self._length_trend, self._positions = Moments(), LengthSums(), PositionBias()
-        self._pairs, self._against = 0, 0.0
+        self._pairs, self._against, self._labelled = 0, 0.0, 0
+        self._in_order = self._corrected = 0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
 
@@ -125,6 +99,7 @@ class FiguresBuilder:
             self._rollouts["failed"] += rollout.status == "failed"
             self._rollouts["suspect"] += rollout.suspect
             self._rollouts["labelled"] += rollout.label is not None
+            self._rollouts["moved"] += rollout.score != rollout.judge_score
             if rollout.score is None:
                 continue
             self._score_bins.add(rollout.score)
@@ -150,7 +125,12 @@ class FiguresBuilder:
         judged = [(r.size, r.judge_score) for r in group.rollouts if r.judge_score is not None]
         if len(judged) > 1:
             self._length_trend.add([size for size, _ in judged], [score for _, score in judged])
-        self._positions.add(*scores_by_position(group))
+        self._labelled += any(r.score is not None and r.label is not None for r in group.rollouts)
+        by_position = scores_by_position(group)
+        self._positions.add(*by_position)
+        if len(next(iter(by_position), ())) > 1:
+            self._in_order += _in_input_order(group)
+            self._corrected += any(map(_is_corrected, group.rollouts))
 
     def figures(self) -> ReportFigures:
         """Return the figures of all groups so far."""
@@ -159,10 +139,11 @@ class FiguresBuilder:
         rollouts["scored"] = self._score_moments.number
         timed = self._timed()
         of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score")
+        of_rollouts = ("all", "scored", "failed", "labelled", "suspect", "moved")
         shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
         return {
             "groups": {name: groups[name] for name in of_groups},
-            "rollouts": {name: rollouts[name] for name in ("all", "scored", "failed", "labelled", "suspect")},
+            "rollouts": {name: rollouts[name] for name in of_rollouts},
             "failed_by_kind": self._kinds.by_count(),
             "reasons": self._reasons.commonest(),
             "flags": self._flags.by_count(),
@@ -180,6 +161,9 @@ class FiguresBuilder:
 
     def _charts(self) -> dict[str, Any]:
         n, pairs, trend = self._score_moments.number, self._pairs, self._length_trend.trend()
+        positions = self._positions
+        if positions.groups >= ENOUGH and positions.groups == self._in_order:  # few may be so by chance
+            positions = PositionBias()  # a position says what the rollout is, not how the judge is biased
         return {
             "scores": {
                 "bins": self._score_bins.bars(),
@@ -192,13 +176,15 @@ class FiguresBuilder:
                 "pairs": pairs,
                 "against": self._against,
                 "agreement": 1 - self._against / pairs if pairs else None,
+                "groups": self._labelled,
             },
             "slots": {
                 "bins": [
                     {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
-                    for b in self._positions.bins()
+                    for b in positions.bins()
                 ],
-                "groups": self._positions.groups,
+                "groups": positions.groups,
+                "corrected": self._corrected,
             },
             "lengths": {
                 "cells": [
@@ -243,12 +229,11 @@ def charts(figures: ReportFigures) -> tuple[str, ...]:
     """
     scored = figures["groups"]["scored"]
     labels = {tuple(cell["label"]) for cell in figures["against_label"]["cells"]}
-    labelled = sum(cell["n"] for cell in figures["against_label"]["cells"])
     lengths = {tuple(cell["bytes"]) for cell in figures["lengths"]["cells"]}
     counted = {
         "scores": scored,
         "spread": sum(bar["n"] for bar in figures["spread"]["bins"]),
-        "labels": min(scored, labelled) if len(labels) > 1 else 0,
+        "labels": figures["against_label"]["groups"] if len(labels) > 1 else 0,
         "slots": figures["slots"]["groups"] if len(figures["slots"]["bins"]) > 1 else 0,
         "reliability": figures["reliability"]["groups"],
         "lengths": scored if len(lengths) > 1 else 0,
@@ -290,6 +275,22 @@ def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
     if any(abs(at * last - i) > _ROUNDED * last for row in rows for i, (at, _) in enumerate(row)):
         return []
     return [tuple(score for _, score in row) for row in rows]
+
+
+def _in_input_order(group: ScoredGroup) -> bool:
+    """Tell if the judge saw the distinct rollouts in input order, as with --order input."""
+    positions = list(dict.fromkeys(r.positions for r in group.rollouts if r.status == "scored"))
+    return positions == sorted(positions)
+
+
+def _is_corrected(rollout: ScoredRollout) -> bool:
+    """Tell if a score or its spread is not that of the passes, as with --debias or --standardize."""
+    passes = Moments()
+    passes.add(rollout.pass_scores)
+    if rollout.judge_score is None or not passes.number:
+        return False
+    spread = passes.deviation if rollout.spread is None else rollout.spread
+    return max(abs(rollout.judge_score - passes.mean), abs(spread - passes.deviation)) > _CORRECTED
 
 
 def curve_positions(group: ScoredGroup) -> list[list[float] | None]:

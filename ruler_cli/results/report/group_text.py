@@ -115,7 +115,12 @@ def group_json(g: ScoredGroup, text: GroupText) -> dict[str, Any]:
     """
     rows = zip(g.rollouts, text.rollouts, text.identical, strict=True)
     rollouts = [rollout_json(r) | {"lines": list(lines), "same_as": same_as} for r, lines, same_as in rows]
-    return summary(g) | {"rollouts": rollouts, "context": list(text.context), "tools": text.tools}
+    return summary(g) | {"rollouts": rollouts, **shared_json(text)}
+
+
+def shared_json(text: GroupText) -> dict[str, Any]:
+    """Return what all rollouts of a group share as JSON."""
+    return {"context": list(text.context), "tools": text.tools, "rubric": text.rubric}
 
 
 def summary(g: ScoredGroup) -> dict[str, Any]:

@@ -64,7 +64,6 @@ def write_html(
     on_problem: OnProblem,
     facts: Callable[[ReportFigures], Iterable[tuple[str, str]]],
     most: int = MOST_GROUPS,
-    made: datetime | None = None,
     on_group: Callable[[str], bool] = lambda _key: False,
     on_read: Callable[[], object] = lambda: None,
 ) -> WrittenReport:
@@ -72,12 +71,10 @@ def write_html(
 
     `on_problem` gets each record that cannot be read. `on_group` gets the key of each group, and is true for
     one that must be in the page: the first of them is. `on_read` is called after the last. `facts` puts
-    figures into words, without any text of the input, for a browser that runs no scripts. `made` is the time
-    that the page shows, `now()` by default. UsageError if the input cannot be read or has no annotations, or
-    if the target cannot have this name; OutputError if it cannot be written to its end. After an error the
-    target is as it was.
+    figures into words, without any text of the input, for a browser that runs no scripts. UsageError if the
+    input cannot be read or has no annotations, or if the target cannot have this name; OutputError if it
+    cannot be written to its end. After an error the target is as it was.
     """
-    made = made or now(os.environ)
     with ExitStack() as stack:
         file = page_file(stack, target, settings.source)
         scored = ScoredFile(settings, stack, on_problem)
@@ -93,7 +90,7 @@ def write_html(
         all_ = figures["groups"]["all"]
         left_out = LeftOut(all_, RULE, command_of(settings.source), **counts)
         name, stream = source_name(settings.source), Location(settings.source).stream
-        head = head_of(name, scored.input.found(), made, left_out) | {
+        head = head_of(name, scored.input.found(), left_out) | {
             "figures": short_figures(figures),
             "charts": charts(figures),
             "facts": list(facts(figures)),
@@ -135,13 +132,13 @@ def command_of(*sources: str) -> str:
     return " ".join(["ruler report", *names])
 
 
-def head_of(source: str, found: str, made: datetime, left_out: LeftOut) -> dict[str, Any]:
+def head_of(source: str, found: str, left_out: LeftOut) -> dict[str, Any]:
     """Return what the data of every page begin with."""
     return {
         "version": 1,
         "source": source,
         "found": found,
-        "made": f"{made.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "made": f"{now(os.environ):%Y-%m-%dT%H:%M:%SZ}",
         "ruler": __version__,
         "left_out": left_out.as_json(),
     }
@@ -280,7 +277,8 @@ def page(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    name = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", head["source"])  # no character turns or hides text
+    # a file's name may hold any character, but none that turns or hides text
+    name, left_out = (_CONTROL.sub("\ufffd", text) for text in (head["source"], head["left_out"]["rule"]))
     scripts = web_files(scripts_of)
     # only the package's own files are HTML as they are, never text of the input
     return environment.get_template("report.html.j2").generate(
@@ -292,7 +290,7 @@ def page(
         ruler=head["ruler"],
         caption=f"What ruler found in {name}, {head['made']}",
         figures=[fact for fact in head["facts"] if fact[1]],
-        left_out=head["left_out"]["rule"],
+        left_out=left_out,
         data=groups.data(head).decode(),
         said=groups.explanations().decode(),
         texts=groups.texts(),

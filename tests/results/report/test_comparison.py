@@ -12,18 +12,22 @@ import pytest
 from ruler_cli.cli.compare_sentences import words
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.results.pairing import LeftOutGroup
 from ruler_cli.results.report.comparison import COMPARE_SCRIPTS, write_comparison
 from ruler_cli.results.report.html import SCRIPTS, WrittenReport, web_files
 from tests.results.report.test_html import HOSTILE, MARKER
-from tests.results.report.written import MADE, Page, group, report, rollout, written
+from tests.results.report.written import Page, at_time, group, report, rollout, written
 
 
-def comparison(one: Path, other: Path, target: Path, **more: Any) -> tuple[Page, WrittenReport, list[str]]:
-    """The page of two files, its description, and the sentences on groups that are not compared."""
-    unlike: list[str] = []
+def comparison(
+    one: Path, other: Path, target: Path, **more: Any
+) -> tuple[Page, WrittenReport, list[LeftOutGroup]]:
+    """The page of two files, its description, and the groups that are not compared."""
+    left_out: list[LeftOutGroup] = []
     files = [(InputSettings(str(source)), lambda problem: None) for source in (one, other)]
-    result = write_comparison(files, str(target), on_unlike=unlike.append, words=words, made=MADE, **more)
-    return Page(target.read_text(encoding="utf-8")), result, unlike
+    with at_time():
+        result = write_comparison(files, str(target), on_left_out=left_out.append, words=words, **more)
+    return Page(target.read_text(encoding="utf-8")), result, left_out
 
 
 def pair(folder: Path, *scores: tuple[str, tuple[float, float], tuple[float, float]]) -> tuple[Path, Path]:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.cli.report_sentences import position_bias
 from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts, iso, scores_by_position
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from tests.conftest import ROOT, Ruler
@@ -26,7 +27,7 @@ from tests.results.report.values import NOON, drawn, group
 _BAR = {"from", "to", "n", "values"}
 _NAMES: dict[str, Any] = {
     "groups": {"all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score"},
-    "rollouts": {"all", "scored", "failed", "labelled", "suspect"},
+    "rollouts": {"all", "scored", "failed", "labelled", "suspect", "moved"},
     "failed_by_kind": {"reply", "transport"},
     "reasons": [{"kind", "reason", "groups", "first"}],
     "flags": {"suspect", "cached"},
@@ -40,8 +41,14 @@ _NAMES: dict[str, Any] = {
     "ended_at": None,
     "scores": {"bins": [_BAR], "mean": None, "sd": None},
     "spread": {"bins": [_BAR], "median": None},
-    "against_label": {"cells": [{"score", "label", "n", "values"}], "pairs": 0, "against": 0, "agreement": 0},
-    "slots": {"bins": [{"from", "to", "mean", "error", "n"}], "groups": 0},
+    "against_label": {
+        "cells": [{"score", "label", "n", "values"}],
+        "pairs": 0,
+        "against": 0,
+        "agreement": 0,
+        "groups": 0,
+    },
+    "slots": {"bins": [{"from", "to", "mean", "error", "n"}], "groups": 0, "corrected": 0},
     "lengths": {
         "cells": [{"score", "bytes", "n", "values"}],
         "slope": 0,
@@ -121,6 +128,7 @@ def test_counts() -> None:
         "failed": sum(r.status == "failed" for r in ROLLOUTS),
         "labelled": sum(r.label is not None for r in ROLLOUTS),
         "suspect": sum(r.suspect for r in ROLLOUTS),
+        "moved": sum(r.score != r.judge_score for r in ROLLOUTS),
     }
     assert FIGURES["failed_by_kind"] == Counter(g.kind for g in ALL if g.failed)
     assert FIGURES["flags"] == Counter(flag for g in ALL for flag in g.flags)
@@ -194,6 +202,9 @@ def test_charts() -> None:
     assert charts(of([*few, *few])) == ("scores", "spread", "labels", "reliability", "lengths")
     assert charts(of([group([0.1, 0.9])] * 10)) == ("scores", "spread")
     assert charts(of([group([None])] * 10)) == ("failures",)
+    labelled = [group([0.1, 0.2, 0.9], [0.0, 0.0, 1.0])] * 9
+    assert "labels" not in charts(of([*labelled, group([0.1, 0.9])]))
+    assert "labels" in charts(of([*labelled, labelled[0]]))
 
 
 def test_scores_against_labels() -> None:
@@ -354,25 +365,46 @@ def dump(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "corrected"),
     [
-        "-m simulated",
-        "-m simulated --passes 3 --debias --blend 0.5",
-        "-m simulated -m offline --passes 3 --standardize",
+        ("-m simulated", False),
+        ("-m simulated -m offline --passes 3 --blend 0.5", False),
+        ("-m simulated --debias", True),
+        ("-m simulated --passes 2 --debias", True),
+        ("-m simulated --passes 3 --debias --blend 0.5", True),
+        ("-m simulated -m offline --passes 3 --standardize", True),
     ],
 )
-def test_position_bias(options: str, ruler: Ruler, tmp_path: Path) -> None:
-    """The annotations give the position bias of the run's summary, for any correction of the scores."""
+def test_position_bias(options: str, corrected: bool, ruler: Ruler, tmp_path: Path) -> None:
+    """The annotations give the position bias of the run's summary, and tell that scores are corrected."""
     dump(tmp_path / "in.jsonl")
     ruler("score", "in.jsonl", "out.jsonl", *options.split(), "--summary", "run.json")
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
-    result = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]["slots"]
+    page = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]
+    result = page["slots"]
     assert result["groups"] == figures["slot_groups"] == 40
     assert len(result["bins"]) == len(figures["slot_curve"]) >= 6
     for bar, wanted in zip(result["bins"], figures["slot_curve"], strict=True):
         assert (bar["from"], bar["to"]) == pytest.approx((wanted["start"], wanted["stop"]))
         assert (bar["mean"], bar["error"]) == pytest.approx((wanted["mean"], wanted["error"]), abs=1e-6)
         assert bar["n"] == wanted["scores"]
+    assert (result["corrected"] > 30) is corrected
+    assert (result["corrected"] == 0) is not corrected
+    assert ("before --debias or --standardize corrected" in position_bias(page)) is corrected
+
+
+@pytest.mark.parametrize("passes", ["1", "3"])
+def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
+    """In input order a position says what the rollout is: neither a run nor a report calls that a bias."""
+    dump(tmp_path / "in.jsonl")
+    options = ("-m", "simulated", "--order", "input", "--passes", passes, "--summary", "run.json")
+    assert "position bias" not in ruler("score", "in.jsonl", "out.jsonl", *options).stderr
+    figures = json.loads((tmp_path / "run.json").read_text())["figures"]
+    assert (figures["slot_curve"], figures["slot_groups"]) == ([], 0)
+    page = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]
+    assert (page["slots"]["bins"], page["slots"]["groups"]) == ([], 0)
+    assert position_bias(page) == ""
+    assert "slots" not in charts(page)
 
 
 def annotated_group(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:

@@ -384,13 +384,14 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
     own = {"cost_usd": 0.25, "latency_s": 2.0, "usage": {"prompt_tokens": 1_200}, "reliability": 0.8}
     asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **own)
     never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
-    source = written(tmp_path / "<b>a&b\u202e.jsonl", *many(10), asked, never)
-    page, _, _ = report(source, target)
+    source = written(tmp_path / "<b>a&b\u202e\udcff.jsonl", *many(10), asked, never)
+    page, _, _ = report(source, target, most=5)
     assert "noscript" in page.text
     words = " ".join(" ".join(page.words).split())
     for figure in (
         f"{MADE:%Y-%m-%d}",
-        "<b>a&b\ufffd.jsonl",
+        "<b>a&b\ufffd\ufffd.jsonl",
+        "The table holds 5 of 12 groups",
         "groups 12: 9 scored, none tied, 2 failed, 1 not asked about",
         "failed 2 reply",
         "1 with text that addresses a judge (suspect)",
@@ -400,6 +401,7 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
     ):
         assert figure in words
     assert "<b>a" not in page.text
+    assert "\u202e" not in page.text
 
 
 def test_memory(tmp_path: Path, target: Path) -> None:

@@ -8,12 +8,13 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
@@ -135,13 +136,17 @@ def piped(content: bytes) -> Iterator[None]:
         feeder.join()
 
 
+def at_time() -> AbstractContextManager[object]:
+    """Make pages at the time MADE."""
+    return patch.dict(os.environ, SOURCE_DATE_EPOCH=f"{MADE.timestamp():.0f}")
+
+
 def report(
     source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
 ) -> tuple[Page, WrittenReport, list[Problem]]:
     """The page of a scored file, its description, and the records that could not be read."""
     problems: list[Problem] = []
     settings = InputSettings(str(source), **where)
-    written_report = write_html(
-        settings, str(target), on_problem=problems.append, facts=facts, most=most, made=MADE
-    )
+    with at_time():
+        written_report = write_html(settings, str(target), on_problem=problems.append, facts=facts, most=most)
     return Page(Path(target).read_text(encoding="utf-8")), written_report, problems

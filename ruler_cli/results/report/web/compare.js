@@ -166,7 +166,7 @@
     const { differ } = data.comparison;
     const { where } = tally(data.rows);
     const more = ["order", "distance"].filter((word) => where.get(word));
-    if (!differ.length) return html`<p>The judges order no pair of rollouts differently.</p>`;
+    if (!differ.length) return html`<p>In no group do the judges differ much: a quarter of the pairs in another order, or scores 0.2 or more apart.</p>`;
     const named = (entry) => {
       const row = data.rows.ordinal.indexOf(entry.ordinal);
       return row < 0 ? visible(entry.key) : html`<a href=${groupHash(data.rows, row)}>${visible(entry.key)}</a>`;
