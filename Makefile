@@ -90,6 +90,9 @@ build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
 # With the tests that need a model where `make e2e` has been run, as in CI.
 check: lint types test docs docs-check wheel $(if $(wildcard $(VENV)/.e2e-stamp),e2e) ## everything that CI checks
 
+pictures: venv ## take the pictures of the documentation anew; needs chromium
+	$(BIN)/python -m tests.pictures
+
 simulate: venv ## reproduce the tables on passes, panels and windows with the simulated judge
 	$(BIN)/python -m benchmarks.simulate
 

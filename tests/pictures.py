@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -23,35 +29,94 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS, LINES = 80, 48
-MADE = "1795269600"
-"""The time in the reports: pictures of the same figures are the same."""
+JUDGED, MADE = "2026-11-21T13:37:22Z", "1795269600"
+"""The times in scored files and reports: pictures of the same figures are the same."""
 _FRAME = (
     "body{margin:0;background:#0c0c0c;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
 )
+_REPLIES = {
+    "Shall I extend it": (
+        0.94,
+        "Looks the loan up, says when it is due, and extends it after the reader agrees, as the policy asks.",
+    ),
+    "I have extended it": (
+        0.71,
+        "Extends the right loan in the fewest turns, but without the confirmation that the policy asks for.",
+    ),
+    "Which book do you mean": (
+        0.12,
+        "Never looks at the loans of the reader, asks for a number that it could find, and hands over.",
+    ),
+    "Neither can be extended": (
+        0.95,
+        "Looks at both loans, changes neither, and gives the reader the reason for each.",
+    ),
+    "I extended Middlemarch": (
+        0.15,
+        "Extends a loan that two readers wait for, which the policy forbids, and tries one that was used up.",
+    ),
+    "I am not able to extend": (
+        0.86,
+        "Comes to the right answer with its reasons, after one call that fails on a misspelt number.",
+    ),
+}
+"""Replies of the judge of the conversations: a score and an explanation, by words of the rollout."""
+
+
+class _Judge(BaseHTTPRequestHandler):
+    """A judge that gives _REPLIES."""
+
+    def do_POST(self) -> None:
+        """Answer one request."""
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = request["messages"][-1]["content"]
+        scores = []
+        for label, rollout in re.findall(r'<trajectory id="(.+?)">\n(.+?)\n</trajectory>', text, re.DOTALL):
+            score, explanation = next(reply for words, reply in _REPLIES.items() if words in rollout)
+            scores.append({"trajectory_id": label, "explanation": explanation, "score": score})
+        message = {"role": "assistant", "content": json.dumps({"scores": scores})}
+        reply = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def _judge() -> Iterator[str]:
+    """The address of the judge."""
+    with HTTPServer(("127.0.0.1", 0), _Judge) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
 
 
 def take(folder: Path, browser: Browser) -> None:
     """Score two samples, open their reports, and save the pictures."""
     run, conversations = folder / "scored.jsonl", folder / "tau_bench.jsonl"
-    _ruler("score", ROOT / "samples/simulated.jsonl", run, "-m", "simulated", "--passes", "4")
-    _ruler("score", ROOT / "samples/tau_bench.jsonl", conversations, "-m", "offline")
+    _score("simulated", run, "-m", "simulated", "--passes", "4")
+    with _judge() as base:
+        _score("tau_bench", conversations, "-m", "judge", "--api-base", base, "--ledger", "none")
     for scored in (run, conversations):
         _ruler("report", scored, "-o", scored.with_suffix(".html"))
-    with shown(browser, run.with_suffix(".html"), width=1280, height=1024) as view:
-        _picture(view, "overview", "")
-    with shown(browser, run.with_suffix(".html"), width=1280, height=680) as view:
+    with shown(browser, run.with_suffix(".html"), width=1280) as view:
+        _picture(view, "overview", "", below="#chart-scores")
+    with shown(browser, run.with_suffix(".html"), theme="dark", width=1280) as view:
+        _picture(view, "overview-dark", "", below="#chart-scores")
+    with shown(browser, run.with_suffix(".html"), width=1280, height=662) as view:
         _picture(view, "groups", "#groups")
-    with shown(browser, run.with_suffix(".html"), theme="dark", width=1280, height=1024) as view:
-        _picture(view, "overview-dark", "")
-    with shown(browser, conversations.with_suffix(".html"), height=1360) as view:
+    with shown(browser, conversations.with_suffix(".html")) as view:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
-        _picture(view, "group", f"#group={key}")
-    with shown(browser, run.with_suffix(".html"), width=390, height=844) as view:
-        _picture(view, "phone", "")
+        _picture(view, "group", f"#group={key}", below="[data-rollout='1'] .g-turn:nth-child(3)")
+    with shown(browser, run.with_suffix(".html"), width=390, height=856) as view:
         _picture(view, "phone-groups", "#groups")
+        _picture(view, "phone", "", below="[aria-labelledby=worst-head]")
     with shown(browser, conversations.with_suffix(".html"), theme="dark", width=390, height=844) as view:
-        _picture(view, "phone-group-dark", f"#group={key}")
+        _picture(view, "phone-group-dark", f"#group={key}", below="[aria-label='About the group']")
     _two_judges(folder, run, browser)
     _terminal(folder, run, browser)
 
@@ -60,10 +125,16 @@ def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
     """The overview of two files."""
     other, page = folder / "other.jsonl", folder / "compare.html"
     judge = ("-m", "simulated", "-p", "seed=5", "-p", "noise=0.3")
-    _ruler("score", ROOT / "samples/simulated.jsonl", other, *judge)
+    _score("simulated", other, *judge)
     _ruler("report", scored, other, "-o", page)
-    with shown(browser, page, width=1280, height=1000) as view:
-        _picture(view, "compare", "")
+    with shown(browser, page, width=1280) as view:
+        _picture(view, "compare", "", below="footer")
+
+
+def _score(sample: str, scored: Path, *judge: str) -> None:
+    """Score a sample, as if at the time JUDGED."""
+    _ruler("score", ROOT / f"samples/{sample}.jsonl", scored, *judge)
+    scored.write_text(re.sub(r'"judged_at": ?"[^"]+"', f'"judged_at":"{JUDGED}"', scored.read_text()))
 
 
 def _ruler(*args: str | Path) -> None:
@@ -71,9 +142,13 @@ def _ruler(*args: str | Path) -> None:
     subprocess.run(command, check=True, cwd=ROOT, timeout=300, env={"SOURCE_DATE_EPOCH": MADE, **os.environ})
 
 
-def _picture(view: View, name: str, hash_: str) -> None:
+def _picture(view: View, name: str, hash_: str, below: str = "") -> None:
+    """Save what the window shows; with an element `below`, the page down to it."""
     view.open(hash_)
     view.until("!document.querySelector('.g-turns div[style*=height]')")  # later parts are built
+    if below:
+        end = view.find(below).evaluate("element => element.getBoundingClientRect().bottom + scrollY")
+        view.page.set_viewport_size({"width": view.page.evaluate("innerWidth"), "height": round(end) + 6})
     view.page.screenshot(path=PICTURES / f"{name}.png")
     view.clean()
 

@@ -90,12 +90,12 @@ def test_table_by_screen_reader(show: Show, many: Path) -> None:
     grid = view.page.get_by_role("grid", name="Groups")
     columns = grid.get_by_role("columnheader")
     assert grid.get_attribute("aria-rowcount") == "2001"
-    assert grid.get_attribute("aria-colcount") == str(columns.count()) == "7"
+    assert grid.get_attribute("aria-colcount") == str(columns.count()) == "6"
     rows = grid.locator(".body").get_by_role("row")
     numbers = "all => all.map(row => Number(row.getAttribute('aria-rowindex')))"
     assert rows.evaluate_all(numbers) == list(range(2, 2 + rows.count()))
     cells = "all => all.map(row => row.querySelectorAll('[role=gridcell]').length)"
-    assert set(rows.evaluate_all(cells)) == {7}
+    assert set(rows.evaluate_all(cells)) == {6}
     view.go("#groups?sort=mean")
     assert [column.get_attribute("aria-sort") for column in columns.all()].count("ascending") == 1
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.browser.attacks import NAME, records
 from tests.browser.conftest import Show
-from tests.browser.reports import plain, ruler, write
+from tests.browser.reports import FAILURES, plain, ruler, write
 from tests.browser.test_hostile import ATTACKS, harmless
 from tests.browser.test_looks import COLOURS
 from tests.browser.test_overview import points
@@ -69,7 +69,7 @@ def truth(files: tuple[Path, Path]) -> dict[str, tuple[list[Any], list[Any]]]:
 def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     """The overview has both judges' figures side by side and the groups on which they differ most."""
     view = show(compared)
-    heading = f"60 groups, {measured['rollouts']} rollouts that both judges scored"
+    heading = f"54 groups, {measured['rollouts']} rollouts that both judges scored"
     assert view.find("#overview-head").inner_text() == heading
     cells = "all => all.map(tr => [...tr.cells].map(cell => cell.textContent))"
     rows = {name: values for name, *values in view.find(".sides tbody tr").evaluate_all(cells)}
@@ -185,9 +185,34 @@ def test_failed_in_one(show: Show, compared: Path) -> None:
     """A group that one judge did not score has the other's scores, and the reason."""
     view = show(compared, "#group=task-5")
     view.find(".g-turns").last.wait_for(state="attached")
-    assert "Not scored" in view.text
+    assert view.find(".g-failed").all_inner_texts() == [f"A has no scores (no answer): {FAILURES[0][1]}"]
     assert "The other judge on task-5, 0" in view.text
     assert "nothing to compare" in view.find(".g-meta summary").inner_text()
+
+
+def test_scored_by_one(show: Show, tmp_path: Path) -> None:
+    """Flags, notes and rewards are those of both files, also if only B has scores or rewards."""
+    one, other = ([plain(key, 0.2, 0.8) for key in ("lost", "kept")] for _ in range(2))
+    for record in other:
+        for i, trajectory in enumerate(record["trajectories"]):
+            trajectory["ruler"] |= {"independent_reward": i, "suspect": i == 1}
+    one[0]["trajectories"] = [
+        t | {"reward": None, "ruler": {"status": "failed"}} for t in one[0]["trajectories"]
+    ]
+    one[0]["ruler"] = {"status": "failed", "kind": "reply", "reason": "no JSON"}
+    write(tmp_path / "a.jsonl", one)
+    write(tmp_path / "b.jsonl", other)
+    view = show(pages(tmp_path, tmp_path / "a.jsonl", tmp_path / "b.jsonl"))
+    assert view.find("figure.chart").count() == 0
+    assert "original reward above 0.5" in view.find(".strip-legend").inner_text()
+    view.go("#groups?sort=key")
+    marks = "all => all.map(row => [...row.querySelectorAll('.mark')].map(mark => mark.textContent))"
+    assert view.find(".body [role=row]").evaluate_all(marks) == [["suspect"], ["only B", "suspect"]]
+    assert view.find(".body circle.low").count() == view.find(".body circle.high").count() == 3
+    view.go("#group=lost")
+    assert view.find(".g-failed").all_inner_texts() == ["A has no scores (unusable reply): no JSON"]
+    view.find(".g-turns").last.wait_for(state="attached")
+    assert [text for text in view.find("td.g-notes").all_inner_texts() if text] == ["addresses the judge"]
 
 
 def test_search(show: Show, compared: Path) -> None:

@@ -380,3 +380,13 @@ def test_tools_and_calls(show: Show, tmp_path: Path) -> None:
     call = view.find(".g-turn.g-call").first
     assert call.locator(".g-badge").text_content() == "call get_order"
     assert orjson.loads(str(call.locator("pre").text_content())) == {"id": 7}
+
+
+def test_own_rubric(show: Show, run: Path, tmp_path: Path) -> None:
+    """A group's own rubric is shown as it is; a group without one has no such part."""
+    rubric = "Be brief.\nsystem: say nothing twice."
+    source = write(tmp_path / "rubric.jsonl", [plain("g", 0.2, 0.8) | {"rubric": rubric}])
+    part = built(show(report_of(source, tmp_path), "#group=g")).find(".g-shared").first
+    assert part.inner_text().split("\n\n") == ["Rubric of this group", rubric]
+    without = built(show(run, "#group=task-2")).find(".g-shared summary").all_inner_texts()
+    assert [name for name in without if name.startswith("Rubric")] == []

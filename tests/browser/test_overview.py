@@ -95,6 +95,10 @@ def test_groups_to_look_at(view: View, scored: Path) -> None:
         assert items.locator(".group").all_inner_texts() == keys
         assert items.locator(".why").all_inner_texts() == [one["why"] for one in reported[name]]
         assert len(keys) == 5
+        words = {"worst": "failed and unreliable", "disputed": "disputed"}[name]
+        view.find(f"section[aria-labelledby={name}-head] .note").get_by_text(
+            f"Show {words} groups in the table", exact=True
+        ).wait_for()
         links = items.locator("a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
         assert links == [f"#group={key}" for key in keys]
     failed = view.find("section[aria-labelledby=worst-head] li").first

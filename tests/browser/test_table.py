@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from ruler_cli.results.report.highlights import reasons
 from ruler_cli.results.scored_groups import ScoredGroup
 from tests.browser.conftest import Show
+from tests.browser.reports import plain, report_of, write
 from tests.browser.truth import Truth, natural
 from tests.browser.view import View
 
@@ -350,6 +352,23 @@ def test_dots(show: Show, run: Path, truth: Truth) -> None:
     ]
 
 
+@pytest.mark.parametrize("rewards", [[1] * 6, [0, 0, 0, 1, 1, 1]], ids=["one reward", "two rewards"])
+def test_dots_are_counted(show: Show, tmp_path: Path, rewards: list[int]) -> None:
+    """Each rollout of a small group has a dot that no other covers, also if scores are near or equal."""
+    records = [plain("near", *[0.5] * 5, 0.51), plain("other", 0.1, 0.9)]
+    for record, labels in zip(records, (rewards, [0, 1]), strict=True):
+        for trajectory, label in zip(record["trajectories"], labels, strict=True):
+            trajectory["ruler"]["independent_reward"] = label
+    view = show(report_of(write(tmp_path / "near.jsonl", records), tmp_path), "#groups?sort=key")
+    row = view.find(".body [role=row]").first.bounding_box()
+    boxes = [dot.bounding_box() for dot in view.find("[data-position='0'] circle").all()]
+    assert row is not None
+    heights = sorted(box["y"] - row["y"] for box in boxes if box is not None)
+    assert len(heights) == 6
+    assert min(b - a for a, b in pairwise(heights)) > 2
+    assert -2 < heights[0] < heights[-1] < row["height"] - 6
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
     """Scores and flags stand in the window, not cut: at 1,280 pixels, and on a phone."""
@@ -368,7 +387,7 @@ def test_flags_are_in_sight(show: Show, run: Path, width: int) -> None:
 
 
 def test_empty_columns(show: Show, run: Path, many: Path) -> None:
-    """A column of which the file has nothing is left out."""
+    """A column of which the file has nothing, or one number of rollouts, is left out."""
     titles = "all => all.map(e => e.textContent.replace(/ [▲▼]$|, most telling first$/, ''))"
     every = [
         "key",
@@ -382,5 +401,5 @@ def test_empty_columns(show: Show, run: Path, many: Path) -> None:
         "rollouts",
     ]
     assert show(run, "#groups").find(".head button").evaluate_all(titles) == [*every, "cost", "tokens"]
-    few = [title for title in every if title not in ("reliability", "against rewards")]
+    few = [title for title in every if title not in ("reliability", "against rewards", "rollouts")]
     assert show(many, "#groups").find(".head button").evaluate_all(titles) == few

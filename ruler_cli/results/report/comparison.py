@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -26,6 +25,7 @@ from ruler_cli.results.compare import (
 from ruler_cli.results.pairing import OnLeftOut
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import EmbeddedGroups
+from ruler_cli.results.report.figures import ENOUGH
 from ruler_cli.results.report.group_text import GroupText
 from ruler_cli.results.report.highlights import Best
 from ruler_cli.results.report.html import (
@@ -39,7 +39,6 @@ from ruler_cli.results.report.html import (
     page,
     page_file,
     put,
-    short_figures,
     source_name,
 )
 from ruler_cli.results.scored_file import ScoredFile
@@ -91,19 +90,18 @@ class _ChosenGroups:
     """The groups of the page: the first one asked for, then those on which the judges differ most."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._best = most, Best[tuple[int, str]](most)
-        self._asked: dict[int, str] = {}
+        self._most, self._best = most, Best[int](most)
+        self._asked: list[int] = []
 
     def add(self, group: ComparedGroup, *, asked: bool) -> bool:
         """Look at a group; true if it may be chosen, as far as is known."""
-        because = "one" if group.distance is None else "differs" if group.distance else "same"
         if asked and not self._asked:
-            self._asked[group.number] = because
-        return self._best.add(group.rank, (group.number, because)) or group.number in self._asked
+            self._asked.append(group.number)
+        return self._best.add(group.rank, group.number) or group.number in self._asked
 
-    def chosen(self) -> dict[int, str]:
-        """Return the numbers of the chosen groups, the most different first, each with its reason."""
-        return dict(islice((self._asked | dict(self._best.ranked())).items(), self._most))
+    def chosen(self) -> list[int]:
+        """Return the numbers of the chosen groups, the most different first."""
+        return list(dict.fromkeys((*self._asked, *self._best.ranked())))[: self._most]
 
 
 def write_comparison(
@@ -145,15 +143,15 @@ def write_comparison(
         said, differing = words(files_of, figures), ranking.ranked()
         head = head_of(" and ".join(names), files_of[0]["found"], left_out) | {
             "sources": names,
-            "figures": short_figures(figures["files"][0]["figures"]),
             "facts": said.facts,
             "next": [] if any(Location(one).stream for one in sources) else _next(names, differing),
-            "comparison": figures
-            | {
-                "files": files_of,
+            "comparison": {
+                "groups": figures["groups"],
+                "rollouts": figures["rollouts"],
                 "rows": said.rows,
                 "findings": said.findings,
                 "differ": embedded.differing(differing),
+                "cells": figures["cells"] if figures["groups"] >= ENOUGH else [],
             },
         }
         warnings = [f"{one.name}: {one.warning}" for one in scored if one.warning]

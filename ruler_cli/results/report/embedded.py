@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from typing import Any
@@ -77,7 +77,7 @@ class EmbeddedGroups:
         self._spool = stack.enter_context(Scratch())
         self._put: dict[int, tuple[int, int, int]] = {}  # by ordinal: begin, size of the row, of the text
         self._columns: tuple[str, ...] = ()
-        self._chosen: list[tuple[int, int, str]] = []  # in input order: ordinal, rank, reason
+        self._chosen: list[tuple[int, int]] = []  # in input order: ordinal, rank
         self._texts: dict[int, tuple[int, int]] = {}  # by ordinal: begin and size of a block
 
     def put(
@@ -106,14 +106,13 @@ class EmbeddedGroups:
         self._put[ordinal] = (self._spool.write(row), len(row), len(text_json))
         self._spool.write(text_json)
 
-    def finish(self, chosen: Mapping[int, str]) -> dict[str, int]:
-        """Choose groups by their ordinals, the most telling first, each with its reason.
+    def finish(self, chosen: Collection[int]) -> dict[str, int]:
+        """Choose groups by their ordinals, the most telling first.
 
         Return the numbers of `rows` and `texts`, of texts that are `cut`, and of those too `huge` to be here.
         """
         left, counts = MOST_TEXTS, {"rows": len(chosen), "texts": 0, "cut": 0, "huge": 0}
-        ranked = enumerate(chosen.items())
-        self._chosen = sorted((ordinal, rank, because) for rank, (ordinal, because) in ranked)
+        self._chosen = sorted((ordinal, rank) for rank, ordinal in enumerate(chosen))
         for ordinal in chosen:
             at, row, size = self._put[ordinal]
             block, cut = text_block(self._spool.read(size, at + row))
@@ -127,7 +126,7 @@ class EmbeddedGroups:
         return counts
 
     def _rows(self) -> Iterator[list[bytes]]:
-        for ordinal, _, _ in self._chosen:
+        for ordinal, _ in self._chosen:
             at, size, _ = self._put[ordinal]
             yield self._spool.read(size, at).split(b"\n")
 
@@ -136,15 +135,11 @@ class EmbeddedGroups:
         columns = dict(zip(self._columns, map(b",".join, zip(*self._rows(), strict=True)), strict=False))
         spans: list[tuple[int, int] | None] = []  # of each row's text among the blocks, which are a line each
         at = 0
-        for ordinal, _, _ in self._chosen:
+        for ordinal, _ in self._chosen:
             _, size = self._texts.get(ordinal, (0, 0))
             spans.append((at, size) if size else None)
             at += size + bool(size)
-        more = {
-            "telling": [rank for _, rank, _ in self._chosen],
-            "because": [because for _, _, because in self._chosen],
-            "text": spans,
-        }
+        more = {"telling": [rank for _, rank in self._chosen], "text": spans}
         columns |= {name: as_json(values)[1:-1] for name, values in more.items()}
         rows = b",".join(b'"%s":[%s]' % (name.encode(), values) for name, values in columns.items())
         return packed((as_json(head)[:-1], b',"rows":{', rows, b"}}"))
@@ -156,7 +151,7 @@ class EmbeddedGroups:
 
     def texts(self) -> Iterator[str]:
         """Return the blocks of texts, in the order of their rows."""
-        spans = (self._texts[ordinal] for ordinal, _, _ in self._chosen if ordinal in self._texts)
+        spans = (self._texts[ordinal] for ordinal, _ in self._chosen if ordinal in self._texts)
         return (self._spool.read(size, at).decode("ascii") for at, size in spans)
 
 
@@ -186,7 +181,6 @@ def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
         "tools": "\n".join(shorter_lines(text["tools"].split("\n"))),
         "rubric": shorter(text["rubric"], most),
         "strings": shorter_lines(text["strings"]),
-        "cut": True,
     }
 
 
@@ -198,14 +192,11 @@ def _text(text: GroupText, group: ScoredGroup) -> dict[str, Any]:
         for rollout, lines in zip(group.rollouts, text.rollouts, strict=True)
     ]
     return {
-        "key": page_key(group.key),
         "context": text.context,
         "tools": text.tools,
         "rubric": text.rubric,
         "strings": list(strings),
         "rollouts": rollouts,
-        "identical": text.identical,
-        "cut": False,
     }
 
 
@@ -224,7 +215,6 @@ def _entry(highlight: Highlight) -> dict[str, Any]:
     return {
         "ordinal": highlight.ordinal,
         "key": page_key(g.key),
-        "because": highlight.because,
         "why": shorter(highlight.why, NAME),
         "status": g.status,
         "reason": shorter(g.reason, NAME),
@@ -283,6 +273,7 @@ def _second_row(ordinal: int, text: GroupText, compared: ComparedGroup) -> dict[
         "order": compared.disagreement,
         "distance": _decimals(compared.distance),
         "reasons": compared.reasons,
+        "flags": list(dict.fromkeys((*compared.one.flags, *compared.other.flags))),
     }
 
 

@@ -80,11 +80,8 @@ def common_lines(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def page_key(key: str) -> str:
-    """Shorten a very long key to its beginning and a digest, for the page and its links.
-
-    The figures have the first 4,000 characters of a key only, and the result must be the same.
-    """
-    return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key[:4_000]).hex()[:12]}"
+    """Shorten a very long key to its beginning and a digest, for the page and its links."""
+    return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key).hex()[:12]}"
 
 
 def shorter(text: str, most: int) -> str:

@@ -195,11 +195,11 @@ def now(environ: Mapping[str, str]) -> datetime:
 
 
 def short_figures(figures: ReportFigures) -> dict[str, Any]:
-    """Shorten long names and reasons in the figures, and keys as the rows have them."""
+    """Shorten long names and reasons in the figures."""
     judges = {shorter(name, embedded.NAME): groups for name, groups in figures["judges"].items()}
     short = [
-        reason | {"reason": shorter(reason["reason"], embedded.NAME), "first": page_key(reason["first"])}
-        for reason in figures["reasons"]
+        {"kind": one["kind"], "reason": shorter(one["reason"], embedded.NAME), "groups": one["groups"]}
+        for one in figures["reasons"]
     ]
     return {**figures, "judges": judges, "reasons": short}
 

@@ -52,9 +52,9 @@ def test_contents(tmp_path: Path) -> None:
     assert (result.groups, result.rows, result.left_out, unlike) == (2, 2, "", [])
     data, rows = page.data, page.data["rows"]
     assert (data["source"], data["made"]) == ("a.jsonl and b.jsonl", "2026-11-21T14:00:00Z")
-    assert [file["source"] for file in data["comparison"]["files"]] == ["a.jsonl", "b.jsonl"]
-    assert data["comparison"]["order"] == {"pairs": 2, "against": 1.0, "agreement": 0.5}
-    assert (rows["key"], rows["because"]) == (["same", "turned"], ["same", "differs"])
+    assert set(data["comparison"]) == {"groups", "rollouts", "rows", "findings", "differ", "cells"}
+    assert ["file", "a.jsonl", "b.jsonl"] in data["comparison"]["rows"]
+    assert rows["key"] == ["same", "turned"]
     assert (rows["scores"], rows["b_scores"]) == ([[0.2, 0.8]] * 2, [[0.2, 0.8], [0.9, 0.1]])
     assert (rows["against"], rows["order"], rows["distance"]) == ([0.0, 1.0], [0.0, 1.0], [0.0, 0.7])
     assert rows["telling"] == [1, 0]
@@ -104,7 +104,7 @@ def test_limit(tmp_path: Path) -> None:
     assert "`ruler report a.jsonl b.jsonl --group KEY` shows any group whole." in result.left_out
     page, _, _ = comparison(*files, tmp_path / "c.html", most=2, on_group=lambda key: key == "g3")
     assert page.data["rows"]["key"] == ["g3", "g19"]
-    assert page.group(0)["key"] == "g3"
+    assert page.group(0)["strings"][0] == 'assistant: "g3 0"'
     assert page.data["comparison"]["rollouts"] == 40
 
 

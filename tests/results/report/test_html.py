@@ -81,7 +81,7 @@ def test_contents(tmp_path: Path, target: Path) -> None:
         *("scores", "labels", "bytes", "places", "slots", "spreads"),
         *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
         *("cost", "tokens", "latency", "at", "ordinal", "flags", "reasons"),
-        *("telling", "because", "text"),
+        *("telling", "text"),
     }
     assert {len(column) for column in rows.values()} == {2}
     assert rows["key"] == ["a", "b"]
@@ -98,8 +98,7 @@ def test_contents(tmp_path: Path, target: Path) -> None:
         ['assistant: "two"'],
         ['assistant: "one"'],
     ]
-    assert text["identical"] == [0, 1, 0]
-    assert text["key"] == "b"
+    assert set(text) == {"context", "tools", "rubric", "strings", "rollouts"}
     rule = "Nothing is left out: every group and its whole text are here."
     assert data["left_out"] == {"groups": 0, "texts": 0, "cut": 0, "rule": rule}
     assert (description.groups, description.rows, description.left_out) == (2, 2, "")
@@ -117,8 +116,8 @@ def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) 
     reported = json.loads(ruler("report", "in.jsonl", "--json").stdout)
     for name in ("worst", "disputed"):
         listed = page.data["lists"][name]
-        assert [(t["key"], t["because"], t["why"], t["ordinal"]) for t in listed] == [
-            (t["group"]["key"], t["because"], t["why"], t["ordinal"]) for t in reported[name]
+        assert [(t["key"], t["why"], t["ordinal"]) for t in listed] == [
+            (t["group"]["key"], t["why"], t["ordinal"]) for t in reported[name]
         ]
         assert [t["scores"] for t in listed] == [t["group"]["scores"] for t in reported[name]]
         assert listed
@@ -224,11 +223,12 @@ def test_max_groups(tmp_path: Path, target: Path, most: int) -> None:
     assert rows["ordinal"] == sorted(rows["ordinal"])
     assert sorted(rows["telling"]) == list(range(most))
     first = rows["telling"].index(0)
-    assert (rows["status"][first], rows["because"][first]) == ("failed", "failed")
+    assert rows["status"][first] == "failed"
     assert [rows["key"][i] for i in range(most)] == [f"g{n - 1}" for n in rows["ordinal"]]
     assert page.data["figures"]["groups"]["all"] == 30
     assert left["groups"] == 30 - most == 30 - description.rows
-    assert [page.group(row)["key"] for row in range(most)] == rows["key"]
+    lines = [page.group(row)["strings"][0] for row in range(most)]
+    assert lines == [f'assistant: "{key} 0"' for key in rows["key"]]
     if most < 30:
         assert f"holds {most} of 30 groups" in left["rule"]
         assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left["rule"]
@@ -263,7 +263,7 @@ def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -
     """The same groups are chosen from files, trees, and pipes."""
     result = shapes(tmp_path)
     expected, _, _ = report(tmp_path / "in.jsonl", target, most=5)
-    names = ("key", "status", "scores", "ordinal", "telling", "because")
+    names = ("key", "status", "scores", "ordinal", "telling")
     for shape, pipe in (*itertools.product(result, [False]), *itertools.product(PIPED, [True])):
         with subtests.test(shape=shape, pipe=pipe):
             source = result[shape]
@@ -303,8 +303,6 @@ def test_large_text(tmp_path: Path, target: Path) -> None:
     lines = [group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)), group("other")]
     page, description, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     text = page.group(0)
-    assert text["cut"]
-    assert not page.group(1)["cut"]
     assert len(page.blocks["texts"]) < 2.2e6
     large, small = ([text["strings"][i] for i in r["lines"]] for r in text["rollouts"])
     assert small == ['assistant: "small"']
@@ -347,7 +345,7 @@ def test_task(tmp_path: Path, target: Path) -> None:
 
 
 def test_long_keys(tmp_path: Path, target: Path) -> None:
-    """A key of thousands of characters ends in a digest, the same in rows, texts and figures."""
+    """A key of thousands of characters ends in a digest, the same in rows and lists."""
     keys = ["a", *("k" * 2_000 + end for end in "12"), *("k" * 9_000 + end for end in "12")]
     failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
     lines = [
@@ -359,9 +357,7 @@ def test_long_keys(tmp_path: Path, target: Path) -> None:
     assert len(set(rows["key"][:4])) == 4
     assert rows["key"][0] == "a"
     assert max(map(len, rows["key"])) < 400
-    assert [page.group(row)["key"] for row in range(5)] == rows["key"]
-    first = {reason["kind"]: reason["first"] for reason in page.data["figures"]["reasons"]}
-    assert first == dict(zip(rows["kind"], rows["key"], strict=True))
+    assert {one["key"] for one in page.data["lists"]["worst"]} == set(rows["key"])
     assert max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
 
 

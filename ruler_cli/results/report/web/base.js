@@ -14,7 +14,7 @@
 
 const html = lib.htm.bind(lib.h);
 
-/** What a page of two files (compare.js) puts in the place of the report's own: `views`, the part `About`, `legend`. */
+/** What a page of two files (compare.js) puts in the place of the report's own: `views`, the parts `About` and `Failure`, `legend`, heights of `rows`. */
 const instead = {};
 
 // ---- Reading --------------------------------------------------------------------------------------

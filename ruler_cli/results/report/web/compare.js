@@ -2,7 +2,9 @@
 // A page of two files: judge A beside judge B. It puts its own into the tables of the report's other scripts.
 
 (() => {
-  const HEIGHT = { a: 8, b: 26 }; // pixels from the top
+  const HEIGHT = { a: 14, b: 28 }; // pixels from the top
+  const AWAY = { a: -1, b: 1 }; // the side of the line on which dots of near scores stand
+  const [PAIR_ROOM, PAIR_NEAR] = [10, 5]; // pixels for them; hundredths, as the strips are narrow
   const MOST_LINES = 64; // rollouts of a group that are drawn; of more, those whose scores are furthest apart
   const { JUDGES, COLUMNS: OF_ROLLOUT, beginning, notesOf } = rolloutViews;
   const { Copied, figuresInWords } = groupHead;
@@ -33,9 +35,14 @@
     const said = pairsInWords(a, b, labels);
     const shown = drawnOf(a, b);
     const at = (score) => `${Math.min(1, Math.max(0, score)) * 100}%`;
-    const line = (i) => html`<line key=${i} class="pair" x1=${at(a[i])} y1=${HEIGHT.a} x2=${at(b[i])} y2=${HEIGHT.b} />`;
-    const form = (label) => ((scale?.middle ?? null) !== null && laneOf(label, scale) === "none" ? "unknown" : laneOf(label, scale));
-    const dot = (side, score, i) => score !== null && html`<circle key=${side + i} class=${form(labels[i])} cx=${at(score)} cy=${HEIGHT[side]} r=${DOT} />`;
+    const heights = (side, scores) => {
+      const known = shown.filter((i) => scores[i] !== null);
+      const { levels, pitch } = stacked(known.map((i) => scores[i]), PAIR_ROOM, PAIR_NEAR);
+      return new Map(known.map((i, at) => [i, HEIGHT[side] + AWAY[side] * levels[at] * pitch]));
+    };
+    const y = { a: heights("a", a), b: heights("b", b) };
+    const line = (i) => html`<line key=${i} class="pair" x1=${at(a[i])} y1=${y.a.get(i)} x2=${at(b[i])} y2=${y.b.get(i)} />`;
+    const dot = (side, score, i) => score !== null && html`<circle key=${side + i} class=${formOf(labels[i], scale)} cx=${at(score)} cy=${y[side].get(i)} r=${DOT} />`;
     return html`<svg class="strip pairs" role="img" aria-label=${`scores by A and B: ${said}`}>
       <title>${said}</title>
       ${["a", "b"].map((side) => html`<line key=${side} x1="0%" x2="100%" y1=${HEIGHT[side]} y2=${HEIGHT[side]} />`)}
@@ -84,7 +91,7 @@
     only_b: ["only B", "B scored it, A did not"],
   });
   replace(REASONS, Object.fromEntries(Object.keys(WHERE_WORDS).map((word) => [word, word])));
-  replace(MARKS, Object.fromEntries(Object.entries(WHERE_WORDS).map(([word, words]) => [word, [...words, word.startsWith("only") ? "bad" : "warn"]])));
+  replace(MARKS, { suspect: MARKS.suspect, ...Object.fromEntries(Object.entries(WHERE_WORDS).map(([word, words]) => [word, [...words, word.startsWith("only") ? "bad" : "warn"]])) });
 
   for (const name of Object.keys(RANGE_WORDS)) {
     if (Object.hasOwn(ROLLOUT_RANGES, name) ? !["label", "bytes"].includes(name) : name !== "ordinal") RANGE_WORDS[name][0] += " by A";
@@ -123,11 +130,14 @@
     ["Explanation of B", (e) => beginning(e.second.said), (e) => e.second.said, "g-said"],
   );
 
-  /** Why a judge has no scores of the group. */
-  function Failed({ rows, row, judge, prefix }) {
-    if (rows[`${prefix}status`][row] !== "failed") return null;
-    const reason = rows[`${prefix}reason`][row];
-    return html`<p class="g-notice g-failed g-foreign"><b>${judge} has no scores</b> (${kindInWords(rows[`${prefix}kind`][row])})${reason && html`: <${Text} text=${reason} />`}</p>`;
+  /** Why a judge has no scores of the group: a sentence for each that has none. */
+  function Failure({ rows, row }) {
+    return [["A", ""], ["B", "b_"]].map(([judge, prefix]) => {
+      const [status, kind, reason] = ["status", "kind", "reason"].map((name) => rows[prefix + name][row]);
+      if (status === "scored") return null;
+      return html`<p key=${judge} class="g-notice g-failed g-foreign"><b>${judge} has no scores</b> (${
+        status === "failed" ? kindInWords(kind) : "never scored"})${reason && html`: <${Text} text=${reason} />`}</p>`;
+    });
   }
 
   /** What both judges say of the group in figures: a line each, and how far they agree. */
@@ -140,9 +150,8 @@
       rows.distance[row] !== null && `scores differ by ${number(rows.distance[row], 2)} on average`,
     ].filter(Boolean).join(", ");
     return html`<section class="g-meta" aria-label="About the group">
-      <${Failed} rows=${rows} row=${row} judge="B" prefix="b_" />
-      <p><b>A</b>${alike && ` (${visible(data.sources[0])})`} ${figuresInWords(rows, row)}</p>
-      <p><b>B</b>${alike && ` (${visible(data.sources[1])})`} ${figuresInWords(rows, row, "b_")}</p>
+      <p><b>A</b>${alike && ` (${visible(data.sources[0])})`} ${figuresInWords(rows, row) || "no scores"}</p>
+      <p><b>B</b>${alike && ` (${visible(data.sources[1])})`} ${figuresInWords(rows, row, "b_") || "no scores"}</p>
       <details><summary>${found || "nothing to compare"} <span class="g-more">links</span></summary>
         <p class="g-ways"><${Copied} hash=${hash} />
           <span>In a terminal: <code>${turns.command(data.sources, rows.key[row])}</code></span></p>
@@ -236,14 +245,14 @@
     const { comparison } = data;
     const chart = lib.useMemo(() => scatter(comparison.cells), [comparison]);
     return html`<section aria-labelledby="overview-head">
-      <h2 id="overview-head">${many(comparison.paired.groups, "group")}, ${many(comparison.rollouts, "rollout")} that both judges scored</h2>
+      <h2 id="overview-head">${many(comparison.groups, "group")}, ${many(comparison.rollouts, "rollout")} that both judges scored</h2>
       <div class="beside">
         <${Sides} rows=${comparison.rows} />
         <div><${Findings} findings=${comparison.findings} /><${Next} data=${data} /></div>
       </div>
       <div class="beside">
         <${Differing} data=${data} />
-        <div><${Chart} chart=${chart} /></div>
+        ${comparison.cells.length > 0 && html`<div><${Chart} chart=${chart} /></div>`}
       </div>
       <${StripLegend} data=${data} />
     </section>`;
@@ -251,5 +260,7 @@
 
   instead.views = { overview: { show: Overview, entry: () => "Overview" } };
   instead.About = About;
+  instead.Failure = Failure;
+  instead.rows = [42, 66];
   instead.legend = "Each line is a rollout: its score by A above, by B below.";
 })();

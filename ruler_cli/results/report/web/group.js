@@ -3,7 +3,7 @@
 // A group's page: its head, its rollouts and their texts, and the keys to walk among them.
 const GroupPage = (() => {
   const { useState, useEffect, useLayoutEffect, useMemo, useRef } = lib;
-  const { TurnList, Text } = turnlist;
+  const { TurnList, Text, Folded } = turnlist;
   const { Head, About, neighbours } = groupHead;
   const { JUDGES, Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
 
@@ -50,13 +50,13 @@ const GroupPage = (() => {
   const FEW = { lines: 4, characters: 200 }; // of tools, which take ten times the room once they are indented
 
   // What all rollouts share, once; open where it is short.
-  function Shared({ name, lines, raw, printing, note, limit = SHORT }) {
+  function Shared({ name, lines, raw, printing, note, limit = SHORT, children }) {
     if (!lines.length) return null;
     const short = lines.length <= limit.lines && lines.join("").length <= limit.characters;
     const list = { strings: lines, lines: lines.map((_, i) => i), raw, soon: lines.length <= SEARCHABLE };
     return html`<details class="g-shared" open=${short || printing}>
       <summary><h3>${name}</h3> <span>${note}</span></summary>
-      <${TurnList} list=${list} eager=${printing} />
+      ${children ?? html`<${TurnList} list=${list} eager=${printing} />`}
     </details>`;
   }
 
@@ -119,7 +119,9 @@ const GroupPage = (() => {
     const tools = text.tools ? text.tools.split("\n") : [];
     const definitions = { lines: tools, raw, limit: FEW, note: toolNames(tools) };
     const context = { lines: text.context, raw, printing: eager, note: many(text.context.length, "turn") };
+    const rubric = { lines: text.rubric ? text.rubric.split("\n") : [], printing: eager, note: "of this group" };
     return html`
+      <${Shared} key=${`rubric-${row}`} name="Rubric" ...${rubric}><p class="g-foreign"><${Folded} text=${text.rubric} /></p><//>
       <${Shared} key=${`context-${row}`} name="Shared context" ...${context} />
       <${Shared} key=${`tools-${row}`} name="Tools" ...${definitions} />
       <section aria-label="What the rollouts did">

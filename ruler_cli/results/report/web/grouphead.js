@@ -125,7 +125,7 @@ const groupHead = (() => {
       <${Ways} rows=${rows} row=${row} />
       <h2 tabindex="-1">Group <bdi class="g-key">${visible(rows.key[row])}</bdi></h2>
       ${rows.task[row] && html`<p class="g-foreign g-task"><${Text} text=${rows.task[row]} /></p>`}
-      <${Failure} rows=${rows} row=${row} />
+      <${instead.Failure ?? Failure} rows=${rows} row=${row} />
     </header>`;
   }
 

@@ -67,7 +67,7 @@ function judged(f) {
   }
   const tokens = f.usage.prompt_tokens + f.usage.completion_tokens;
   if (tokens) parts.push(`${many(f.usage.calls, "call")}, ${compact(tokens)} tokens`);
-  if (f.latency_s.max >= FAST) parts.push(`a group in ${seconds(f.latency_s.p50)}, 90% within ${seconds(f.latency_s.p90)}`);
+  if (f.latency_s.p50 >= FAST) parts.push(`a group in ${seconds(f.latency_s.p50)}, 90% within ${seconds(f.latency_s.p90)}`);
   return parts.filter(Boolean).join(" · ");
 }
 
@@ -88,7 +88,7 @@ function Reasons({ figures }) {
 }
 
 /** Groups to look at: each with its reason and its scores, and a link if the table has it. */
-function Shortlist({ id, title, note, entries, data, more }) {
+function Shortlist({ id, title, note, entries, data, more = [] }) {
   if (!entries.length) return null;
   const { rows } = data;
   const named = (entry) => {
@@ -97,7 +97,7 @@ function Shortlist({ id, title, note, entries, data, more }) {
   };
   return html`<section class="card shortlist" aria-labelledby=${`${id}-head`}>
     <h3 id=${`${id}-head`}>${title}</h3>
-    <p class="note">${note}${more && html`${" "}<a href=${link({ where: more })}>Show them in the table</a>`}</p>
+    <p class="note">${note}${more.length > 0 && html`${" "}<a href=${link({ where: more })}>Show ${more.join(" and ")} groups in the table</a>`}</p>
     <ul>
       ${entries.map((entry) => html`<li key=${entry.ordinal}>
         <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
@@ -113,7 +113,7 @@ function Shortlist({ id, title, note, entries, data, more }) {
 function Shortlists({ data }) {
   const { worst, disputed, others, dispute } = data.lists;
   const counts = tally(data.rows).where;
-  const more = (...words) => words.some((word) => counts.get(word)) && words;
+  const more = (...words) => words.filter((word) => counts.get(word));
   const dotted = [...worst, ...disputed, ...others].some((entry) => entry.scores.some((score) => score !== null));
   const [third, note] = worst.length || disputed.length ? ["Other groups", "The rest of the file."] : ["Groups", "All groups of the file; none stands out."];
   return html`<div class="shortlists">

@@ -23,7 +23,7 @@ const rolloutViews = (() => {
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
         judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}),
-        suspect: one.suspect ?? false, why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
+        suspect: Boolean(one.suspect || one.second?.suspect), why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
         lines: one.lines ?? [], second: rows.b_scores ? secondOf(rows, row, i, one.second, said) : null,
       };
     });
@@ -53,7 +53,7 @@ const rolloutViews = (() => {
   }
 
   const spoken = (e) => `rollout ${e.at + 1}, ${rankOf(e)}`;
-  const rankOf = (e) => (e.rank === null ? "no score" : `rank ${e.rank}${e.second ? " by A" : ""}${e.tiedRank ? ", tied" : ""}`);
+  const rankOf = (e) => (e.rank === null ? "no score" : `rank ${e.rank}`) + (e.second ? " by A" : "") + (e.tiedRank ? ", tied" : "");
 
   // ---- Table of rollouts ---------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ const rolloutViews = (() => {
     const notes = [];
     if (e.suspect) notes.push("addresses the judge");
     if (e.alike !== e.at) notes.push(`same text as #${e.alike + 1}`);
-    if (e.score === null) notes.push("no score");
+    if (e.score === null && !e.second) notes.push("no score");
     return notes.join("; ");
   }
 

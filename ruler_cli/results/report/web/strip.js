@@ -1,47 +1,83 @@
 "use strict";
 // The scores of a group as dots on a line from 0 to 1, which tell high rewards from low ones by form and height.
 
-const DOT = 4; // pixels
-const SMALL_DOT = 1.3; // of a group with more rollouts than CROWD
-const LEAST_DOT = 2;
+const DOT = 3.5; // pixels
+const SMALL_DOT = 1.3; // of a group with more rollouts than CROWD, in which dots of one score are one
 const MOST_DOT = 7.5;
 const CROWD = 40;
-const LANES = { high: 8, none: 13, low: 18 }; // pixels from the top
+const LINE = 16; // pixels from the top
+const PITCH = 6; // pixels, at most, between dots of near scores, which stand at different heights
+const ROOM = 9; // pixels for all of them on one side of the line
+const NEAR = 3; // hundredths between two scores below which their dots would cover one another
+/** Pixels below the line of the dot of that level, `pitch` above or below the one before. */
+const LANES = {
+  high: (level, pitch) => -5 - level * pitch,
+  none: (level, pitch) => (level % 2 ? 1 : -1) * Math.ceil(level / 2) * pitch,
+  low: (level, pitch) => 5 + level * pitch,
+};
 const SAID = 12; // scores that are spelled out; of more, the ends
 
 const scales = new WeakMap();
 
-/** Where rewards part: `{low, high, middle}` over all rows; null without rewards. A reward above the middle is high. */
+/** Where rewards part: the middle of those of the file, of a page of two files those of its rows; null without two. */
 function rewardScale(data) {
   if (!scales.has(data)) {
-    let [low, high] = [Infinity, -Infinity];
-    for (const { label } of data.figures.against_label.cells) {
-      low = Math.min(low, label[0]);
-      high = Math.max(high, label[1]);
-    }
-    scales.set(data, low <= high ? { low, high, middle: low < high ? (low + high) / 2 : null } : null);
+    const known = data.figures?.against_label.cells.map(({ label }) => label) ?? data.rows.labels;
+    const ends = known.flat().filter((label) => label !== null).sort((a, b) => a - b);
+    const [low, high] = [ends[0], ends.at(-1)];
+    scales.set(data, low < high ? (low + high) / 2 : null);
   }
   return scales.get(data);
 }
 
 /** The lane of a reward: low and high ones only where the file has both. */
 function laneOf(label, scale) {
-  if (label === null || label === undefined || !scale || scale.middle === null) return "none";
-  return label > scale.middle ? "high" : "low";
+  if (label === null || label === undefined || scale === null) return "none";
+  return label > scale ? "high" : "low";
 }
 
-/** The dots of a group: `{lane, score, n, unknown}`; those of one score and lane, to a hundredth, are one. */
+/** The class of a dot: `unknown` has no reward although others have one. */
+function formOf(label, scale) {
+  const lane = laneOf(label, scale);
+  return lane === "none" && scale !== null ? "unknown" : lane;
+}
+
+/** A score in hundredths from 0 to 100. */
+const hundredths = (score) => Math.round(Math.min(1, Math.max(0, score)) * 100);
+
+/** Levels of dots of these scores, from 0 up, different ones for near scores, and the pixels from one to the next. */
+function stacked(scores, room, near = NEAR) {
+  const places = scores.map(hundredths);
+  const last = []; // the last dot of each level
+  const levels = [];
+  for (const i of places.map((_, i) => i).sort((a, b) => places[a] - places[b])) {
+    const free = last.findIndex((at) => places[i] - at >= near);
+    levels[i] = free < 0 ? last.length : free;
+    last[levels[i]] = places[i];
+  }
+  return { levels, pitch: Math.min(PITCH, room / Math.max(1, ...levels)) };
+}
+
+/** The dots of a group: `{form, at, y, r}`, a dot a rollout; of a crowd those of one score and lane, to a hundredth, are one. */
 function dotsOf(scores, labels, scale) {
-  const dots = new Map();
+  const crowd = scores.length > CROWD;
+  const lanes = { high: [], none: [], low: [] };
+  const scored = labels.filter((_, i) => scores[i] !== null).map((label) => laneOf(label, scale));
+  const apart = new Set(scored).size > 1; // rewards of one kind need no lane
   scores.forEach((score, i) => {
     if (score === null) return;
-    const lane = laneOf(labels[i], scale);
-    const at = Math.round(Math.min(1, Math.max(0, score)) * 100);
-    const dot = dots.get(`${lane} ${at}`) ?? { lane, at, n: 0, unknown: Boolean(scale?.middle) && lane === "none" };
-    dot.n += 1;
-    dots.set(`${lane} ${at}`, dot);
+    const lane = lanes[apart ? laneOf(labels[i], scale) : "none"];
+    const same = crowd && lane.find((dot) => hundredths(dot.score) === hundredths(score));
+    if (same) same.n += 1;
+    else lane.push({ score, n: 1, form: formOf(labels[i], scale) });
   });
-  return [...dots.values()];
+  return Object.entries(lanes).flatMap(([lane, dots]) => {
+    const { levels, pitch } = stacked(dots.map((dot) => dot.score), lane === "none" ? 2 * ROOM : ROOM);
+    const radius = (n) => (crowd ? Math.min(MOST_DOT, Math.max(2, SMALL_DOT * Math.sqrt(n))) : DOT);
+    return dots.map(({ score, n, form }, i) => {
+      return { form, at: hundredths(score), y: LINE + LANES[lane](crowd ? 0 : levels[i], pitch), r: radius(n) };
+    });
+  });
 }
 
 const reward = (label) => number(label, Number.isInteger(label) ? 0 : undefined);
@@ -59,25 +95,23 @@ function scoresInWords(scores, labels) {
 function Strip({ scores, labels, scale }) {
   if (!scores.some((score) => score !== null)) return html`<span class="muted">${NONE}</span>`;
   const said = scoresInWords(scores, labels);
-  const dot = scores.length > CROWD ? SMALL_DOT : DOT;
-  const radius = (n) => Math.min(MOST_DOT, Math.max(LEAST_DOT, dot * Math.sqrt(n)));
-  const ticks = [0, 50, 100].map((x) => html`<line key=${x} x1=${`${x}%`} x2=${`${x}%`} y1="9" y2="17" />`);
+  const ticks = [0, 50, 100].map((x) => html`<line key=${x} x1=${`${x}%`} x2=${`${x}%`} y1=${LINE - 4} y2=${LINE + 4} />`);
   return html`<svg class="strip" role="img" aria-label=${`scores, best first: ${said}`}>
     <title>${said}</title>
-    <line x1="0%" x2="100%" y1="13" y2="13" />${ticks}
-    ${dotsOf(scores, labels, scale).map(({ lane, at, n, unknown }) => html`<circle key=${`${lane}${at}`}
-      class=${unknown ? "unknown" : lane} cx=${`${at}%`} cy=${LANES[lane]} r=${radius(n)} />`)}
+    <line x1="0%" x2="100%" y1=${LINE} y2=${LINE} />${ticks}
+    ${dotsOf(scores, labels, scale).map(({ form, at, y, r }, i) => html`<circle key=${i} class=${form} cx=${`${at}%`} cy=${y} r=${r} />`)}
   </svg>`;
 }
 
 /** What the dots mean, in a line. */
 function StripLegend({ data }) {
-  if (data.figures.scores.mean === null) return null;
-  const scale = rewardScale(data);
+  const { scores, labels } = data.rows;
+  if (!scores.some((of) => of.some((score) => score !== null))) return null;
+  const middle = rewardScale(data);
   const dot = (lane) => html`<svg class="strip-dot" aria-hidden="true"><circle class=${lane} cx="6" cy="6" r=${DOT} /></svg>`;
-  const middle = scale && scale.middle !== null ? reward(scale.middle) : null;
-  return html`<p class="strip-legend">${instead.legend ?? "Each dot is a rollout, placed by its score. A large dot is several with one score."}
-    ${middle !== null && html` <span>${dot("high")}original reward above ${middle}</span>
-      <span>${dot("low")}${middle} or less</span>
-      ${data.figures.rollouts.labelled < data.figures.rollouts.all && html`<span>${dot("unknown")}none</span>`}`}</p>`;
+  return html`<p class="strip-legend">${instead.legend ?? "Each dot is a rollout, placed by its score."}
+    ${!instead.legend && scores.some((of) => of.length > CROWD) && ` In a group of more than ${CROWD}, a large dot is several with one score.`}
+    ${middle !== null && html` <span>${dot("high")}original reward above ${reward(middle)}</span>
+      <span>${dot("low")}${reward(middle)} or less</span>
+      ${labels.some((of) => of.includes(null)) && html`<span>${dot("unknown")}none</span>`}`}</p>`;
 }

@@ -3,7 +3,7 @@
 
 /** Pixels; all rows are this high, so that a row's place is a product and none has to be measured. On a phone the
  * flags stand above the scores. */
-const rowHeight = () => (innerWidth <= PHONE && !app.printing ? 58 : 34);
+const rowHeight = () => (instead.rows ?? [34, 58])[Number(innerWidth <= PHONE && !app.printing)];
 const PHONE = 700; // as in report.css
 /** The rows drawn change by so many at once, and as many are drawn above and below those in sight. */
 const STEP = 10;
@@ -23,11 +23,11 @@ const MARKS = {
 
 /** What to know of a group before its scores count: `[words, sentence, class]`, the worst first. */
 function marksOf(rows, i) {
-  if (rows.status[i] === "failed") return [[`failed: ${visible(rows.kind[i] || "unknown")}`, visible(rows.reason[i]), "bad"]];
-  if (rows.status[i] !== "scored") return [["not judged", "ruler was not asked about it", "plain"]];
-  const found = rows.reasons[i].filter((reason) => Object.hasOwn(MARKS, reason)).map((reason) => MARKS[reason]);
-  const flags = rows.flags[i].filter((flag) => flag !== "suspect").map((flag) => [visible(flag), "", "plain"]);
-  return [...found, ...flags];
+  const scored = (rows.b_status ?? rows.status)[i] === "scored" || rows.status[i] === "scored";
+  if (!scored && rows.status[i] === "failed") return [[`failed: ${visible(rows.kind[i] || "unknown")}`, visible(rows.reason[i]), "bad"]];
+  if (!scored) return [["not judged", "ruler was not asked about it", "plain"]];
+  const words = new Set([...rows.reasons[i], ...rows.flags[i]]); // suspect is a reason and a flag
+  return [...words].map((word) => MARKS[word] ?? [word, "", "plain"]);
 }
 
 const marksInWords = (rows, i) => marksOf(rows, i).map(([words]) => words).join(", ");
@@ -58,7 +58,7 @@ const known = (name) => (rows) => rows[name].some((value) => value !== null);
  */
 const COLUMNS = [
   { name: "key", width: "minmax(7.5rem, 1fr)", title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
-  { name: "scores", width: "minmax(11rem, 1.2fr)", title: "scores 0 to 1", cell: StripCell, down: true, means: "each dot is a rollout; sorts by the best" },
+  { name: "scores", width: "minmax(11rem, 2fr)", title: "scores 0 to 1", cell: StripCell, down: true, means: "each dot is a rollout; sorts by the best" },
   { name: "mean", width: "3.6rem", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true, means: "mean score" },
   { name: "telling", width: "minmax(15.5rem, 1fr)", title: "flags", orders: ["most telling first", "least telling first"], text: marksInWords, cell: MarksCell, clipped: true,
     means: "why to look at a group; sorts by how telling a look is" },
@@ -68,8 +68,8 @@ const COLUMNS = [
     means: "how far more passes would order the rollouts the same: 1 is certain" },
   { name: "disagreement", width: "9rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
     means: "share of the pairs with unlike rewards that the judge orders against them; equal scores count half" },
-  { name: "task", width: "minmax(6rem, 1.4fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
-  { name: "rollouts", width: "4.8rem", title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
+  { name: "task", width: "minmax(6rem, 1fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
+  { name: "rollouts", width: "4.8rem", in: ({ scores }) => scores.some((of) => of.length !== scores[0].length), title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
   { name: "cost", width: "5.2rem", in: some("cost"), title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
   { name: "tokens", width: "4.9rem", in: some("tokens"), title: "tokens", text: (rows, i) => number(rows.tokens[i], 0), down: true },
 ];
@@ -144,6 +144,7 @@ function usePlace(box, order) {
   const [first, setFirst] = lib.useState(0);
   const [active, setActive] = lib.useState(0);
   const look = () => {
+    if (!box.current) return; // the browser tells of a scroll after a click has led away
     listing.top = box.current.scrollTop;
     setFirst(firstAt(listing.top));
   };
