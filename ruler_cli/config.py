@@ -126,6 +126,20 @@ class JudgeSettings:
             refuse_no_variable(self.api_key_env)
 
 
+def param_mistake(name: str, value: Any, api_base: str, model: str) -> str | None:
+    """Return what to do about a parameter that would change who is asked, or what; None for any other.
+
+    `api_base` and `model` are the words with which endpoint and model are given instead.
+    """
+    if name in ("api_base", "base_url"):
+        return f"name the endpoint with {api_base}"
+    if name == "model":
+        return f"name the model with {model}"
+    if name == "messages" or (name == "stream" and value) or (name == "n" and value != 1):
+        return "ruler writes the prompt and reads one reply; leave it out"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
     """The limits of calls: in flight (None: adaptive), per minute, tried again, and in money.

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from pydantic import ValidationError
@@ -53,12 +54,13 @@ class ConfigFile:
         """Yield field, value and place of the options of a command that the file sets.
 
         What `[score]` says holds for other commands with the same option, so that they agree with the run; a
-        command's own table wins. Endpoint and key are a pair, of one table. A command without judges takes no
-        key of the run's.
+        command's own table wins. Endpoint and key are a pair, of one table, and a price goes with its model.
+        A command without judges takes no key of the run's.
         """
         own, shared, names = self.tables.get(command, {}), self.tables.get("score", {}), list(names)
         left = set(_PAIR) if any(name in own for name in _PAIR) else set()
         left |= set() if "model" in names else {"api_key_env"}
+        left |= {"price"} if "model" in own or "escalate" in own else set()
         for name in names:
             if name in own:
                 yield name, own[name], self.place(command, name)
@@ -71,17 +73,21 @@ class ConfigFile:
 def find_file(given: str | None) -> Path | None:
     """Return the file that is read: the one given, else `ruler.toml` or `pyproject.toml` here; None for none.
 
-    UsageError if the file that is given does not exist.
+    UsageError if the file that is given does not exist, or cannot be looked for.
     """
     if given is not None:
         if given == "none":
             return None
         path = Path(given)
-        if path.is_dir():
-            raise UsageError(f"--config {given}: is a directory; name a file in it")
-        if not path.exists():
+        try:
+            directory = S_ISDIR(path.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             near = suggest_file(given)
-            raise UsageError(f"--config {given}: no such file{question(near)}")
+            raise UsageError(f"--config {given}: no such file{question(near)}") from None
+        except OSError as error:  # in a directory of somebody else, or a name that is too long
+            raise UsageError(f"--config {given}: cannot be read: {error.strerror}") from None
+        if directory:
+            raise UsageError(f"--config {given}: is a directory; name a file in it")
         return path
     return next((path for path in map(Path, ("ruler.toml", "pyproject.toml")) if path.is_file()), None)
 

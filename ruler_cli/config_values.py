@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from ruler_cli.keys import is_key_name, is_variable_name
+from ruler_cli.config import param_mistake
+from ruler_cli.errors import UsageError
+from ruler_cli.keys import is_key_name, is_variable_name, refuse_key
 from ruler_cli.suggestions import nearest, question
 
 _NO_KEY = "a key never stands in a file; name the variable that holds it: api_key_env"
@@ -55,14 +57,27 @@ def _variable(value: Any) -> Any:
     return value
 
 
+def _model(value: Any) -> Any:
+    """Refuse a key in the place of a model's name."""
+    try:
+        refuse_key(value if isinstance(value, str) else "", "")
+    except UsageError:
+        raise _mistake("looks like a key; put that into a variable, named by api_key_env") from None
+    return value
+
+
 def _params(value: Any) -> Any:
-    """Refuse parameters that name a key or an endpoint."""
+    """Refuse parameters that name a key, an endpoint or a model, and values that JSON does not have."""
     if isinstance(value, Mapping):
-        for name in value:
+        for name, one in value.items():
             if is_key_name(name):
                 raise _mistake(f"{name}: {_NO_KEY}")
-            if name in ("api_base", "base_url"):
-                raise _mistake(f"{name}: name the endpoint with api_base, beside params")
+            if mistake := param_mistake(name, one, "`api_base`, beside it", "`model`, beside it"):
+                raise _mistake(f"{name}: {mistake}")
+            try:
+                json.dumps(one, allow_nan=False)
+            except (TypeError, ValueError):
+                raise _mistake(f"{name}: holds a value that JSON does not have") from None
     return value
 
 
@@ -71,7 +86,7 @@ class JudgeTable(BaseModel):
 
     model_config = _RULES
 
-    model: Annotated[str, Field(min_length=1)]
+    model: Annotated[str, Field(min_length=1), BeforeValidator(_model)]
     api_base: str | None = None
     api_key_env: Annotated[str | None, BeforeValidator(_variable)] = None
     via: Literal["auto", "http", "litellm"] | None = None
@@ -129,10 +144,7 @@ def _price_texts(value: Any) -> Any:
 def _param_texts(value: Any) -> Any:
     """Return parameters, a table or texts `KEY=VALUE`, as `-p` takes them."""
     if isinstance(value, Mapping):
-        try:
-            return [f"{name}={json.dumps(one)}" for name, one in _params(value).items()]
-        except TypeError:
-            raise _mistake("holds a value that JSON does not have") from None
+        return [f"{name}={json.dumps(one)}" for name, one in _params(value).items()]
     return _texts(value)
 
 

@@ -10,7 +10,7 @@ from itertools import combinations
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings, param_mistake
 from ruler_cli.errors import UsageError, WrongShapeError
 
 _MOST = sys.float_info.max
@@ -90,12 +90,12 @@ def _refuse_judges(settings: ScoreSettings) -> None:
     """Raise UsageError if a judge has no name of its own, or a key among its parameters, or no fallback."""
     judges = settings.judges
     names = [judge.label for judge in judges]
-    places = (("api_key", "api_key"), ("api_base", "api_base"), ("base_url", "api_base"))
-    for name, place in places:  # each would be sent in the body of the request
-        if any(name in judge.params for judge in judges):
-            raise UsageError(
-                f"params: `{name}` is no parameter of a call; give it as JudgeSettings({place}=…)"
-            )
+    for name, value in [pair for judge in judges for pair in judge.params.items()]:
+        mistake = param_mistake(name, value, "JudgeSettings(api_base=…)", "JudgeSettings(model=…)")
+        if name == "api_key":  # it would be sent in the body of the request
+            mistake = "give it as JudgeSettings(api_key=…)"
+        if mistake:
+            raise UsageError(f"params: `{name}` is no parameter of a call; {mistake}")
     for name in names:
         if not name.strip():
             raise UsageError("-m or --escalate: the judge has no name")

@@ -40,7 +40,9 @@ def suggest_file(name: str) -> str | None:
     folder, last = os.path.split(name.rstrip("/"))
     if folder and not os.path.isdir(folder):  # noqa: PTH112 - no error if the name is too long
         other = suggest_file(folder) if folder.count("/") < _FOLDERS else None
-        return other and suggest_file(os.path.join(other, last))  # noqa: PTH118 - keeps `./`
+        if other in (None, folder):  # a file that is no directory is the nearest to itself
+            return None
+        return suggest_file(os.path.join(other, last))  # noqa: PTH118 - keeps `./`
     try:
         with os.scandir(folder or ".") as entries:
             match = nearest(

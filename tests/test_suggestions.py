@@ -34,6 +34,8 @@ def test_file(tmp_path: Path) -> None:
         ), name
     assert suggestions.suggest_file("x" * 5000 + "/y" * 5000) is None
     assert suggestions.suggest_file("\0/\0") is None
+    (tmp_path / "file").touch()
+    assert suggestions.suggest_file(f"{tmp_path}/file/in.jsonl") is None
 
 
 def test_path() -> None:

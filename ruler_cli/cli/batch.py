@@ -107,7 +107,7 @@ def status(options: Options) -> int:
         lambda api, console, _: Batches(path, api, console, options.settle).status(
             include_closed=options.every
         ),
-        options.api_key_env,
+        options,
     )
     if options.as_json:
         facts = {"version": 1, "ledger": safe(str(path)), "batches": list(map(_as_json, batches))}
@@ -143,7 +143,7 @@ def collect(options: Options) -> int:
         lambda api, console, _: Batches(path, api, console, options.settle).collect(
             _print_closed, wait=seconds
         ),
-        options.api_key_env,
+        options,
     )
     _say_collected(result, f"ruler score INPUT OUTPUT --cached-only{ledger_options(sys.argv)}")
     return result.exit_code
@@ -174,19 +174,25 @@ def cancel(
         lambda api, console, _: Batches(path, api, console, options.settle).cancel(
             names or [], forget=options.forget
         ),
-        options.api_key_env,
+        options,
     )
     return _say_canceled(batches)
 
 
 def _run(
     main: Callable[[Providers, Console, StopSignal], Awaitable[T]],
-    key_env: str | None = None,
+    options: Options | None = None,
     source: str = "",
 ) -> T:
-    """Run `main` with the providers; a signal cancels it, except for a creation in progress."""
+    """Run `main` with the providers; a signal cancels it, except for a creation in progress.
+
+    `options` may name another key than the batches were submitted with. Only the command line does: a
+    variable or the file names the key of a run, and a batch may be at another endpoint.
+    """
     from ruler_cli.batch.providers import Providers
     from ruler_cli.pool.engine import run_beside
+
+    key_env = options.api_key_env if options and options.rank("api_key_env") == 3 else None
 
     async def with_providers(stop_signal: StopSignal) -> T:
         async def stop() -> None:

@@ -10,7 +10,8 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -192,16 +193,30 @@ def with_options(
             words = [value for value in values.values() if isinstance(value, str)]
             if values.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
                 print_note("INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops")
-            with report_errors():
+            with report_errors(), name_sources(options):
                 warn_of_variables()
                 options = without_aliases(options)
-            with report_errors(resume_sentence(options.ledger, *words) if resumes else None):
+            resume = resume_sentence(options.ledger, *words) if resumes else None
+            with report_errors(resume), name_sources(options):
                 raise typer.Exit(command(options=options, **values))
 
         run.__signature__ = signature(name, arguments.values(), texts)  # type: ignore[attr-defined]  # typer reads it
         return run
 
     return decorate
+
+
+@contextmanager
+def name_sources(options: Options) -> Iterator[None]:
+    """Begin a UsageError about an option with the line or the variable that sets it, if nobody typed it."""
+    try:
+        yield
+    except UsageError as error:
+        names = set(re.split(r" or |:? ", str(error), maxsplit=2)[:2])  # of `-m or --escalate x: …`
+        found = [one for field, one in options.origins.items() if names & {*option_names(field)}]
+        if str(error).startswith("-") and found and all(origin.rank < 3 for origin in found):
+            error.args = (f"{found[0].place}: {error}",)
+        raise
 
 
 def signature(
@@ -238,7 +253,10 @@ def load_file(given: str | None) -> ConfigFile | None:
     from ruler_cli.config_file import find_file, read_file
 
     path = find_file(given)
-    return None if path is None else read_file(path, option_types())
+    file = None if path is None else read_file(path, option_types())
+    if file is None and given not in (None, "none"):
+        raise UsageError(f"--config {given}: has no table [tool.ruler]; name a file with settings, or `none`")
+    return file
 
 
 def _in_pyproject() -> bool:
@@ -360,11 +378,14 @@ def warn_of_variables() -> None:
 
 def without_aliases(options: Options) -> Options:
     """Write options that stand for others as these; UsageError if they contradict one another."""
-    origins = dict(options.origins)
-    if options.quiet and options.rank("quiet") >= options.rank("progress"):
+    pairs = (("quiet", "progress"), ("no_cache", "ledger"))
+    lost: dict[str, Any] = {one: False for one, other in pairs if options.rank(one) < options.rank(other)}
+    origins = {field: origin for field, origin in options.origins.items() if field not in lost}
+    options = replace(options, **lost, origins=origins)
+    if options.quiet:
         origins["progress"] = options.origins.get("quiet", Origin())
         options = replace(options, progress="none", origins=origins)
-    if options.no_cache and options.rank("no_cache") >= options.rank("ledger"):
+    if options.no_cache:
         same = options.rank("no_cache") == options.rank("ledger")
         if same and options.ledger and options.ledger != ["none"]:
             raise UsageError(

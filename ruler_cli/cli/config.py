@@ -11,10 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import COMMANDS, long_names, read_options, warn_of_variables, without_aliases
+from ruler_cli.cli.command import (
+    COMMANDS,
+    long_names,
+    name_sources,
+    read_options,
+    warn_of_variables,
+    without_aliases,
+)
 from ruler_cli.cli.messages import hide_keys, one_line, report_errors
 from ruler_cli.cli.options import Options, Origin
-from ruler_cli.cli.settings import judges_of, score_settings
+from ruler_cli.cli.settings import judges_of, other_judges, score_settings
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
@@ -60,8 +67,10 @@ def command(
         as_json = as_json or "--json" in given
         name, rest = _command([word for word in given if word != "--json"])
         file = [] if config is None else ["--config", config]
-        options = without_aliases(read_options(name, [*file, *rest]))
-        facts = _facts(name, options)
+        options = read_options(name, [*file, *rest])
+        with name_sources(options):
+            options = without_aliases(options)
+            facts = _facts(name, options)
         if as_json:
             typer.echo(hide_keys(json.dumps(facts, indent=2, default=str)))
         else:
@@ -94,6 +103,7 @@ def _facts(name: str, options: Options) -> dict[str, Any]:
         if (value := _value(field, options)) not in (None, False)
     }
     judges = judges_of(options) if "model" in COMMANDS[name].split() else []
+    others = other_judges(options, judges) if judges else []
     return {
         "version": 1,
         "command": name,
@@ -102,6 +112,7 @@ def _facts(name: str, options: Options) -> dict[str, Any]:
         "directory": str(Path.cwd()),
         "options": shown,
         "judges": [_judge_facts(judge, options) for judge in judges],
+        "others": [_judge_facts(judge, options) for judge in others],
     }
 
 
@@ -179,16 +190,19 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     for judge in facts["judges"]:
         yield ""
         yield from _judge_lines(judge)
+    for judge in facts["others"]:
+        yield ""
+        yield from _judge_lines(judge, ", not used")
 
 
 def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) else f"{value}"
 
 
-def _judge_lines(judge: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines on a judge."""
+def _judge_lines(judge: Mapping[str, Any], more: str = "") -> Iterator[str]:
+    """Yield the lines on a judge; `more` is the end of the first."""
     place = f" ({judge['from']})" if judge["from"] else ""
-    yield f"judge {judge['name']}{place}"
+    yield f"judge {judge['name']}{place}{more}"
     key = judge["api_key_env"]
     price = judge["price"]
     rows = {

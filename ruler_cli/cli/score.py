@@ -70,7 +70,8 @@ def command(
         _refuse_run(settings)
         return check(settings, options)
     _refuse_engine(settings, options)
-    if options.progress != "none" and (note := file_note(options, settings)):
+    hidden = options.progress == "none" and options.rank("progress") > 1  # the file does not hide itself
+    if not hidden and (note := file_note(options, settings)):
         print_note(note)
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)

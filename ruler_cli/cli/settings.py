@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ruler_cli.cli.command import long_names, name_sources
 from ruler_cli.cli.options import Options
 from ruler_cli.cli.units import count
 from ruler_cli.config import (
@@ -25,6 +26,7 @@ from ruler_cli.config import (
     ScoreSettings,
     expand_home,
     ledger_path,
+    param_mistake,
     shard_of,
 )
 from ruler_cli.contradictions import refuse_contradictions
@@ -43,6 +45,11 @@ _COMMAND_ONLY = ("summary", "quiet", "progress", "engine", "ray_address", "ray_w
 
 def score_settings(options: Options, source: str, output: str = "") -> ScoreSettings:
     """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
+    with name_sources(options):
+        return _checked_settings(options, source, output)
+
+
+def _checked_settings(options: Options, source: str, output: str) -> ScoreSettings:
     for one in fields(options):
         value = getattr(options, one.name)
         if isinstance(value, float) and math.isnan(value):  # it passes every bound
@@ -90,7 +97,7 @@ def file_note(options: Options, settings: ScoreSettings) -> str | None:
     if options.file is None:
         return None
     taken = [
-        name.strip("_").replace("_", "-") for name, origin in options.origins.items() if origin.rank == 1
+        min(long_names(name), key=len)[2:] for name, origin in options.origins.items() if origin.rank == 1
     ]
     taken += [f"judge {judge.name}" for judge in settings.judges if judge.name in options.file.judges]
     return f"settings of {options.file.name}: {', '.join(taken)}" if taken else None
@@ -126,11 +133,26 @@ def settings(**options: Any) -> ScoreSettings:
     return score_settings(checked, "-", "-")
 
 
+def other_judges(options: Options, judges: Iterable[JudgeSettings]) -> list[JudgeSettings]:
+    """Return the judges of the file beside those of a run, as `-m NAME` takes them."""
+    names = {} if options.file is None else dict(options.file.judges)
+    for judge in judges:
+        names.pop(judge.name, None)
+    return [_judge(name, None, options) for name in names]
+
+
 def judges_of(options: Options) -> list[JudgeSettings]:
-    """Return the judges in order, that of `--escalate` last."""
-    panel = options.model or [JudgeSettings().model]
-    names = panel if options.escalate is None else [*panel, options.escalate]
-    prices = _prices(options.price, len(names))
+    """Return the judges in order, that of `--escalate` last.
+
+    A price is for the judges that its own source names, if it names some: others have another price.
+    """
+    names, ranks = options.model or [JudgeSettings().model], [options.rank("model")]
+    ranks *= len(names)
+    if options.escalate is not None:
+        names, ranks = [*names, options.escalate], [*ranks, options.rank("escalate")]
+    source = options.rank("price")
+    named = source == 1 or any(os.environ.get(f"RULER_{one}") for one in ("JUDGE_MODEL", "MODEL", "ESCALATE"))
+    prices = _prices(options.price, [rank <= source or not named for rank in ranks])
     return [_judge(name, price, options) for name, price in zip(names, prices, strict=True)]
 
 
@@ -148,6 +170,8 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
             _refuse_misspelt(name, tables, options.file.name)
         own = {"rpm": None, "tpm": None, "concurrency": None}  # those of the pool hold
         own |= _endpoint(options, None)
+        if not own["api_base"] and options.rank("api_key_env") < 3 and _other_provider(name, options):
+            own["api_key_env"] = None
         return _settings(JudgeSettings, options, model=name, params=params, price=price, name="", **own)
 
     def chosen(option: str) -> bool:
@@ -162,15 +186,30 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
         option: None if chosen(option) else getattr(table, option) for option in ("rpm", "tpm", "concurrency")
     }
     params = {**table.params, **params} if chosen("param") else {**params, **table.params}
-    own_price = price if chosen("price") else table.price
-    return JudgeSettings(model=table.model, name=name, params=params, price=own_price, **way, **limits)
+    own_price = price if chosen("price") and price else table.price
+    judge = JudgeSettings(model=table.model, name=name, params=params, price=own_price, **way, **limits)
+    if options.file is not None and table.api_base and judge.api_base == table.api_base:
+        _check_address(judge, options.file.place("judges", name))
+    return judge
+
+
+def _check_address(judge: JudgeSettings, place: str) -> None:
+    """Raise UsageError, which names the judge's table, if its endpoint is no address."""
+    from ruler_cli.judges.resolve import check_own_address
+
+    try:
+        check_own_address(judge)
+    except UsageError as error:
+        reason = str(error).removeprefix("--api-base: ")
+        raise UsageError(f"{place}: [judges.{judge.name}] api_base: {reason}") from None
 
 
 def _endpoint(options: Options, table: JudgeTable | None) -> dict[str, Any]:
     """Return the endpoint of a judge and the variable of its key, which are a pair.
 
-    A key goes to no endpoint that it was not named for: one of the file does not go to an endpoint of the
-    command line or of a variable, and variables do not replace one half of a pair in a judge's table.
+    A key goes to no endpoint that it was not named for. One of the file or of a variable goes to an endpoint
+    of the same source, or to the provider's own; only one of the command line goes to any. Variables do not
+    replace one half of a pair in a judge's table.
     """
     base, key = options.api_base, options.api_key_env
     from_base, from_key = options.rank("api_base"), options.rank("api_key_env")
@@ -178,9 +217,21 @@ def _endpoint(options: Options, table: JudgeTable | None) -> dict[str, Any]:
         return {"api_base": table.api_base, "api_key_env": key if from_key == 3 else table.api_key_env}
     if table is not None and from_base < 2:
         base, key = None, key if from_key > 1 else None
-    elif from_base > 1 and from_key == 1:
+    elif from_base not in (0, from_key) and from_key < 3:
         key = None
     return {"api_base": base, "api_key_env": key}
+
+
+def _other_provider(name: str, options: Options) -> bool:
+    """Tell if the source of the key, the file or a variable, names models of other providers only."""
+    from ruler_cli.judges.providers import provider_of
+
+    tables = {} if options.file is None else options.file.tables
+    models = [model for table in tables.values() for model in table.get("model", ())]
+    if options.rank("api_key_env") == 2:
+        models = (os.environ.get("RULER_JUDGE_MODEL") or os.environ.get("RULER_MODEL") or "").split()
+    known = {provider_of(model) for model in models}  # None: a judge's table, or a bare name
+    return bool(known) and None not in known and provider_of(name) not in {None, *known}
 
 
 def _refuse_misspelt(name: str, tables: Iterable[str], file: str) -> None:
@@ -206,17 +257,20 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
             raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
         if is_key_name(key):
             raise UsageError(f"-p {key}: a key never stands on a command line; use --api-key-env VAR")
-        if key in ("api_base", "base_url"):  # litellm would send its provider's key there
-            raise UsageError(f"-p {key}: name the endpoint with --api-base URL")
         try:
             params[key] = json.loads(value)
         except ValueError:
             params[key] = value
+        if mistake := param_mistake(key, params[key], "--api-base URL", "-m NAME"):
+            raise UsageError(f"-p {key}: {mistake}")
     return params
 
 
-def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float] | None]:
-    """Return the price of each of `number` judges, from one for all or one for each; None: not given."""
+def _prices(texts: list[str] | None, own: Sequence[bool]) -> Sequence[tuple[float, float] | None]:
+    """Return the price of each judge, from one for all or one for each; None: not given.
+
+    `own` has an entry for each judge: False if the prices were given for other judges.
+    """
     prices = []
     for text in texts or ():
         try:
@@ -228,14 +282,17 @@ def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float
                 f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
             ) from None
         prices.append((prompt, completion))
-    if not prices:
-        return [None] * number
-    if len(prices) not in (1, number):
+    number = len(own)
+    prices *= number if len(prices) == 1 else 1
+    if len(prices) == number:
+        return [price if mine else None for price, mine in zip(prices, own, strict=True)]
+    if prices and all(own):
         raise UsageError(
             f"--price is given {len(prices)} times for {count(number, 'judge')}; give it once for all, "
             "or once for each in order, the one of --escalate last"
         )
-    return prices * number if len(prices) == 1 else prices
+    rest = iter(prices if len(prices) == sum(own) else [])
+    return [next(rest, None) if mine else None for mine in own]
 
 
 def _max_failures(text: str | None) -> MaxFailures | None:

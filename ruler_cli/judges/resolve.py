@@ -47,13 +47,25 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
         raise UsageError(
             f"judge {settings.label}: where is it? Give --api-base URL (it usually ends in /v1){hint}"
         )
+    _check_endpoint(base)
+    return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
+
+
+def _check_endpoint(base: str) -> None:
     check_address(base)
     if "?" in base or "#" in base:
         raise UsageError(
             "--api-base: what follows `?` or `#` is no part of an endpoint's address; leave it out, and name "
             "a key with --api-key-env"
         )
-    return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
+
+
+def check_own_address(settings: JudgeSettings) -> None:
+    """Raise UsageError unless a judge can be called at the address that is given for it."""
+    if settings.api_base is not None and _is_direct(settings):
+        _check_endpoint(cut_address(settings.api_base))
+    elif settings.api_base is not None:
+        check_address(settings.api_base)
 
 
 def address_of(settings: JudgeSettings) -> str | None:
@@ -209,7 +221,8 @@ def address_note(settings: JudgeSettings) -> str | None:
     if given is None or settings.model in EMBEDDED or not _is_direct(settings):
         return None
     cut = cut_address(given)
-    return None if cut == given.strip().rstrip("/") else f"--api-base is taken as {Location(cut).public}"
+    what = f"the endpoint of judge {settings.name}" if settings.name else "--api-base"
+    return None if cut == given.strip().rstrip("/") else f"{what} is taken as {Location(cut).public}"
 
 
 def missing_for(settings: JudgeSettings) -> str | None:
@@ -255,7 +268,8 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.offline import Offline
 
         if params:
-            raise UsageError(f"-p {next(iter(params))}: judge offline takes no parameters")
+            named = f"judge {settings.name}" if settings.name else f"-p {next(iter(params))}"
+            raise UsageError(f"{named}: judge offline takes no parameters")
         return Offline()
     if name == "simulated":
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
@@ -269,8 +283,7 @@ def _judge(settings: JudgeSettings) -> Judge:
         return HttpJudge(settings.label, end.model, end.base, end.key, settings.timeout, params, how)
     from ruler_cli.judges.litellm import LitellmJudge
 
-    if settings.api_base is not None:
-        check_address(settings.api_base)
+    check_own_address(settings)
     how, key = first_format(settings, None), key_for(settings)
     judge = LitellmJudge(settings.label, name, settings.api_base, key, settings.timeout, params, how)
     judge.check()

@@ -68,6 +68,16 @@ def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path) -> Batch:
     return run
 
 
+def test_another_key(batch: Batch, batches: BatchServer) -> None:
+    """Only the command line names another key for batches that are out: they may be at another endpoint."""
+    assert batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o").returncode == 0
+    other = "sk-another-0123456789"
+    assert batch("batch", "status", RULER_API_KEY_ENV="OTHER", OTHER=other).returncode == 0
+    assert other not in batches.keys
+    batch("batch", "status", "--api-key-env", "OTHER", OTHER=other)
+    assert other in batches.keys
+
+
 def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
     """Submit, status, collect and score: each command reports its result and names the next step."""
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")

@@ -11,6 +11,8 @@ import pytest
 
 import ruler_cli
 from ruler_cli.cli.options import ScoreOptions
+from ruler_cli.config import JudgeSettings, ScoreSettings
+from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
 from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
@@ -128,6 +130,21 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
         not in ruler("score", "in.jsonl", "out.jsonl", "--config", "none", "-m", "offline").stderr
     )
     assert not ruler("score", "in.jsonl", "out.jsonl", "-q").stderr
+    for line in ("quiet = true", "progress = 'none'"):  # the file may be somebody else's
+        (tmp_path / "ruler.toml").write_text(f"[score]\nmodel = 'offline'\n{line}\n")
+        note = ruler("score", "in.jsonl", "out.jsonl").stderr
+        assert note.startswith("ruler: settings of ruler.toml: model, ")
+        assert note.count("\n") == 1
+        assert not ruler("score", "in.jsonl", "out.jsonl", RULER_QUIET="1").stderr
+    (tmp_path / "ruler.toml").write_text("[batch.submit]\nmodel = 'offline'\nledger = 'l.sqlite'\n")
+    assert "settings of ruler.toml: model, ledger\n" in ruler("batch", "submit", "in.jsonl").stderr
+
+
+def test_quiet_and_no_cache_that_lost(ruler: Ruler, tmp_path: Path) -> None:
+    """An alias of the file that an option of the command line overrides does not hold, and is not listed."""
+    (tmp_path / "ruler.toml").write_text("[score]\nno_cache = true\nquiet = true\n")
+    assert {"no-cache", "quiet"} <= {*holds(ruler)}
+    assert not {"no-cache", "quiet"} & {*holds(ruler, "score", "--ledger", "x", "--progress", "bar")}
 
 
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
@@ -145,6 +162,17 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     assert holds(ruler, "--config", "none")["passes"] == (1, "default")
     missing = ruler("config", "--config", "lap.toml")
     assert (missing.returncode, "did you mean lab.toml?" in missing.stderr) == (2, True)
+    long = "x" * 300
+    assert f"--config {long}: cannot be read: File name too long" in ruler("config", "--config", long).stderr
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    for empty in (
+        ruler("config", "--config", "pyproject.toml"),
+        ruler("check", "x", RULER_CONFIG="pyproject.toml"),
+    ):
+        assert (empty.returncode, "--config pyproject.toml: has no table [tool.ruler]" in empty.stderr) == (
+            2,
+            True,
+        )
     nothing = ruler("config", "--config", "none").stdout
     assert nothing.startswith("no ruler.toml: there is none in ")
     assert "no [tool.ruler] in a pyproject.toml" in nothing
@@ -168,6 +196,25 @@ MISTAKES = {
     "[judges.a]\nmodel = 'x'\nparams = 'a'": "3: [judges.a] params: write a table, { name = value }",
     "[judges.a]\nmodel = 'x'\nparams = { base_url = 'x' }": (
         "3: [judges.a] params: base_url: name the endpoint"
+    ),
+    "[judges.a]\nmodel = 'x'\nparams = { model = 'y' }": (
+        "3: [judges.a] params: model: name the model with `model`, beside it"
+    ),
+    "[judges.a]\nmodel = 'x'\nparams = { a = 1979-05-27 }": (
+        "3: [judges.a] params: a: holds a value that JSON does not have"
+    ),
+    "[score]\nparam = { messages = [] }": "2: [score] param: messages: ruler writes the prompt",
+    "[score]\nparam = { a = nan }": "2: [score] param: a: holds a value that JSON does not have",
+    # mistakes that the file alone does not show
+    "[score]\nparam = ['model=y']": "2: -p model: name the model with -m NAME",
+    "[score]\nmax_failures = '5x'": "2: --max-failures 5x: write a number",
+    "[score]\nrubric = '@missing.md'": "2: --rubric @missing.md: cannot be read",
+    "[score]\nshard = '5/3'": "2: --shard 5/3: shards are counted from 1 to 3",
+    "[score]\nescalate = 'b'\npasses = 2\n[judges.b]\nmodel = 'x'\napi_base = 'localhost:8000'": (
+        "4: [judges.b] api_base: is no http:// or https:// address with a host; write http://localhost:8000"
+    ),
+    "[score]\nescalate = 'b'\npasses = 2\n[judges.b]\nmodel = 'x'\napi_base = 'http://h/v1?a'": (
+        "4: [judges.b] api_base: what follows `?`"
     ),
     "[score]\npasses = 'three'": "2: [score] passes: write a whole number",
     "[score]\npasses = 2.5": "2: [score] passes: write a whole number",
@@ -227,6 +274,7 @@ SECRETS = {
     "[judges.a]\nmodel = 'x'\nparams = { api_key = 'sk-1234567890' }": (
         "3: [judges.a] params: api_key: a key never"
     ),
+    "[judges.a]\nmodel = 'sk-1234567890'": "2: [judges.a] model: looks like a key; put that into a variable",
     "[score]\napi_key = 'sk-1234567890'": "2: [score] api_key: a key never stands in a file",
     "[score]\napi_key_env = 'sk-1234567890'": "2: [score] api_key_env: is no name of a variable",
     "[score]\nparam = { api_key = 'sk-1234567890' }": (
@@ -402,14 +450,17 @@ ROWS = [
     ("-m openai/x", {}, "http://s/v1", "KEY_S"),
     ("-m openai/x --api-base http://b/v1", {}, "http://b/v1", None),
     ("-m openai/x", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
-    ("-m openai/x --api-base http://b/v1", {"RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
+    ("-m openai/x --api-base http://b/v1", {"RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", None),
+    ("-m openai/x", {"RULER_API_KEY_ENV": "KEY_B"}, "http://s/v1", None),
+    ("-m bare", {"RULER_API_KEY_ENV": "KEY_B"}, "https://api.openai.com/v1", "KEY_B"),
+    ("-m openai/x --api-key-env KEY_B", {}, "http://s/v1", "KEY_B"),
 ]
 """Words, variables, and the endpoint and the variable of the key that hold."""
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {' '.join(row[1])}")
 def test_key_and_endpoint_are_a_pair(row: Any, ruler: Ruler, tmp_path: Path) -> None:
-    """A key of the file goes to its own endpoint only; a variable replaces no half of a table's pair."""
+    """A key of the file or a variable goes to an endpoint of the same source; halves of a pair stay."""
     words, env, base, key = row
     (tmp_path / "ruler.toml").write_text(PAIRS)
     (one,) = judges(ruler, "score", *words.split(), **env).values()
@@ -423,6 +474,79 @@ def test_pair_of_one_table(ruler: Ruler, tmp_path: Path) -> None:
         (one,) = judges(ruler, "batch", "submit", "-m", "openai/x").values()
         assert "KEY_S" not in str(one)
         assert "http://s/v1" not in str(one)
+
+
+def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
+    """A key named beside a model of one provider is not sent to that of a model of the command line."""
+    file, env = tmp_path / "ruler.toml", {"RULER_MODEL": "openai/o3", "RULER_API_KEY_ENV": "LAB"}
+    file.write_text("[score]\nmodel = 'openai/o3'\napi_key_env = 'LAB'\n")
+    for name, key in (("openai/x", "LAB"), ("o4-mini", "LAB"), ("anthropic/x", "ANTHROPIC_API_KEY")):
+        assert judges(ruler, "score", "-m", name)[name]["api_key_env"] == key
+        words = ("score", "--config", "none", "-m", name)
+        assert judges(ruler, *words, **env)[name]["api_key_env"] == key
+        assert judges(ruler, *words, RULER_API_KEY_ENV="LAB")[name]["api_key_env"] == "LAB"
+
+
+PANEL = 'model = ["openai/a", "openai/b"]\nprice = [[1, 2], [3, 4]]\n'
+PRICES = [
+    ('model = "openai/a"\nprice = [1, 2]\n', "-m openai/o3", [None]),
+    ('model = "openai/a"\nprice = [1, 2]\n', "-m openai/o3 --price 5,6", [[5, 6]]),
+    ("price = [1, 2]\n", "", [[1, 2]]),
+    (PANEL, "", [[1, 2], [3, 4]]),
+    (PANEL, "-m openai/o3", [None]),
+    (PANEL, "-m openai/c -m openai/d", [None, None]),
+    (PANEL, "--escalate openai/c --passes 2", [[1, 2], [3, 4], None]),
+    ('model = "openai/a"\nprice = [1, 2]\n', "-m table", [[7, 8]]),
+    ('model = "openai/a"\nprice = [1, 2]\n[check]\nmodel = "openai/o3"\n', "check", [None]),
+]
+"""Lines of `[score]`, words, and the prices of the judges."""
+
+
+@pytest.mark.parametrize(("lines", "words", "prices"), PRICES)
+def test_price_is_of_its_model(lines: str, words: str, prices: Any, ruler: Ruler, tmp_path: Path) -> None:
+    """A price of the file holds for the models of the file only, not for one of the command line."""
+    table = '[judges.table]\nmodel = "openai/t"\nprice = [7, 8]\n'
+    (tmp_path / "ruler.toml").write_text(f"[score]\n{lines}{table}")
+    given = words.split() if words == "check" else ["score", *words.split()]
+    assert [one["price"] for one in judges(ruler, *given).values()] == prices
+
+
+def test_price_of_a_variable(ruler: Ruler) -> None:
+    """A price of a variable holds for any model, but not if another variable names one."""
+    words, env = ("score", "-m", "openai/x"), {"RULER_PRICE": "1,2"}
+    assert judges(ruler, *words, **env)["openai/x"]["price"] == [1, 2]
+    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"]["price"] is None
+
+
+def test_parameters_of_ours(ruler: Ruler) -> None:
+    """Parameters that would change what is asked, or who, are refused on the command line and from Python."""
+    for name, text in (
+        ("model", '"x"'),
+        ("messages", "[]"),
+        ("stream", "true"),
+        ("n", "2"),
+        ("base_url", '"x"'),
+    ):
+        done = ruler("config", "-p", f"{name}={text}")
+        assert (done.returncode, done.stderr.startswith(f"ruler: -p {name}: ")) == (2, True), done.stderr
+        judge = JudgeSettings("openai/a", params={name: json.loads(text)})
+        with pytest.raises(UsageError, match=f"params: `{name}` is no parameter of a call"):
+            refuse_contradictions(ScoreSettings(judge=judge))
+    assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
+
+
+def test_other_judges(ruler: Ruler, tmp_path: Path) -> None:
+    """`ruler config` lists the judges of the file that the command does not use after those that it does."""
+    (tmp_path / "ruler.toml").write_text(PAIRS)
+    page = ruler("config", "-m", "open").stdout
+    assert page.index("\njudge open (") < page.index("\njudge fast (ruler.toml line 1), not used\n")
+    facts = json.loads(ruler("config", "-m", "open", "--json").stdout)
+    assert [one["name"] for one in facts["judges"]] == ["open"]
+    assert [(one["name"], one["api_key_env"]) for one in facts["others"]] == [
+        ("fast", "KEY_A"),
+        ("bare", "OPENAI_API_KEY"),
+    ]
+    assert "not used" not in ruler("config", "report").stdout
 
 
 def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
@@ -514,6 +638,9 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         with pytest.raises(UsageError, match=message):
             ruler_cli.settings(**wrong)
+    monkeypatch.setenv("RULER_MAX_FAILURES", "5x")
+    with pytest.raises(UsageError, match="RULER_MAX_FAILURES: --max-failures 5x: write a number"):
+        ruler_cli.settings()
     monkeypatch.setenv("RULER_PASSES", "many")
     with pytest.raises(UsageError, match="RULER_PASSES"):
         ruler_cli.settings()

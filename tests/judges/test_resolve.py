@@ -38,6 +38,13 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
 
 
+def test_parameters_of_offline() -> None:
+    """The offline judge takes no parameters; the error names the option, or the judge of a table."""
+    for name, words in (("", "-p a: "), ("mine", "judge mine: ")):
+        with pytest.raises(UsageError, match=f"{words}judge offline takes no parameters"):
+            resolve(JudgeSettings("offline", name=name, params={"a": 1}))
+
+
 ADDRESSES = {
     "http://h/v1": "http://h/v1",
     " http://h/v1/ ": "http://h/v1",
@@ -65,6 +72,8 @@ def test_address() -> None:
         assert judge.base == cut, given
         noted = given.strip().rstrip("/") != cut
         assert address_note(settings) == (f"--api-base is taken as {cut}" if noted else None)
+        note = address_note(replace(settings, name="j"))
+        assert note == (f"the endpoint of judge j is taken as {cut}" if noted else None)
 
 
 def test_address_of_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
