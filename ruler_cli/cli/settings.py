@@ -207,9 +207,9 @@ def _check_address(judge: JudgeSettings, place: str) -> None:
 def _endpoint(options: Options, table: JudgeTable | None) -> dict[str, Any]:
     """Return the endpoint of a judge and the variable of its key, which are a pair.
 
-    A key goes to no endpoint that it was not named for. One of the file or of a variable goes to an endpoint
-    of the same source, or to the provider's own; only one of the command line goes to any. Variables do not
-    replace one half of a pair in a judge's table.
+    A key goes to no endpoint that it was not named for: one of the file to none of the command line or of a
+    variable, and one of a variable to none of the file, which somebody else may have written. Variables do
+    not replace one half of a pair in a judge's table.
     """
     base, key = options.api_base, options.api_key_env
     from_base, from_key = options.rank("api_base"), options.rank("api_key_env")
@@ -217,7 +217,7 @@ def _endpoint(options: Options, table: JudgeTable | None) -> dict[str, Any]:
         return {"api_base": table.api_base, "api_key_env": key if from_key == 3 else table.api_key_env}
     if table is not None and from_base < 2:
         base, key = None, key if from_key > 1 else None
-    elif from_base not in (0, from_key) and from_key < 3:
+    elif from_base not in (0, from_key) and 1 in (from_base, from_key) and from_key < 3:
         key = None
     return {"api_base": base, "api_key_env": key}
 

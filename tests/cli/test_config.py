@@ -450,7 +450,7 @@ ROWS = [
     ("-m openai/x", {}, "http://s/v1", "KEY_S"),
     ("-m openai/x --api-base http://b/v1", {}, "http://b/v1", None),
     ("-m openai/x", {"RULER_API_BASE": "http://b/v1"}, "http://b/v1", None),
-    ("-m openai/x --api-base http://b/v1", {"RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", None),
+    ("-m openai/x --api-base http://b/v1", {"RULER_API_KEY_ENV": "KEY_B"}, "http://b/v1", "KEY_B"),
     ("-m openai/x", {"RULER_API_KEY_ENV": "KEY_B"}, "http://s/v1", None),
     ("-m bare", {"RULER_API_KEY_ENV": "KEY_B"}, "https://api.openai.com/v1", "KEY_B"),
     ("-m openai/x --api-key-env KEY_B", {}, "http://s/v1", "KEY_B"),
