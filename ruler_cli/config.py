@@ -272,8 +272,9 @@ class ScoreSettings:
 
     def __post_init__(self) -> None:
         """Replace a leading `~` in the paths of ledgers, as the command does."""
-        if isinstance(self.ledger, Path):
-            object.__setattr__(self, "ledger", expand_home(str(self.ledger)))
+        ledger: Any = self.ledger
+        if isinstance(ledger, str | Path) and ledger != "none":
+            object.__setattr__(self, "ledger", expand_home(str(ledger)))
         if isinstance(self.ledgers, list | tuple):
             paths = [expand_home(str(one)) if isinstance(one, Path) else one for one in self.ledgers]
             object.__setattr__(self, "ledgers", tuple(paths))

@@ -60,7 +60,7 @@ class ConfigFile:
         own, shared, names = self.tables.get(command, {}), self.tables.get("score", {}), list(names)
         left = set(_PAIR) if any(name in own for name in _PAIR) else set()
         left |= set() if "model" in names else {"api_key_env"}
-        left |= {"price"} if "model" in own or "escalate" in own else set()
+        left |= {"price"} if "model" in own else set()
         for name in names:
             if name in own:
                 yield name, own[name], self.place(command, name)

@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import is_dataclass
 from itertools import combinations
+from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -44,8 +45,8 @@ def _fits(value: Any, hint: Any) -> bool:
             return False
         kinds = args if args[-1] is not ... else args[:1] * len(value)
         return len(value) == len(kinds) and all(map(_fits, value, kinds))
-    if hint in (int, float):
-        return isinstance(value, int | hint) and not isinstance(value, bool)
+    if hint in (int, float):  # also those of numpy
+        return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
     return isinstance(value, origin or hint)
 
 

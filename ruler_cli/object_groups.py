@@ -12,11 +12,12 @@ from typing import Any, Generic, TypeVar, cast
 import orjson
 
 from ruler_cli.config import InputSettings, OnFailure
-from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
+from ruler_cli.errors import UnreadableError, WrongShapeError
 from ruler_cli.formats.fields import item_index
 from ruler_cli.formats.interface import SHAPE_ERRORS
 from ruler_cli.formats.native import BESIDE, read_trajectory
 from ruler_cli.formats.reader import key_text, validated
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Line, Path, Record, Rollout
 from ruler_cli.writing.fields import annotations_of, group_fields
 
@@ -25,6 +26,8 @@ _LOG = "RULER explanation: "
 _ORIGINAL = "independent_reward"
 _JUDGED = ("messages", "tools", *BESIDE)
 """Paths of the members of a trajectory that the judge is shown."""
+_COPIES = frozenset((*ANSWERS, *ANSWER_LISTS))
+"""Those of them that often hold once more what `messages` ends with."""
 _TURNS = ("messages", "messages_and_choices")
 """Lists of which a dict's copy has its own: programs fill one list again for the next group."""
 _KEYS = ("group_id", "metadata.scenario_id")
@@ -89,12 +92,11 @@ def read_group(given: G, index: int, settings: InputSettings, name: str = "") ->
     items = []
     for i, item in enumerate(items_of(given, name)):
         own = {part: kind(member(item, part) or ()) for part, kind in (("metrics", dict), ("logs", list))}
-        own["reward"] = member(item, "reward")
+        if (reward := member(item, "reward")) is not None:
+            own["reward"] = reward
         if isinstance(item, Mapping):
             own |= {part: list(turns) for part in _TURNS if isinstance(turns := item.get(part), list)}
         items.append(_snapshot(item, own, f"{name}: `trajectories[{i}]`"))
-    if index == 0 and items and settings.outcome is not None:  # as the command looks at the first records
-        _refuse_missing(settings.outcome, (given, *items), name)
     copied, rubric = _snapshot(given, {"trajectories": items}, name), member(given, "rubric")
     try:
         record = Record(
@@ -131,17 +133,6 @@ def _read(item: Any, given: Any, path: Path, settings: InputSettings) -> Rollout
         return Rollout([], path, error=str(error))
     except SHAPE_ERRORS as error:
         return Rollout([], path, error=f"is not of the shape of a trajectory ({error!r:.80})")
-
-
-def _refuse_missing(path: str, holders: Sequence[Any], name: str) -> None:
-    """Raise UsageError if a group and its trajectories have no value, not even None, at a path."""
-    if any(_at(path, holder) is not None for holder in holders):
-        return
-    parent, _, last = path.rpartition(".")
-    for inside in [_at(parent, holder) if parent else holder for holder in holders]:
-        if last in inside if isinstance(inside, Mapping) else hasattr(inside, last):
-            return
-    raise UsageError(f"{name}: --outcome {path}: no trajectory has it; check the path")
 
 
 def items_of(given: Any, name: str) -> Sequence[Any]:
@@ -255,11 +246,18 @@ def _judged(item: Any) -> dict[str, Any]:
     judged: dict[str, Any] = {}
     for path in _JUDGED:
         head, _, leaf = path.partition(".")
-        value = member(item, head)
-        value = member(value, leaf) if leaf else value
-        if value is None or callable(value):  # ART's trajectory.messages is a method
-            continue
-        plain = _plain(value, path)
+        try:
+            value = member(item, head)
+            value = member(value, leaf) if leaf else value
+            if value is None or callable(value):  # ART's trajectory.messages is a method
+                continue
+            plain = _plain(value, path)
+        except Exception as error:
+            if path in _COPIES and not isinstance(error, RecursionError):
+                continue  # the object of a client, for example, whose text stands in the messages
+            if isinstance(error, UnreadableError | RecursionError):
+                raise
+            raise UnreadableError(f"`{path}` cannot be read ({error!r:.80})") from None
         judged[head] = {**judged.get(head, {}), leaf: plain} if leaf else plain
     if judged.get("messages_and_choices") and not isinstance(item, Mapping):
         judged.pop("messages", None)
@@ -320,8 +318,11 @@ def _with(value: G, changes: dict[str, Any]) -> G:
     """Return a shallow copy with other members; an object gets only those that its kind has."""
     if isinstance(value, Mapping):
         own = isinstance(value, dict) or hasattr(type(value), "__copy__")  # a copy of others may share items
-        items = copy.copy(value) if own and isinstance(value, MutableMapping) else dict(value)
-        items.update(changes)
+        try:
+            items = copy.copy(value) if own and isinstance(value, MutableMapping) else dict(value)
+            items.update(changes)
+        except Exception:  # noqa: BLE001 - of a kind that refuses a change
+            items = {**value, **changes}
         return cast("G", items)
     copied: G = copy.copy(value)
     for name, changed in changes.items():

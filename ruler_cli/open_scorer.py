@@ -28,6 +28,8 @@ _BOUNDS = Bounds(ready=32)
 trained on later than that was made by an old policy."""
 _TICK, _POLL = 1.0, 0.05
 """Seconds between the reports to an observer, and between looks at what a stopped run still holds."""
+_FIRST = 20
+"""Groups of which one must have an outcome if `outcome` names its path."""
 Groups = Iterable[G] | AsyncIterable[G]
 
 
@@ -41,9 +43,10 @@ class OpenScorer:
         self.scores = BatchScores(settings, self.stats)
         self.streams = set[GroupStream[Any]]()
         self.loop = asyncio.get_running_loop()
-        self._taken, self._coverage = 0, Coverage()
+        self._taken, self._without_outcome, self._coverage = 0, 0, Coverage()
         self._runner = self.runner()
         self._scopes, self._deadline = set[anyio.CancelScope](), math.inf
+        self._failure: Exception | None = None
         observer.started(None)
         self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._report())]
 
@@ -64,11 +67,23 @@ class OpenScorer:
         if index is None:
             index, self._taken = self._taken, self._taken + 1
         read = read_group(given, index, self.settings.input, name)
-        if self._coverage.enough:
+        self._refuse_missing_outcome(read)
+        if self._coverage.enough or (name and self._taken == 1):  # a Scorer may be for one group only
             return read
         (record,) = read.group.records
         record = replace(record, line=replace(record.line, raw=_json(given)))
         return replace(read, group=replace(read.group, records=(record,)))
+
+    def _refuse_missing_outcome(self, read: ObjectGroup[Any]) -> None:
+        """Stop if none of the first groups has an outcome: its path is wrong."""
+        path = self.settings.input.outcome
+        if path is None or self._without_outcome == _FIRST:
+            return
+        found = any(one.outcome is not None for one in read.group.rollouts)
+        self._without_outcome = _FIRST if found else self._without_outcome + 1
+        if not found and self._without_outcome == _FIRST:
+            first = f"none of the first {_FIRST} groups has it"
+            self.stop_signal.stop(UsageError(f"--outcome {path}: {first}; check the path"))
 
     async def one(self, given: G) -> JudgedGroup[G]:
         """Score a group that shares passes with no other."""
@@ -132,8 +147,10 @@ class OpenScorer:
         return judged_group(read, result, scores, batch.names, cost, self.settings.on_failure)
 
     @property
-    def ended(self) -> RulerError:
+    def ended(self) -> Exception:
         """The error of a group that is given up: what stopped the run, or that the Scorer was closed."""
+        if self._failure is not None:
+            return self._failure.with_traceback(None)
         if self.stop_signal.reason is not None:
             return self.stop_signal.reason.with_traceback(None)  # else it grows with each raise
         return UsageError("the Scorer was closed before its groups were all scored")
@@ -166,7 +183,12 @@ class OpenScorer:
         while True:
             await anyio.sleep(_TICK)
             self.stats.refresh()
-            self.observer.tick(self.stats.summary, self.panel.status())
+            try:
+                self.observer.tick(self.stats.summary, self.panel.status())
+            except Exception as error:  # noqa: BLE001 - of the caller's observer, which may end the run so
+                self._failure = error
+                self.stop_signal.stop(RulerError(f"the observer failed: {error!r}"))
+                return
 
     async def _watch(self) -> None:
         """Once the run is told to stop, wait for calls in flight, not for ever."""

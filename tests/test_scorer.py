@@ -472,6 +472,39 @@ async def test_batches() -> None:
         assert scorer.summary().scored == 80
 
 
+@pytest.mark.anyio
+async def test_missing_outcome() -> None:
+    """A path of outcomes that none of the first 20 groups has stops the run."""
+    settings = replace(OFFLINE, input=replace(OFFLINE.input, outcome="m.won"))
+    groups = [group(f"o{i}", 0.1, 0.9) for i in range(30)]
+    async with Scorer(settings) as scorer:
+        with pytest.raises(UsageError, match=r"--outcome m\.won: none of the first 20 groups has it"):
+            async for _ in scorer.score_groups(groups):
+                pass
+    groups[19] = {**groups[19], "m": {"won": True}}
+    out, error = await collect(groups, settings)
+    assert (len(out), error) == (30, None)
+
+
+@pytest.mark.anyio
+async def test_observer_that_fails() -> None:
+    """An observer that raises while it is told of progress ends the run with its error."""
+
+    class Failing(Observer):
+        def tick(self, *_: Any) -> None:
+            raise ZeroDivisionError("tick")
+
+    async def endless() -> AsyncIterator[Any]:
+        while True:
+            await asyncio.sleep(0.05)
+            yield group("t", 0.1, 0.9)
+
+    async with Scorer(OFFLINE, observer=Failing()) as scorer:
+        with pytest.raises(ZeroDivisionError, match="tick"):
+            async for _ in scorer.score_groups(endless()):
+                pass
+
+
 def test_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Python's log has the command's warning of text that judges are not shown and, with `debug`, replies."""
 
@@ -486,10 +519,9 @@ def test_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="ruler_cli")
     asyncio.run(one())
     asyncio.run(collect([hidden(i) for i in range(25)], OFFLINE))
-    text = "judges are shown [0-9]% of the text in the first (20 groups|group); not shown: scratch.*body"
-    warnings = [each.message for each in caplog.records if each.levelname == "WARNING"]
-    found = [re.match(text, sentence) for sentence in warnings]
-    assert [match and match[1] for match in found] == ["group", "20 groups"]
+    text = "judges are shown [0-9]% of the text in the first 20 groups; not shown: scratch.*body"
+    (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert re.match(text, warning)
     replies = [each.message for each in caplog.records if each.message.startswith("judge on group h0: ")]
     assert len(replies) == 1
 

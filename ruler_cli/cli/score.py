@@ -70,8 +70,9 @@ def command(
         _refuse_run(settings)
         return check(settings, options)
     _refuse_engine(settings, options)
-    hidden = options.progress == "none" and options.rank("progress") > 1  # the file does not hide itself
-    if not hidden and (note := file_note(options, settings)):
+    elsewhere = any(judge.api_base or judge.api_key_env for judge in settings.judges)
+    hidden = options.progress == "none" and (options.rank("progress") > 1 or not elsewhere)
+    if not hidden and (note := file_note(options, settings)):  # a file cannot hide where it sends keys
         print_note(note)
     _print_warnings(settings, quiet=options.progress == "none")
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,6 +36,7 @@ from ruler_cli.keys import is_key_name
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from ruler_cli.config_file import ConfigFile
     from ruler_cli.config_values import JudgeTable
 
 T = TypeVar("T", bound="DataclassInstance")
@@ -96,11 +97,20 @@ def file_note(options: Options, settings: ScoreSettings) -> str | None:
     """
     if options.file is None:
         return None
-    taken = [
-        min(long_names(name), key=len)[2:] for name, origin in options.origins.items() if origin.rank == 1
-    ]
-    taken += [f"judge {judge.name}" for judge in settings.judges if judge.name in options.file.judges]
-    return f"settings of {options.file.name}: {', '.join(taken)}" if taken else None
+    found = {field: origin.place for field, origin in options.origins.items() if origin.rank == 1}
+    lines = {place: field for field, place in reversed(found.items())}  # an alias and its option have one
+    taken = [min(long_names(field), key=len)[2:] for field in reversed(lines.values())]
+    tables = options.file.judges
+    taken += [f"judge {judge.name}" for judge in settings.judges if judge.name in tables]
+    if not taken:
+        return None
+    note, key = f"settings of {options.file.name}: {', '.join(taken)}", options.origins.get("api_key_env")
+    keyless = [judge for judge in settings.judges if not judge.api_key_env and judge.api_base]
+    if key and key.rank < 3 and any(key.rank == 2 or judge.name not in tables for judge in keyless):
+        note += (
+            f"; the key of {key.place} is not sent to this endpoint; if it is meant, give --api-key-env VAR"
+        )
+    return note
 
 
 def scored_input(options: Options, source: str) -> InputSettings:
@@ -142,18 +152,29 @@ def other_judges(options: Options, judges: Iterable[JudgeSettings]) -> list[Judg
 
 
 def judges_of(options: Options) -> list[JudgeSettings]:
-    """Return the judges in order, that of `--escalate` last.
+    """Return the judges in order, that of `--escalate` last."""
+    names = options.model or [JudgeSettings().model]
+    names = names if options.escalate is None else [*names, options.escalate]
+    prices = _prices_of(names, options)
+    judges = [_judge(name, price, options) for name, price in zip(names, prices, strict=True)]
+    for judge in judges:
+        _check_address(judge, options.file)
+    return judges
 
-    A price is for the judges that its own source names, if it names some: others have another price.
-    """
-    names, ranks = options.model or [JudgeSettings().model], [options.rank("model")]
-    ranks *= len(names)
-    if options.escalate is not None:
-        names, ranks = [*names, options.escalate], [*ranks, options.rank("escalate")]
-    source = options.rank("price")
-    named = source == 1 or any(os.environ.get(f"RULER_{one}") for one in ("JUDGE_MODEL", "MODEL", "ESCALATE"))
-    prices = _prices(options.price, [rank <= source or not named for rank in ranks])
-    return [_judge(name, price, options) for name, price in zip(names, prices, strict=True)]
+
+def _prices_of(names: Sequence[str], options: Options) -> Sequence[tuple[float, float] | None]:
+    """Return the price of each judge; one of the file is for the judges that the file names, if any."""
+    own = [] if options.file is None else _judge_names(options.file.tables.get("score", {}))
+    others = max(options.rank("model"), options.rank("escalate")) > 1
+    if options.rank("price") != 1 or not own or not others:
+        return _prices(options.price, len(names))
+    known = dict(zip(own, _prices(options.price, len(own)), strict=True))
+    return [known.get(name) for name in names]
+
+
+def _judge_names(table: Mapping[str, Any]) -> list[str]:
+    """Return the judges that a table of the file names, that of `escalate` last."""
+    return [*table.get("model", ()), *([table["escalate"]] if "escalate" in table else [])]
 
 
 def _judge(name: str, price: tuple[float, float] | None, options: Options) -> JudgeSettings:
@@ -186,21 +207,21 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
         option: None if chosen(option) else getattr(table, option) for option in ("rpm", "tpm", "concurrency")
     }
     params = {**table.params, **params} if chosen("param") else {**params, **table.params}
-    own_price = price if chosen("price") and price else table.price
-    judge = JudgeSettings(model=table.model, name=name, params=params, price=own_price, **way, **limits)
-    if options.file is not None and table.api_base and judge.api_base == table.api_base:
-        _check_address(judge, options.file.place("judges", name))
-    return judge
+    own_price = price if chosen("price") else table.price
+    return JudgeSettings(model=table.model, name=name, params=params, price=own_price, **way, **limits)
 
 
-def _check_address(judge: JudgeSettings, place: str) -> None:
+def _check_address(judge: JudgeSettings, file: ConfigFile | None) -> None:
     """Raise UsageError, which names the judge's table, if its endpoint is no address."""
+    table = None if file is None else file.judges.get(judge.name)
+    if file is None or table is None or table.api_base is None or judge.api_base != table.api_base:
+        return
     from ruler_cli.judges.resolve import check_own_address
 
     try:
         check_own_address(judge)
     except UsageError as error:
-        reason = str(error).removeprefix("--api-base: ")
+        place, reason = file.place("judges", judge.name), str(error).removeprefix("--api-base: ")
         raise UsageError(f"{place}: [judges.{judge.name}] api_base: {reason}") from None
 
 
@@ -227,9 +248,10 @@ def _other_provider(name: str, options: Options) -> bool:
     from ruler_cli.judges.providers import provider_of
 
     tables = {} if options.file is None else options.file.tables
-    models = [model for table in tables.values() for model in table.get("model", ())]
+    models = [model for table in tables.values() for model in _judge_names(table)]
     if options.rank("api_key_env") == 2:
-        models = (os.environ.get("RULER_JUDGE_MODEL") or os.environ.get("RULER_MODEL") or "").split()
+        variables = ("RULER_JUDGE_MODEL", "RULER_MODEL", "RULER_ESCALATE")
+        models = " ".join(os.environ.get(name, "") for name in variables).split()
     known = {provider_of(model) for model in models}  # None: a judge's table, or a bare name
     return bool(known) and None not in known and provider_of(name) not in {None, *known}
 
@@ -266,11 +288,8 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
     return params
 
 
-def _prices(texts: list[str] | None, own: Sequence[bool]) -> Sequence[tuple[float, float] | None]:
-    """Return the price of each judge, from one for all or one for each; None: not given.
-
-    `own` has an entry for each judge: False if the prices were given for other judges.
-    """
+def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float] | None]:
+    """Return the price of each of `number` judges, from one for all or one for each; None: not given."""
     prices = []
     for text in texts or ():
         try:
@@ -282,17 +301,14 @@ def _prices(texts: list[str] | None, own: Sequence[bool]) -> Sequence[tuple[floa
                 f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
             ) from None
         prices.append((prompt, completion))
-    number = len(own)
-    prices *= number if len(prices) == 1 else 1
-    if len(prices) == number:
-        return [price if mine else None for price, mine in zip(prices, own, strict=True)]
-    if prices and all(own):
+    if not prices:
+        return [None] * number
+    if len(prices) not in (1, number):
         raise UsageError(
             f"--price is given {len(prices)} times for {count(number, 'judge')}; give it once for all, "
             "or once for each in order, the one of --escalate last"
         )
-    rest = iter(prices if len(prices) == sum(own) else [])
-    return [next(rest, None) if mine else None for mine in own]
+    return prices * number if len(prices) == 1 else prices
 
 
 def _max_failures(text: str | None) -> MaxFailures | None:

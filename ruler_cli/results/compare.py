@@ -248,14 +248,17 @@ def _deviation(scores: Sequence[float]) -> float:
 
 
 class DifferenceRanking:
-    """The few groups that both judges scored and that have a reason to look at; of equals the first."""
+    """The few groups on which two judges differ most; of equals the first.
+
+    They order some pair differently, or their scores are JUDGES_APART on average.
+    """
 
     def __init__(self) -> None:
         self._best = Best[ComparedGroup](_LISTED)
 
     def add(self, group: ComparedGroup) -> None:
         """Look at a group."""
-        if group.distance is not None and group.reasons:
+        if group.against > 0 or (group.distance or 0.0) >= JUDGES_APART:
             self._best.add(group.rank, group)
 
     def ranked(self) -> list[ComparedGroup]:

@@ -61,27 +61,17 @@ def _messages(rollout: Rollout) -> bytes:
 
 
 def _canonical(messages: list[Any]) -> bytes:
-    """Encode messages alike, in any order of keys; a null is as good as a missing key."""
-    encoded = _sorted(messages)
-    if b"null" in encoded:
-        try:
-            return _sorted(_without_null(messages))
-        except RecursionError:
-            pass
-    return encoded
-
-
-def _sorted(value: Any) -> bytes:
+    """Encode messages alike, in any order of keys; a null member of a message is as good as none."""
+    shown = [
+        {name: value for name, value in message.items() if value is not None}
+        if isinstance(message, dict)
+        else message
+        for message in messages
+    ]
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # a lone surrogate, a huge integer
-        return json.dumps(value, sort_keys=True).encode()
-
-
-def _without_null(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_null(item) for name, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list) else value
+        return json.dumps(shown, sort_keys=True).encode()
 
 
 def pair_groups(

@@ -130,12 +130,14 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
         not in ruler("score", "in.jsonl", "out.jsonl", "--config", "none", "-m", "offline").stderr
     )
     assert not ruler("score", "in.jsonl", "out.jsonl", "-q").stderr
-    for line in ("quiet = true", "progress = 'none'"):  # the file may be somebody else's
+    for line in ("quiet = true", "progress = 'none'"):
         (tmp_path / "ruler.toml").write_text(f"[score]\nmodel = 'offline'\n{line}\n")
+        assert not ruler("score", "in.jsonl", "out.jsonl").stderr
+        endpoint = "model = 'openai/x'\napi_base = 'http://127.0.0.1:9/v1'\nretries = 0"
+        (tmp_path / "ruler.toml").write_text(f"[score]\n{endpoint}\n{line}\n")  # it may be somebody else's
         note = ruler("score", "in.jsonl", "out.jsonl").stderr
-        assert note.startswith("ruler: settings of ruler.toml: model, ")
-        assert note.count("\n") == 1
-        assert not ruler("score", "in.jsonl", "out.jsonl", RULER_QUIET="1").stderr
+        assert note.startswith("ruler: settings of ruler.toml: model, api-base, retries, ")
+        assert "settings of" not in ruler("score", "in.jsonl", "out.jsonl", RULER_QUIET="1").stderr
     (tmp_path / "ruler.toml").write_text("[batch.submit]\nmodel = 'offline'\nledger = 'l.sqlite'\n")
     assert "settings of ruler.toml: model, ledger\n" in ruler("batch", "submit", "in.jsonl").stderr
 
@@ -476,9 +478,21 @@ def test_pair_of_one_table(ruler: Ruler, tmp_path: Path) -> None:
         assert "http://s/v1" not in str(one)
 
 
+def test_key_that_is_not_sent(ruler: Ruler, tmp_path: Path) -> None:
+    """A run says that a variable's key is not sent to the endpoint of the file."""
+    write(tmp_path / "in.jsonl", [group("a", 2)])
+    (tmp_path / "ruler.toml").write_text(
+        "[score]\nmodel = 'openai/x'\napi_base = 'http://127.0.0.1:9/v1'\nretries = 0\n"
+    )
+    note = ruler("score", "in.jsonl", "out.jsonl", RULER_API_KEY_ENV="MINE", MINE="secret").stderr
+    assert "the key of RULER_API_KEY_ENV is not sent to this endpoint" in note
+
+
 def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
     """A key named beside a model of one provider is not sent to that of a model of the command line."""
     file, env = tmp_path / "ruler.toml", {"RULER_MODEL": "openai/o3", "RULER_API_KEY_ENV": "LAB"}
+    file.write_text("[score]\nmodel = 'azure/x'\nescalate = 'azure_ai/y'\napi_key_env = 'LAB'\npasses = 2\n")
+    assert judges(ruler, "check")["azure_ai/y"]["api_key_env"] == "LAB"
     file.write_text("[score]\nmodel = 'openai/o3'\napi_key_env = 'LAB'\n")
     for name, key in (("openai/x", "LAB"), ("o4-mini", "LAB"), ("anthropic/x", "ANTHROPIC_API_KEY")):
         assert judges(ruler, "score", "-m", name)[name]["api_key_env"] == key
@@ -494,6 +508,14 @@ PRICES = [
     ("price = [1, 2]\n", "", [[1, 2]]),
     (PANEL, "", [[1, 2], [3, 4]]),
     (PANEL, "-m openai/o3", [None]),
+    (PANEL, "-m openai/b", [[3, 4]]),
+    ('model = "openai/a"\nprice = [1, 2]\n', "-m openai/a", [[1, 2]]),
+    ("price = [1, 2]\n", "-m openai/o3", [[1, 2]]),
+    (
+        'model = "openai/a"\nprice = [1, 2]\n[check]\nescalate = "openai/o3"\npasses = 2\n',
+        "check",
+        [[1, 2], [1, 2]],
+    ),
     (PANEL, "-m openai/c -m openai/d", [None, None]),
     (PANEL, "--escalate openai/c --passes 2", [[1, 2], [3, 4], None]),
     ('model = "openai/a"\nprice = [1, 2]\n', "-m table", [[7, 8]]),
@@ -512,10 +534,10 @@ def test_price_is_of_its_model(lines: str, words: str, prices: Any, ruler: Ruler
 
 
 def test_price_of_a_variable(ruler: Ruler) -> None:
-    """A price of a variable holds for any model, but not if another variable names one."""
+    """A price of a variable holds for any model."""
     words, env = ("score", "-m", "openai/x"), {"RULER_PRICE": "1,2"}
     assert judges(ruler, *words, **env)["openai/x"]["price"] == [1, 2]
-    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"]["price"] is None
+    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"]["price"] == [1, 2]
 
 
 def test_parameters_of_ours(ruler: Ruler) -> None:
