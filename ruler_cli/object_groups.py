@@ -17,17 +17,17 @@ from ruler_cli.formats.fields import item_index
 from ruler_cli.formats.interface import SHAPE_ERRORS
 from ruler_cli.formats.native import BESIDE, read_trajectory
 from ruler_cli.formats.reader import key_text, validated
-from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS
+from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, is_reply
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Line, Path, Record, Rollout
 from ruler_cli.writing.fields import annotations_of, group_fields
 
 G = TypeVar("G")
 _LOG = "RULER explanation: "
 _ORIGINAL = "independent_reward"
-_JUDGED = ("messages", "tools", *BESIDE)
-"""Paths of the members of a trajectory that the judge is shown."""
+_JUDGED = tuple(dict.fromkeys(("messages", "messages_and_choices", "tools", *BESIDE)))
+"""Paths of the members of a trajectory that the judge is shown, those of whole conversations first."""
 _COPIES = frozenset((*ANSWERS, *ANSWER_LISTS))
-"""Those of them that often hold once more what `messages` ends with."""
+"""Those of them that are not read if `messages` ends with an answer."""
 _TURNS = ("messages", "messages_and_choices")
 """Lists of which a dict's copy has its own: programs fill one list again for the next group."""
 _KEYS = ("group_id", "metadata.scenario_id")
@@ -253,7 +253,7 @@ def _judged(item: Any) -> dict[str, Any]:
                 continue
             plain = _plain(value, path)
         except Exception as error:
-            if path in _COPIES and not isinstance(error, RecursionError):
+            if path in _COPIES and _ends_with_reply(judged) and not isinstance(error, RecursionError):
                 continue  # the object of a client, for example, whose text stands in the messages
             if isinstance(error, UnreadableError | RecursionError):
                 raise
@@ -262,6 +262,14 @@ def _judged(item: Any) -> dict[str, Any]:
     if judged.get("messages_and_choices") and not isinstance(item, Mapping):
         judged.pop("messages", None)
     return judged
+
+
+def _ends_with_reply(judged: Mapping[str, Any]) -> bool:
+    """Tell if nothing beside the messages is read as the answer, see `turns.with_answer`."""
+    messages = judged.get("messages")
+    if not messages:
+        return bool(judged.get("messages_and_choices"))
+    return isinstance(messages, list) and is_reply(messages[-1]) and "role" in messages[-1]
 
 
 def _plain(value: Any, name: str) -> Any:

@@ -173,6 +173,9 @@ class OpenScorer:
                 await anyio.sleep(_POLL)
         await _end(*self._tasks)
         self._warn_of_coverage()
+        if 0 < self._without_outcome < _FIRST:
+            path, groups = self.settings.input.outcome, f"none of {self._without_outcome} groups has it"
+            self.observer.warn(f"--outcome {path}: {groups}; check the path")
 
     def _warn_of_coverage(self) -> None:
         for sentence in self._coverage.report():

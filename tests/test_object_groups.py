@@ -282,7 +282,7 @@ def test_values_without_a_text(value: Any) -> None:
 
 
 def test_copy_of_the_answer() -> None:
-    """An object beside the messages that holds the answer once more costs no score; a system prompt does."""
+    """An object in the place of an answer costs no score if the messages end with one, else it does."""
 
     class Busy:
         messages = talk("a")["messages"]
@@ -293,6 +293,12 @@ def test_copy_of_the_answer() -> None:
 
     given = {"trajectories": [talk("a", response=object()), Busy()]}
     assert [rollout.error for rollout in read(given).rollouts] == [None, None]
+    art = {"messages_and_choices": talk("a")["messages"], "response": object()}
+    assert read({"trajectories": [art]}).rollouts[0].error is None
+    for last in ({"role": "user", "content": "And?"}, {"from": "human", "value": "And?"}):
+        asked = {"messages": [*talk("a")["messages"], last], "response": object()}
+        (rollout,) = read({"trajectories": [asked]}).rollouts
+        assert "`response` holds a value that is of type object" in str(rollout.error)
     (rollout,) = read({"trajectories": [talk("a", system=object())]}).rollouts
     assert "`system` holds a value that is of type object" in str(rollout.error)
 

@@ -49,15 +49,15 @@ OnLeftOut = Callable[[LeftOutGroup], object]
 def with_digests(group: Group, scored_group: ScoredGroup) -> DigestedGroup:
     """Add the digests of its rollouts to a group."""
     parts = group.rollouts
-    contents = (b"".join(_messages(parts[i]) for i in one.indices) for one in scored_group.rollouts)
+    contents = (b"".join(_messages(parts[i], i) for i in one.indices) for one in scored_group.rollouts)
     return scored_group, tuple([blake2b(one, digest_size=8).digest() for one in contents])
 
 
-def _messages(rollout: Rollout) -> bytes:
+def _messages(rollout: Rollout, place: int) -> bytes:
     try:
         return b"".join(_canonical(messages) for messages in (rollout.messages, *rollout.histories))
-    except RecursionError:  # so deep that it can be read but not written
-        return b""
+    except RecursionError:  # so deep that it can be read but not written: the same one has the same place
+        return b"%d" % place
 
 
 def _canonical(messages: list[Any]) -> bytes:
