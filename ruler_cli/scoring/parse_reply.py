@@ -21,6 +21,8 @@ _MEMBER = re.compile(r'[\s,]*"([^"\\]*)"\s*:\s*(?=\{)')
 """Beginnings of an object of entries and of a member of it; no id needs an escape."""
 _CLEARLY_TEN = 2.0
 """A best score between 1 and this is an error on a scale to 1; from here on the scale goes to 10."""
+_NEAR = 1e-6 + 1e-12
+"""Distance up to which a score is the bound of its scale: 1.0000001 is 1, and -0.0000001 is 0."""
 _TRIES = 60
 _HUGE = 10**9
 _LONGEST = 1_000_000
@@ -130,7 +132,7 @@ def _bare(text: str) -> str:
 
 
 def _unfenced(text: str) -> str:
-    text = text.strip()
+    text = text.strip().removeprefix("\ufeff").strip()  # some servers begin with a byte order mark
     if text.startswith("```") and text.endswith("```"):
         head, _, rest = text.partition("\n")
         if rest and re.fullmatch(_FENCE, head):
@@ -211,19 +213,26 @@ def _scores(values: Iterable[Any]) -> tuple[list[float], bool]:
     for value, (number, scaled) in zip(values, numbers, strict=True):
         if number is None or not math.isfinite(number):
             raise DefectError(f"a score was no number ({_show(value)})")
-        if number < 0:
+        if number < -_NEAR:
             raise DefectError(f"a score was negative ({_show(value)})")
-        if number > (1 if scaled else 10):
+        if number > (1 if scaled else 10) + _NEAR:
             raise DefectError(f"a score was out of range ({_show(value)})")
         if not scaled:
             bare.append(number)
-    if not any(number > 1 for number in bare):
-        return [abs(number or 0.0) for number, _ in numbers], False  # abs: -0 is 0
+    if not any(number > 1 + _NEAR for number in bare):
+        return [_share(number, 1) for number, _ in numbers], False
     if max(bare) < _CLEARLY_TEN:
         raise DefectError(f"a score was out of range ({max(bare):g})")
-    if any(0 < number < 1 for number in bare):
+    if any(_NEAR < number < 1 for number in bare):
         raise DefectError("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
-    return [abs(n or 0.0) / (1 if scaled else 10) for n, scaled in numbers], True
+    return [_share(number, 1 if scaled else 10) for number, scaled in numbers], True
+
+
+def _share(number: float | None, top: int) -> float:
+    """The score in [0, 1] of a number on a scale to `top`; next to a bound it is that bound."""
+    if number is None or number <= _NEAR:
+        return 0.0
+    return 1.0 if number >= top - _NEAR else number / top
 
 
 def _number(value: Any) -> tuple[float | None, bool]:

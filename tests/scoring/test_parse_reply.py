@@ -57,6 +57,7 @@ SAME = [
     f"<think>{answer(1, 0)}</think>\n{GOOD}",
     f"{answer(1, 0)} hm </think>{GOOD}",
     json.dumps(json.loads(GOOD)["scores"]),
+    f"\ufeff\n{json.dumps(json.loads(GOOD)['scores'])}",
     json.dumps({"note": {"scores": 1}, **json.loads(GOOD)}),
     f'{{"answer": {GOOD}}} and {{}}',
     answer("0.25", " 1 "),
@@ -74,6 +75,11 @@ OTHERS = [
     (answer(1, 7.5), [0.1, 0.75], True, 0),
     (answer("7", 0), [0.7, 0.0], True, 0),
     (answer("9/10", 7), [0.9, 0.7], True, 0),
+    (answer(1.0000001, -0.0000001), [1.0, 0.0], False, 0),
+    (answer("1.000001", "-0.000001"), [1.0, 0.0], False, 0),
+    (answer(10.0000001, 1.0000001), [1.0, 0.10000001], True, 0),
+    (answer("100.00001%", 0.9999999), [1.0, 1.0], False, 0),
+    (answer(8, 1e-7), [0.8, 0.0], True, 0),
 ]
 """Replies with their scores, True for a scale to 10, and the number of unknown ids."""
 
@@ -85,6 +91,7 @@ def test_read(subtests: pytest.Subtests) -> None:
             result = parse(text, LABELS)
             assert [result.entries[label][0] for label in LABELS] == pytest.approx(scores)
             assert (result.rescaled, result.unknown) == (rescaled, unknown)
+            assert all(0 <= score <= 1 for score, _ in result.entries.values())
             assert not any(str(score).startswith("-") for score, _ in result.entries.values())
 
 
@@ -106,9 +113,9 @@ DEFECTS = {
         listed((0, 1), (1, 0)),
     ],
     "two different scores": [listed(ONE, TWO, ("bcdf", 0.3))],
-    "mixed scales": [answer(0.5, 7)],
-    "negative": [answer(-0.1, 1), keyed(ONE, ("ghjk", -1))],
-    "out of range": [answer(odd, 1) for odd in (11, 1.05, "12/10", "101%")]
+    "mixed scales": [answer(0.5, 7), answer(0.9999999, 7)],
+    "negative": [answer(-0.1, 1), keyed(ONE, ("ghjk", -1)), answer(-0.00001, 1)],
+    "out of range": [answer(odd, 1) for odd in (11, 1.05, 1.00001, 10.00001, "12/10", "101%")]
     + [answer(1.5, 0), answer(80, 60)],
     "no number": [
         *(answer(odd, 1) for odd in ("1/0", True, None, "high", "0.8x", "0,8", [0.8])),
