@@ -68,6 +68,8 @@ def keyed(system: str) -> str:
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
 """Fields of a message with thoughts beside the answer."""
+BOM = b"\xef\xbb\xbf"
+"""Byte order mark, with which some servers begin a response."""
 _SECRET = 8
 """A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
@@ -88,7 +90,7 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
 
     Never raises: a body that is no chat completion gives a CallError that holds it.
     """
-    body = without_key(body, key)
+    body = without_key(body, key).removeprefix(BOM)
     try:
         value = orjson.loads(body)
         choice = value["choices"][0]

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from ruler_cli.answer import clean, reply_of
+from ruler_cli.answer import BOM, clean, reply_of
 from ruler_cli.judges.retry_after import READ, retry_after
 from ruler_cli.types import CallError, Kind, Reply
 
@@ -246,6 +246,7 @@ def read_response(
 
     An error body that comes with a good status has the status that it names, else 200.
     """
+    data = data.removeprefix(BOM)
     if status < 300:
         reply = reply_of(data, key)
         if isinstance(reply, Reply):
@@ -267,6 +268,7 @@ def read_response(
 
 def error_of(data: bytes) -> tuple[str, str]:
     """(codes, message) of an error body: its short codes in one line, and its message."""
+    data = data.removeprefix(BOM)
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:

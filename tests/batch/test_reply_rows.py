@@ -272,6 +272,12 @@ def test_anthropic_too_long() -> None:
 # rows without a reply
 
 
+def test_byte_order_mark() -> None:
+    """A byte order mark before a body that is text is passed over."""
+    body = json.dumps({"model": "m", "choices": [{"message": {"content": "so"}}]})
+    assert reply_from(**openai(200, "\ufeff" + body)).text == "so"
+
+
 def test_malformed_body() -> None:
     """A body that is no chat completion is an error with the body, as in a live call."""
     odd: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ruler_cli.answer import reply_of, usage_of
+from ruler_cli.answer import BOM, reply_of, usage_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import AnswerFormat
@@ -201,6 +201,18 @@ async def test_address_without_a_path() -> None:
         assert isinstance(call_error, CallError)
         assert "/v1" in call_error.reason or status == 405
     assert set(paths) == {"/chat/completions"}
+
+
+async def test_byte_order_mark() -> None:
+    """A byte order mark before a reply is passed over, from the network and from the ledger."""
+    body = GOOD.partition(b"\r\n\r\n")[2]
+    async with serving(answer(200, BOM + body)) as server:
+        for via in BOTH:
+            reply = await ask("openai/m", via, server.base)
+            assert isinstance(reply, Reply), reply
+            assert reply.text == "fine"
+            assert not reply.body.startswith(BOM)
+    assert reply_of(BOM + body) == reply_of(body)
 
 
 async def test_web_page() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.answer import clean
+from ruler_cli.answer import BOM, clean
 from ruler_cli.judges import provider_errors
 from ruler_cli.judges.provider_errors import (
     TABLE,
@@ -220,6 +220,8 @@ def test_status_within() -> None:
     assert status_within(b'{"choices":[{}],"error":{"code":429}}') is None
     assert status_within(b'{"id":"x"}') is None
     assert status_within(b"<html>") is None
+    assert status_within(BOM + b'{"error":{"code":429,"message":"m"}}') == 429
+    assert error_of(BOM + b'{"error":{"code":429,"message":"m"}}') == ("429", "m")
 
 
 @given(JSON.map(orjson.dumps) | st.binary(max_size=300))
