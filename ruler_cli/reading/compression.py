@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shlex
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -60,6 +61,11 @@ def readable(name: str) -> Iterator[None]:
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
+        if "too much memory" in str(error):  # of libzstd, which has no class for it
+            raise UsageError(
+                f"{name}: its Zstandard window is larger than the 128 MiB that are read; compress it again: "
+                f"zstd -dc --long=31 {shlex.quote(name)} | zstd > NEW.zst"
+            ) from None
         raise UsageError(
             f"{name}: the compressed data is damaged or cut off ({error}); compress it again, or "
             "pipe what can be unpacked into `ruler score -`"

@@ -19,6 +19,10 @@ HEAD = 512
 _EXPORT = "write the rollouts as JSON lines where they were made"
 _NO_ROLLOUTS = "give the file with the rollouts"
 _PACKED = {
+    b"\xff\xfe\x00\x00": "UTF-32 text; convert it with: iconv -f UTF-32 -t UTF-8",
+    b"\x00\x00\xfe\xff": "UTF-32 text; convert it with: iconv -f UTF-32 -t UTF-8",
+    b"{\x00\x00\x00": "UTF-32 text; convert it with: iconv -f UTF-32LE -t UTF-8",
+    b"\x00\x00\x00{": "UTF-32 text; convert it with: iconv -f UTF-32BE -t UTF-8",
     b"\xff\xfe": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
     b"{\x00": "UTF-16 text; convert it with: iconv -f UTF-16LE -t UTF-8",
@@ -29,7 +33,10 @@ _PACKED = {
     b"BZh": "bzip2; decompress it with bunzip2, or recompress as .gz or .zst",
     b"\xfd7zXZ": "xz; decompress it with unxz, or recompress as .gz or .zst",
 }
-"""First bytes of text, or of files, in a form to undo first; and the end of the sentence."""
+"""First bytes of text, or of files, in a form to undo first; and the end of the sentence.
+
+UTF-32 is above UTF-16, whose mark its own begins with.
+"""
 _BINARY = {
     b"7z\xbc\xaf": "a 7z archive; unpack it and give the JSON lines inside",
     b"Rar!": "a rar archive; unpack it and give the JSON lines inside",

@@ -117,6 +117,19 @@ def test_damaged(tmp_path: Path) -> None:
         assert "damaged or cut off" in refused(path)
 
 
+def test_large_window(tmp_path: Path) -> None:
+    """A Zstandard window that is larger than is read is no damage; the sentence says how to compress anew."""
+    path, option = tmp_path / "in it.zst", zstd.CompressionParameter.window_log
+    for log in (27, 31):
+        compressor = zstd.ZstdCompressor(options={option: log})
+        path.write_bytes(compressor.compress(LINES) + compressor.flush())
+        if log == 27:
+            assert [line.raw for line in read(path)] == [b'{"a": 1}', b'{"a": 2}']
+    sentence = refused(path)
+    assert "its Zstandard window is larger than the 128 MiB that are read" in sentence
+    assert f"zstd -dc --long=31 '{path}' | zstd" in sentence
+
+
 def test_foreign(tmp_path: Path) -> None:
     """A file without text, or that does not exist, is refused before it is read, with advice."""
     path = tmp_path / "in"
@@ -124,6 +137,10 @@ def test_foreign(tmp_path: Path) -> None:
         ('{"a":1}'.encode("utf-16"), "iconv -f UTF-16"),
         ('{"a":1}'.encode("utf-16-le"), "iconv -f UTF-16LE"),
         ('{"a":1}'.encode("utf-16-be"), "iconv -f UTF-16BE"),
+        ('{"a":1}'.encode("utf-32"), "iconv -f UTF-32 "),
+        ('\ufeff{"a":1}'.encode("utf-32-be"), "iconv -f UTF-32 "),
+        ('{"a":1}'.encode("utf-32-le"), "iconv -f UTF-32LE"),
+        ('{"a":1}'.encode("utf-32-be"), "iconv -f UTF-32BE"),
         (b"BZh91AY", "bunzip2"),
         (b"\xfd7zXZ\x00", "unxz"),
         (b"PAR1 and nothing else", "Parquet"),
