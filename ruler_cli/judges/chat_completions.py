@@ -207,8 +207,13 @@ def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | Non
     return {"type": "json_schema", "json_schema": {"name": "scores", "strict": True, "schema": schema}}
 
 
-_SCORE = {"type": "number", "enum": [number / 100 for number in range(101)]}
-"""A list of values: engines enforce one, but not the bounds of a number."""
+_STEPS = sorted({f"{n / 100:.2f}" for n in range(101)} | {f"{n / 10:.1f}" for n in range(11)} | {"0", "1"})
+_SCORE = {"type": "string", "enum": _STEPS}
+"""All spellings of a score with up to two decimals, as strings.
+
+Engines enforce a list of values, but not the bounds of a number. xgrammar writes a number of a list with 17
+digits, so it would forbid 0.8 and allow 0.80000000000000004; it takes strings as they are.
+"""
 _ENTRY = {
     "type": "object",
     "properties": {"explanation": {"type": "string", "maxLength": EXPLANATION}, "score": _SCORE},

@@ -97,8 +97,10 @@ def test_keyed_schema() -> None:
     assert scores["additionalProperties"] is False
     entry = schema["$defs"]["entry"]
     assert entry["properties"]["explanation"]["maxLength"] == EXPLANATION
-    allowed = entry["properties"]["score"]["enum"]
-    assert (min(allowed), max(allowed), len(allowed)) == (0, 1, 101)
+    score = entry["properties"]["score"]
+    assert score["type"] == "string"
+    assert {float(text) for text in score["enum"]} == {number / 100 for number in range(101)}
+    assert {"0", "0.0", "0.00", "0.8", "0.80", "0.85", "1", "1.0", "1.00"} <= set(score["enum"])
 
 
 def test_sized_schema() -> None:

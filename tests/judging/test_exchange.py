@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+
+import pytest
+
 from ruler_cli.config import AskSettings
 from ruler_cli.judging.exchange import Overflow, exchange
+from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import (
     ExchangeState,
@@ -103,3 +110,68 @@ def test_uncounted_overflow() -> None:
         _, end = asked(call_error(kind="too_long", context=(limit, limit + 1)), layout=layout, part=part)
         assert isinstance(end, Overflow)
         assert end.target <= min(limit, layout.tokens / 2)
+
+
+def scores(request: Request, *values: object) -> str:
+    """Write an answer with these scores, the last one for all other ids."""
+    each = [*values, *values[-1:] * len(request.labels)]
+    entries = [
+        {"trajectory_id": label, "explanation": "", "score": value}
+        for label, value in zip(request.labels, each, strict=False)
+    ]
+    return json.dumps({"scores": entries})
+
+
+def twice(request: Request, value: object, other: object) -> str:
+    """Write an answer in which the first id has two scores."""
+    answer = json.loads(scores(request, value))
+    answer["scores"].append({**answer["scores"][0], "score": other})
+    return json.dumps(answer)
+
+
+REPLIES: dict[str, tuple[Callable[[Request], str], str]] = {
+    # the text of every reply, and a digest of the keys of the requests that follow one another
+    "empty": (lambda request: "", "42f9e85de1359fd4"),
+    "no object": (lambda request: "They are equally good.", "a1167a0795759666"),
+    "no list": (lambda request: '{"scores": 1}', "37241a2629731857"),
+    "no entry": (lambda request: '{"scores": [0.5]}', "ac0aaa46fa7a5868"),
+    "missing": (lambda request: '{"scores": []}', "ad961b064307f61c"),
+    "no number": (lambda request: scores(request, "good"), "fa1c5f5422adb618"),
+    "null": (lambda request: scores(request, None), "df54c98c58c6bc77"),
+    "negative": (lambda request: scores(request, -0.5), "1b9c8889421a1fa4"),
+    "out of range": (lambda request: scores(request, 12), "0e7a29f334c0053a"),
+    "just above": (lambda request: scores(request, 1.5), "a32bb7fc783f913c"),
+    "mixed": (lambda request: scores(request, 0.5, 8), "a810a9da015b384b"),
+    "twice": (lambda request: twice(request, 0.5, 0), "8f07277c8439e856"),
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_corrections_of_old_ledgers(name: str) -> None:
+    """The requests that follow a reply which cannot be used have the keys that they had in every version."""
+    text, digest = REPLIES[name]
+    layout = build_layout(long_group(), AskSettings())
+    (part,) = requests_of_pass(layout, AskSettings(), 0)
+    requests, end = asked(lambda request: Reply(text(request)), layout=layout, part=part)
+    assert isinstance(end, GroupError)
+    keys = [key_of("m", {}, request).hex() for request in requests]
+    assert len(set(keys)) == 4
+    assert blake2b(" ".join(keys).encode(), digest_size=8).hexdigest() == digest
+
+
+def test_cuts_and_refusals_of_old_ledgers() -> None:
+    """The requests after a cut-off reply, or a refusal, have the keys that they had in every version."""
+    layout = build_layout(long_group(), AskSettings())
+    (part,) = requests_of_pass(layout, AskSettings(), 0)
+
+    def complete_but_one(request: Request) -> Reply:
+        text = scores(request, 0.25, 0.5)
+        return Reply(text[: text.rindex(", {")], Usage(100, 50, 0, 1), truncated=True)
+
+    keys = []
+    for answers in ((complete_but_one, complete_but_one, good), (lambda _: Reply("", refusal="no"), good)):
+        requests, end = asked(*answers, layout=layout, part=part)
+        assert isinstance(end, PassScores)
+        keys += [key_of("m", {}, request).hex() for request in requests]
+    assert len(set(keys)) == 4  # both begin with the same request
+    assert blake2b(" ".join(keys).encode(), digest_size=8).hexdigest() == "7606c33aae6fba38"
