@@ -14,24 +14,35 @@ help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
-venv: $(VENV)/.stamp ## make .venv with the locked dependencies and this checkout
+demo: $(VENV)/.run-stamp ## install what ruler needs, score the sample groups and show their scores
+	@mkdir -p build/demo
+	$(BIN)/ruler score samples/groups.jsonl build/demo/scored.jsonl -m offline
+	$(BIN)/ruler report build/demo/scored.jsonl
+	$(BIN)/ruler report build/demo/scored.jsonl -o build/demo/report.html
+	@echo "Open build/demo/report.html in a browser. Next: make test, or README.md for a judge of your own."
 
-$(VENV)/.stamp: pyproject.toml constraints.txt
+# The environment grows in two steps: what ruler needs, for `make demo`, then what its tests and checks need.
+venv: $(VENV)/.stamp ## make .venv with everything for development, and this checkout
+
+$(VENV)/.run-stamp: pyproject.toml constraints-run.txt
 	@$(call require_python)
-	@echo "Installing the locked dependencies into $(VENV) ..."
+	@echo "Installing what ruler needs into $(VENV), about half a minute ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) install --require-hashes -r constraints.txt
+	@$(BIN)/python $(PIP) install --require-hashes -r constraints-run.txt
 	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: venv ## install, score the sample groups with the embedded judge, show the scores
-	@mkdir -p build/demo
-	$(BIN)/ruler score samples/groups.jsonl build/demo/scored.jsonl -m offline
-	@$(BIN)/python -c "$$SHOW_FIRST_GROUP" build/demo/scored.jsonl
+$(VENV)/.stamp: $(VENV)/.run-stamp constraints.txt
+	@echo "Installing what the tests and checks need into $(VENV), a minute or two ..."
+	@$(BIN)/python $(PIP) install --require-hashes -r constraints.txt
+	@touch $@
+
+# Many tests wait for a process of their own: one worker more than there are cores keeps these busy.
+WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN || echo 2); echo $$((cores < 7 ? cores + 1 : 8)))
 
 # COVERAGE=--cov measures coverage as well, in twice the time.
-test: venv ## run the tests
-	$(BIN)/python -m pytest $(COVERAGE) --numprocesses auto --maxprocesses 8 --dist worksteal
+test: venv ## install what the tests need, and run them
+	$(BIN)/python -m pytest $(COVERAGE) --numprocesses $(WORKERS) --dist worksteal
 
 # LONG and IN choose among them: make test-long LONG=long IN=tests/browser
 LONG := long or hypothesis
@@ -39,7 +50,7 @@ IN   :=
 
 test-long: venv ## run what `make test` leaves out, and the property tests with more examples
 	$(BIN)/python -m pytest $(IN) -m "$(LONG)" --hypothesis-profile long \
-	  --numprocesses auto --maxprocesses 8 --dist worksteal
+	  --numprocesses $(WORKERS) --dist worksteal
 
 # Two workers with a model of one thread each: threads of one model wait for one another, and on a busy
 # machine for long.
@@ -82,7 +93,7 @@ build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
 	@rm -rf build/dist build/wheel-venv build/wheelhouse && mkdir -p build
 	@echo "Building the wheel and installing it into build/wheel-venv ..."
 	@$(BIN)/python -m build --no-isolation --outdir build/dist >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
-	@$(BIN)/python $(PIP) download --require-hashes --dest build/wheelhouse -r constraints.txt
+	@$(BIN)/python $(PIP) download --require-hashes --dest build/wheelhouse -r constraints-run.txt
 	@$(PYTHON) -m venv build/wheel-venv
 	@build/wheel-venv/bin/python $(PIP) install --no-index --find-links build/wheelhouse build/dist/*.whl
 	@touch $@
@@ -100,16 +111,18 @@ bench: venv ## run the benchmarks
 	$(BIN)/python -m benchmarks
 
 # Versions that still fit are kept; `make lock UPGRADE=--upgrade` takes the newest.
-lock: ## write constraints.txt and constraints-e2e.txt anew from pyproject.toml
+# constraints-run.txt has the versions of constraints.txt, for `make demo` and `make test` share .venv.
+COMPILE := build/lock-venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-config --custom-compile-command "make lock" --quiet
+
+lock: ## write constraints*.txt anew from pyproject.toml
 	@$(call require_python)
 	@$(PYTHON) -m venv build/lock-venv
 	@build/lock-venv/bin/python $(PIP) install uv
-	@build/lock-venv/bin/uv pip compile pyproject.toml --extra dev --universal \
-	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-config \
-	  --custom-compile-command "make lock" --quiet --output-file constraints.txt $(UPGRADE)
-	@build/lock-venv/bin/uv pip compile --group e2e --no-deps --universal \
-	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-config \
-	  --custom-compile-command "make lock" --quiet --output-file constraints-e2e.txt $(UPGRADE)
+	@$(COMPILE) pyproject.toml --group build --extra dev --output-file constraints.txt $(UPGRADE)
+	@rm -f constraints-run.txt
+	@$(COMPILE) pyproject.toml --group build --constraint constraints.txt --output-file constraints-run.txt
+	@$(COMPILE) --group e2e --no-deps --output-file constraints-e2e.txt $(UPGRADE)
 
 # Only for who changes a library's version or entry.js: `make check` needs no npm. The lock holds digests
 # and no address of a registry; `make vendor LOCK=1` writes it anew from package.json.
@@ -130,16 +143,3 @@ define require_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
   echo "ruler needs Python 3.11 or newer; name one with: make PYTHON=python3.11" >&2; exit 1; }
 endef
-
-define SHOW_FIRST_GROUP
-import json, sys
-group = json.loads(open(sys.argv[1], encoding="utf-8").readline())
-print("The first group of", sys.argv[1] + ":")
-for number, rollout in enumerate(group["trajectories"], start=1):
-    verdict = rollout["ruler"]
-    if verdict["status"] == "scored":
-        print(f"  rollout {number}: {verdict['score']:.2f}  {verdict['explanation']}")
-    else:
-        print(f"  rollout {number}: not scored: {verdict['reason']}")
-endef
-export SHOW_FIRST_GROUP

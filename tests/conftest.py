@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,6 +25,26 @@ SHARED = ROOT.parent / "shared"
 hypothesis.settings.register_profile("ruler", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=100)
 hypothesis.settings.load_profile("ruler")
+
+
+def seconds_of_folders(reports: Iterable[object]) -> dict[str, float]:
+    """Return the seconds of each top-level folder of `tests/`, set-up and tear-down included."""
+    seconds: dict[str, float] = defaultdict(float)
+    for report in reports:
+        if type(report) is pytest.TestReport:  # not a subtest, whose time is in that of its test
+            parts = report.nodeid.partition("::")[0].split("/")
+            folder = "/".join(parts[:2]) if len(parts) > 2 else f"{parts[0]}/*.py"
+            seconds[folder] += report.duration
+    return seconds
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the time of each folder; workers run side by side, so the run itself took less than the sum."""
+    seconds = seconds_of_folders(report for reports in terminalreporter.stats.values() for report in reports)
+    if len(seconds) > 1:
+        terminalreporter.section("seconds of each folder, added up over the workers")
+        for folder, spent in sorted(seconds.items(), key=lambda item: -item[1]):
+            terminalreporter.write_line(f"{spent:7.1f}  {folder}")
 
 
 @pytest.fixture(scope="session")

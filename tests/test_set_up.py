@@ -1,0 +1,47 @@
+"""The set-up for development: the locks of .venv, and the times that a run of the tests prints."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import pytest
+
+from tests.conftest import ROOT, seconds_of_folders
+
+
+def pins(name: str) -> set[tuple[str, str]]:
+    """Return each package of a lock, as `name==version`, with its hashes."""
+    text = (ROOT / name).read_text()
+    entries = re.findall(r"^([\w.-]+==\S+).*\n((?: +--hash=.*\n)+)", text, re.MULTILINE)
+    return {(package, hashes.rstrip()) for package, hashes in entries}
+
+
+def test_one_environment() -> None:
+    """`make test` adds to the environment of `make demo` and changes nothing in it."""
+    assert len(pins("constraints-run.txt")) > 20
+    assert pins("constraints-run.txt") < pins("constraints.txt")
+
+
+def test_demo_installs_no_more() -> None:
+    """`make demo` installs no package that only tests, extras or documents need."""
+    needless = {"ray", "pyarrow", "playwright", "mkdocs", "pytest", "mypy", "pandas", "s3fs"}
+    names = {package.partition("==")[0] for package, _ in pins("constraints-run.txt")}
+    assert "litellm" in names
+    assert names.isdisjoint(needless)
+
+
+def test_seconds_of_folders() -> None:
+    """The seconds of a folder are those of all phases of its tests, in every file."""
+
+    def report(nodeid: str, when: Literal["setup", "call"], seconds: float) -> pytest.TestReport:
+        return pytest.TestReport(nodeid, ("", 0, ""), {}, "passed", None, when, (), seconds)
+
+    reports = [
+        report("tests/cli/test_a.py::test_one", "setup", 1.0),
+        report("tests/cli/test_a.py::test_one", "call", 2.0),
+        report("tests/cli/deep/test_b.py::test_two[x/y]", "call", 4.0),
+        report("tests/test_c.py::test_three", "call", 8.0),
+        "no report of a test",
+    ]
+    assert seconds_of_folders(reports) == {"tests/cli": 7.0, "tests/*.py": 8.0}
