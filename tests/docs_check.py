@@ -12,6 +12,8 @@ Fenced blocks follow these rules:
 - `sh`: not run, because it costs money or installs something; each `ruler` command must be one that
   the command line takes.
 - `python`: must run; it must print the `text` block right behind it.
+- `json` below `<!-- from FILE -->`: a line of this file, with spaces and line ends as it reads best and
+  `…` for what is left out.
 
 All blocks of a page that has the comment `<!-- one session -->` run in one copy, one after the other.
 `$JUDGE` in a block is the address of a server of tests/judge_server.py, which answers as the name of the
@@ -60,6 +62,7 @@ def check(pages: list[str], *, everything: bool) -> Report:
     links.check_length(report)
     examples.check_examples(fenced, report)
     examples.check_syntax(fenced, report)
+    examples.check_excerpts(pages, report)
     if everything:
         commands.check_reference(report)
         examples.scored_samples(report, write=False)

@@ -30,6 +30,7 @@ ONE_SESSION = "<!-- one session -->"
 """Mark of a page whose examples run one after the other in one directory, as a reader types them."""
 JUDGE = "$JUDGE"
 """Variable that holds the address of a judge on this machine, if an example names it."""
+_EXCERPT = re.compile(r"<!-- from (\S+) -->\n```json\n(.*?)```", re.DOTALL)
 _END = "--- exit "
 _TIMEOUT = 300
 _AT_ONCE = max(2, os.cpu_count() or 1)
@@ -209,6 +210,19 @@ def _check_python(block: Block, replayed: list[tuple[str, int]], report: Report)
     if code:
         report.wrong.append(f"{block.where}: the Python example fails:\n{output}")
     return output
+
+
+def check_excerpts(pages: Sequence[str], report: Report) -> None:
+    """Check that each block below `<!-- from FILE -->` is a line of it with "…" for what is left out."""
+    count = 0
+    for page in pages:
+        for source, excerpt in _EXCERPT.findall(read(page)):
+            count += 1
+            parts = [re.escape(re.sub(r"\s", "", part)) for part in excerpt.split("…")]
+            lines = [re.sub(r"\s", "", line) for line in _read(ROOT / source).splitlines()]
+            if not any(re.fullmatch(".*".join(parts), line) for line in lines):
+                report.wrong.append(f"{page}: the excerpt of {source} is no line of it")
+    report.done.append(f"{count} excerpts of samples")
 
 
 def check_syntax(fenced: Sequence[Block], report: Report) -> None:
