@@ -19,7 +19,7 @@ demo: $(VENV)/.run-stamp ## install what ruler needs, score the sample groups an
 	$(BIN)/ruler score samples/groups.jsonl build/demo/scored.jsonl -m offline
 	$(BIN)/ruler report build/demo/scored.jsonl
 	$(BIN)/ruler report build/demo/scored.jsonl -o build/demo/report.html
-	@echo "Open build/demo/report.html in a browser. Next: make test, or README.md for a judge of your own."
+	@echo "Open build/demo/report.html in a browser. The command is $(BIN)/ruler; README.md tells how to choose a judge."
 
 # The environment grows in two steps: what ruler needs, for `make demo`, then what its tests and checks need.
 venv: $(VENV)/.stamp ## make .venv with everything for development, and this checkout
