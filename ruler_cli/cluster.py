@@ -36,7 +36,7 @@ from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import StopSignal, run_beside, together
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
-from ruler_cli.run import RunResult, score
+from ruler_cli.run import RunResult, nothing_to_compare, score
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 
@@ -94,6 +94,8 @@ async def score_on_ray(
         source = await anyio.to_thread.run_sync(open_input, settings.input, stack, problems.append)
         if source.reader is None or source.survey is None:
             return await score(settings, observer, stop_signal)
+        if error := await anyio.to_thread.run_sync(nothing_to_compare, settings, source):
+            raise error
         source.report(observer)
         groups, limits, shape = source.survey.mine, settings.pool, source.reader.format.shape
     each = [limits.of(judge) for judge in settings.judges]

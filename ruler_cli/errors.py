@@ -32,6 +32,18 @@ class WrongShapeError(UsageError, TypeError):
     """An argument of a Python function is of another kind than it takes; nothing was sent."""
 
 
+class NothingToCompare(UsageError):  # noqa: N818 - the input is no error by itself
+    """No group of INPUT has two rollouts that differ; nothing was sent."""
+
+    def __init__(self, key: str) -> None:
+        """`key` says what makes rollouts one group."""
+        super().__init__(
+            "no group of INPUT has anything to compare: each has one rollout, or rollouts that are all alike "
+            f"({key}); name what the rollouts of one task share with --group-by PATH, or have each scored by "
+            "itself with --single score"
+        )
+
+
 class ForeignError(UsageError):
     """A file of a kind without records; a directory is read without it."""
 

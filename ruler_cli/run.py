@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ import anyio
 
 from ruler_cli.batch_scores import BatchScores, RunStats
 from ruler_cli.config import ScoreSettings
-from ruler_cli.errors import ReaderGone, RulerError, TooManyFailures, UsageError
+from ruler_cli.errors import NothingToCompare, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import ResolvedJudge, cached_only, resolve
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel, open_panel
@@ -19,6 +19,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, threaded
 from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.prompting.layout import distinct_rollouts
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.result_writer import ResultWriter
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
@@ -26,6 +27,8 @@ from ruler_cli.writing.output import FailedFile, failed_path, open_output, refus
 
 _TICK = 1.0
 _POLL = 0.05
+_HELD_GROUPS, _HELD_BYTES = 20, 64 << 20
+"""Groups of a pipe with nothing to compare, and bytes of them, that are held before the first is sent."""
 _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
 
@@ -110,6 +113,55 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     return resolved
 
 
+def nothing_to_compare(settings: ScoreSettings, source: Input) -> NothingToCompare | None:
+    """Return the error with which `score` refuses a file: no group of it has two rollouts that differ.
+
+    It is read as far as the first group that has. None for a stream, for a file about which no judge would be
+    asked, and where a part of INPUT, or its replies in the ledger, are asked for as they are.
+    """
+    if source.again is None or source.reader is None or not _must_compare(settings):
+        return None
+    alone = source.survey is not None and source.survey.largest <= 1
+    askable = False
+    for group in source.again():
+        distinct = distinct_rollouts(group, settings.ask)
+        if distinct > 1:
+            return None
+        askable = askable or distinct == 1
+        if alone and askable:
+            break
+    return NothingToCompare(source.reader.shown_key) if askable else None
+
+
+def _must_compare(settings: ScoreSettings) -> bool:
+    part = settings.input.shard is not None or settings.input.limit is not None
+    return settings.ask.single == "flag" and not (part or settings.cached_only)
+
+
+def _held(settings: ScoreSettings, source: Input, observer: Observer) -> Iterator[Group]:
+    """Yield the groups of a stream; the first ones are held until one has something to compare.
+
+    NothingToCompare if the stream ends before; no more than `_HELD_GROUPS` are held.
+    """
+    held, size, askable = list[Group](), 0, False
+    for group in source.groups:
+        held.append(group)
+        size += group.size
+        distinct = distinct_rollouts(group, settings.ask)
+        askable = askable or distinct == 1
+        full = len(held) == _HELD_GROUPS or size > _HELD_BYTES
+        if full and distinct < 2:
+            observer.warn(f"the first {len(held)} groups have nothing to compare; they are sent all the same")
+        if full or distinct > 1:
+            yield from held
+            held.clear()
+            yield from source.groups
+            return
+    if askable and source.reader is not None:
+        raise NothingToCompare(source.reader.shown_key)
+    yield from held
+
+
 class _Run:
     """One run: the way of each group, until the end or until the run is told to stop."""
 
@@ -171,7 +223,11 @@ class _Run:
         return RunResult(summary, stopped, self.whole)
 
     def _open(self, stack: ExitStack) -> Input:
-        return open_input(self._settings.input, stack, self._unreadable, self._writer.output.write_as)
+        source = open_input(self._settings.input, stack, self._unreadable, self._writer.output.write_as)
+        if error := nothing_to_compare(self._settings, source):
+            self._observer.note(source.found())
+            raise error
+        return source
 
     def _unreadable(self, problem: Problem) -> None:
         self._writer.unreadable(problem)
@@ -192,7 +248,9 @@ class _Run:
             self._observer.warn(sentence)
 
     async def _judge_all(self, source: Input) -> None:
-        runner, pull = self._runner, (threaded if source.waits else inline)(source.groups)
+        hold = source.again is None and _must_compare(self._settings)
+        groups = _held(self._settings, source, self._observer) if hold else source.groups
+        runner, pull = self._runner, (threaded if source.waits else inline)(groups)
 
         async def next_group() -> GroupRun | None:
             group = None

@@ -90,6 +90,7 @@ def laid(sizes: list[int], lie: str) -> list[dict[str, Any]]:
 def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     """A container and its records, in scattered groups, with damaged ones between."""
     kind, sizes = draw(st.sampled_from(KINDS)), draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    sizes[0] += 1  # an input without anything to compare is refused
     records = [json.dumps(record).encode() for record in laid(sizes, draw(st.sampled_from(LIES)))]
     bad = DAMAGED if kind in (".jsonl", ".jsonl.gz", ".jsonl.zst") else DAMAGED[2:]
     for _ in range(draw(st.integers(0, 3))):

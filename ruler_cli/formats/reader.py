@@ -130,6 +130,13 @@ class Reader:
         return self.key == PROMPT_HASH
 
     @property
+    def shown_key(self) -> str:
+        """The key of a group in words, for a sentence."""
+        if self.by_prompt:
+            return "each record is a group" if self.format.shape == "group" else "hash of the prompt"
+        return f"key `{self.key}`"
+
+    @property
     def _by_path(self) -> bool:
         return self.key not in (PROMPT_HASH, self.format.key_description)
 

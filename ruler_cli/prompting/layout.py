@@ -137,6 +137,11 @@ def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rol
     return layout, rollouts, example, shared, own_tools
 
 
+def distinct_rollouts(group: Group, ask: AskSettings) -> int:
+    """Count the rollouts of a group that a judge can tell apart: with less than two nothing is compared."""
+    return len(render_group(group, ask)[0].distinct)
+
+
 @dataclass(slots=True)
 class Shortener:
     """A group that was rendered whole, and is rendered again with less of some rollouts.

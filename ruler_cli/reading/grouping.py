@@ -144,24 +144,19 @@ class Survey:
     cut: bool = False
     where: Where = "line {}".format
 
-    @property
-    def _key(self) -> str:
-        return "hash of the prompt" if self.reader.by_prompt else f"key `{self.reader.key}`"
-
     def warnings(self) -> list[str]:
         """List the signs of a wrong group key, a sentence each."""
         out: list[str] = []
         whole = self.reader.format.shape != "trajectory"
         if self.groups > 1 and self.singles == self.groups:
             given = self.reader.format.shape == "group"
-            key, advice = ("", "") if given else (f" ({self._key})", f"; {_WAY}")
+            key, advice = ("", "") if given else (f" ({self.reader.shown_key})", f"; {_WAY}")
             out.append(f"every group has one rollout{key}: nothing can be compared{advice}")
         elif self.groups == 1 and self.records > 1 and not (whole or self.cut):
-            out.append(f"all {self.records} records are one group ({self._key}); {_WAY}")
+            out.append(f"all {self.records} records are one group ({self.reader.shown_key}); {_WAY}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
-            out.append(
-                f"group sizes are very uneven, {self.smallest} to {self.largest} ({self._key}); {_WAY}"
-            )
+            sizes = f"{self.smallest} to {self.largest}"
+            out.append(f"group sizes are very uneven, {sizes} ({self.reader.shown_key}); {_WAY}")
         if self.repeated:
             first, second = self.repeated
             out.append(

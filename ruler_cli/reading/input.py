@@ -45,9 +45,10 @@ _WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scatt
 class Input:
     """An input that is open: its reader, its counts, and its groups as an iterator.
 
-    `survey` is None for a stream, `total` the number of groups if it is known. `waits`: to read it may take
-    long, because of a pipe or a network. `notes` are sentences on parts that are not read. `index` keeps the
-    records that wait for their turn if groups are scattered. `fd` is a file in which a record can be read at
+    `survey` is None for a stream, `total` the number of groups if it is known. `again` yields the groups from
+    the first on once more; None for a stream. `waits`: to read it may take long, because of a pipe or a
+    network. `notes` are sentences on parts that are not read. `index` keeps the records that wait for their
+    turn if groups are scattered. `fd` is a file in which a record can be read at
     its offset; None if there is none.
     """
 
@@ -56,6 +57,7 @@ class Input:
     reader: Reader | None = None
     survey: Survey | None = None
     groups: Iterator[Group] = field(default_factory=lambda: iter(()))
+    again: Callable[[], Iterator[Group]] | None = None
     waits: bool = False
     notes: Sequence[str] = ()
     fd: int | None = None
@@ -217,7 +219,7 @@ def _survey_file(
                 yield fetched(fd, reader, places, container.line)
 
     return Input(
-        container, index, reader, result, groups(), notes=notes, fd=fd, openings=result.openings,
+        container, index, reader, result, groups(), groups, notes=notes, fd=fd, openings=result.openings,
         waits=location.remote and result.grouping != "scattered", total=result.mine,
     )  # fmt: skip
 

@@ -268,8 +268,9 @@ def test_null_reward(ruler: Ruler, tmp_path: Path) -> None:
         [{"trajectories": [one]}, {"trajectories": [{"messages_and_choices": []}]}],
     )
     message = "ART itself reads no file in which a reward is null; --on-failure drop"
-    assert message in ruler("score", "lost.jsonl", "o.jsonl", "-m", "offline").stderr
-    dropped = ruler("score", "lost.jsonl", "p.jsonl", "-m", "offline", "--on-failure", "drop")
+    command = ("score", "lost.jsonl", "o.jsonl", "-m", "offline", "--single", "score")
+    assert message in ruler(*command).stderr
+    dropped = ruler(*command, "--on-failure", "drop")
     assert message not in dropped.stderr
 
 

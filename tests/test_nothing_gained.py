@@ -1,0 +1,88 @@
+"""Runs that have nothing to gain: nothing to compare, no usable reply, no money; what they leave alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import NothingToCompare
+from ruler_cli.run import score
+from tests.conftest import Ruler, group, write
+from tests.judge_server import JudgeServer
+from tests.runs import Stage, Stub
+from tests.virtual import virtually
+
+ALONE = [group(f"g{i}", 0.5) for i in range(3)]
+ALIKE = [{"group_id": f"h{i}", "trajectories": [group("h", 0.5)["trajectories"][0]] * 2} for i in range(3)]
+PAIR = group("pair", 0.1, 0.9)
+
+
+def lines(records: list[Any]) -> str:
+    """Records as the text of a pipe."""
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.mark.parametrize("where", ["file", "pipe"])
+def test_nothing_to_compare(ruler: Ruler, tmp_path: Path, server: JudgeServer, where: str) -> None:
+    """Groups of one rollout, or of rollouts that are all alike, cost no call, and OUTPUT stays as it was."""
+    records = [*ALONE, *ALIKE, {"group_id": "empty", "trajectories": []}]
+    write(tmp_path / "in.jsonl", records)
+    (tmp_path / "out.jsonl").write_text("yesterday's\n")
+    source = "in.jsonl" if where == "file" else "-"
+    judge = ("-m", "openai/fake", "--api-base", server.base)
+    result = ruler("score", source, "out.jsonl", *judge, stdin=lines(records))
+    assert result.returncode == 2
+    assert "nothing to compare" not in result.stdout
+    assert "anything to compare" in result.stderr
+    assert "--group-by" in result.stderr
+    assert "--single score" in result.stderr
+    assert server.requests() == []
+    assert (tmp_path / "out.jsonl").read_text() == "yesterday's\n"
+    assert not (tmp_path / "out.jsonl.partial").exists()
+
+
+@pytest.mark.parametrize("more", [["--single", "score"], ["--limit", "2"], ["--shard", "1/2"]])
+def test_asked_for(ruler: Ruler, tmp_path: Path, more: list[str]) -> None:
+    """Groups of one rollout are scored if that, or a part of INPUT, is asked for."""
+    write(tmp_path / "in.jsonl", ALONE)
+    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", *more).returncode == 0
+
+
+def test_nothing_to_ask(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups about which no judge would be asked are named one by one, as beside others."""
+    write(tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}] * 2)
+    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").returncode == 1
+    assert (
+        ruler("score", "-", "-", "-m", "offline", stdin=(tmp_path / "in.jsonl").read_text()).returncode == 1
+    )
+
+
+@pytest.mark.parametrize(("before", "warned"), [(3, False), (19, False), (20, True), (25, True)])
+def test_held(ruler: Ruler, before: int, warned: bool) -> None:
+    """A pipe holds groups until one compares, or until the 20th, and then sends all of them, in order."""
+    records = [*[group(f"g{i}", 0.5) for i in range(before)], PAIR, *ALONE]
+    result = ruler("score", "-", "-", "-m", "offline", stdin=lines(records))
+    assert result.returncode == 0
+    keys = [json.loads(line)["group_id"] for line in result.stdout.splitlines()]
+    assert keys == [record["group_id"] for record in records]
+    assert ("the first 20 groups have nothing to compare" in result.stderr) == warned
+
+
+def test_scattered_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One comparable group in a file is enough, however its groups lie; cached replies are not."""
+    halves = [{**one, "group_id": f"g{i}"} for i in range(30) for one in group("x", 0.5)["trajectories"]]
+    stage = Stage(tmp_path, monkeypatch, halves, Stub())
+    with pytest.raises(NothingToCompare):
+        virtually(lambda: score(stage.settings()))
+    assert stage.asked == 0
+    more = [{**one, "group_id": "g0"} for one in group("y", 0.9)["trajectories"]]
+    write(tmp_path / "in.jsonl", [*halves, *more])
+    assert stage.run().summary.scored == 30
+    stage.forget()
+    assert stage.run().summary.kept == 30
+    write(tmp_path / "in.jsonl", halves)
+    with pytest.raises(NothingToCompare):
+        virtually(lambda: score(stage.settings()))
