@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +88,21 @@ def test_continues(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_p
     resumed = masked(tmp_path / "out.jsonl")
     ruler(*line(server, "--ledger", "none"))
     assert masked(tmp_path / "out.jsonl") == resumed
+
+
+def test_ledger_deleted(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """A run whose ledger is deleted stops and says so; it pays for nothing twice when it goes on."""
+    server.configure(latency=0.05)
+    process = begun(tmp_path, server, 21, "--ledger", "kept/ledger.sqlite")
+    shutil.rmtree(tmp_path / "kept")
+    output = process.communicate(timeout=30)[1]
+    assert process.returncode == 1
+    assert "the ledger was deleted or replaced during the run" in output
+    assert server.stats()["requests"] < len(GROUPS)
+    done = ruler(*line(server, "--ledger", "kept/ledger.sqlite"))
+    assert done.returncode == 0, done.stderr
+    books = server.stats()["books"]
+    assert (books["contents"], books["paid_again"]) == (len(GROUPS), 0)
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -134,12 +134,27 @@ def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
     return [row[1:] for row in rows], rows[-1][0] if rows else after
 
 
+def rows_since(connection: sqlite3.Connection, when: float) -> list[ReplyRecord]:
+    """Return the rows that were added since a Unix time, without their ids."""
+    query = f"SELECT {_COLUMNS} FROM replies WHERE at >= ? ORDER BY id"  # noqa: S608
+    return connection.execute(query, (when,)).fetchall()
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a file, which no other file has while it is open; None if it is missing."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
     """Append rows of another ledger in one transaction; OutputError if that fails.
 
     The file is created if nobody has used it yet.
     """
-    placeholders = ", ".join("?" * len(rows[0]))
+    placeholders = ", ".join("?" * len(_COLUMNS.split(",")))
     try:
         with contextlib.closing(open_ledger(path)) as ledger, ledger:
             ledger.execute("BEGIN IMMEDIATE")

@@ -20,7 +20,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -30,8 +30,19 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli.answer import reply_of
-from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.ledger.database import WAIT, busy, file_errors, files_of, open_files, open_ledger, open_to_read
+from ruler_cli.errors import OutputError, RulerError, UsageError
+from ruler_cli.ledger.database import (
+    WAIT,
+    append_rows,
+    busy,
+    file_errors,
+    files_of,
+    identity_of,
+    open_files,
+    open_ledger,
+    open_to_read,
+    rows_since,
+)
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
@@ -117,12 +128,20 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
 class _File:
     """A ledger's file: `quick` never waits for other processes, `patient` does.
 
-    Both are the same connection if the file is only read.
+    Both are the same connection if the file is only read. `identity` is what tells it from another file that
+    takes its place, `opened` the Unix time since when rows may be of this run.
     """
 
     path: Path
     quick: sqlite3.Connection
     patient: sqlite3.Connection
+    identity: tuple[int, int] | None = None
+    opened: float = 0.0
+
+    @property
+    def in_place(self) -> bool:
+        """Tell if its path still leads to it."""
+        return identity_of(self.path) == self.identity
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -150,12 +169,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 raise UsageError(f"--ledger {other}: no such file; {_CREATED}")
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
-                with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
-                    # one waits for other processes, in a thread; the other never does, in the event loop
-                    patient, quick = (stack.enter_context(closing(open_ledger(path))) for _ in range(2))
-                    quick.execute("PRAGMA busy_timeout = 0")
-                    patient.execute("PRAGMA cache_size = -32768")  # for many at once: the index of a million
-                self._first = _File(path, quick, patient)
+                self._first = _open_to_write(path, stack)
                 self._files.append(self._first)
             known = {os.path.realpath(path)} if path is not None else set()
             for other in others:
@@ -165,7 +179,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                         only = open_to_read(other)
                     if only is not None:
                         self._files.append(_File(other, stack.enter_context(closing(only)), only))
-            self.close = stack.pop_all().close
+            self._open = stack.pop_all()
+            self.close = self._open.close
 
     def find(self, key: bytes) -> Reply | CallError | None:
         """Return the first file's reply, else the first failed call, with `cached` set; None without either.
@@ -186,6 +201,8 @@ class Ledger(AbstractContextManager["Ledger"]):
     async def store(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer, seconds)
+        if not self._own.in_place:
+            await self._in_thread(self._move, row)
         if not self._insert(self._own.quick, row):
             await self._in_thread(self.keep, key, model, answer, seconds)
             return
@@ -214,6 +231,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         up; its status is None if there is no row. Answers as for `keep`, else ValueError; OutputError if
         they cannot be written.
         """
+        if not self._own.in_place:
+            self._move()
         rows = [(key, answer and _row_of(key, model, answer, 0.0)) for key, model, answer in answers]
         patient, earlier = self._own.patient, list[RowStatus | None]()
         with self._lock, self._output_errors("written"), patient:
@@ -224,6 +243,31 @@ class Ledger(AbstractContextManager["Ledger"]):
                 if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
                     patient.execute(_INSERT, row)
         return earlier
+
+    def _move(self, *more: _Row) -> None:
+        """Bring the replies of this run, and `more`, into another file, and raise OutputError.
+
+        The file that was deleted stays readable while it is open. Its place is taken if that is free or holds
+        a ledger, else a file beside it. What is stored afterwards goes there too.
+        """
+        with self._lock:
+            old = self._own
+            if old.in_place:  # another thread has moved them
+                return
+            with self._output_errors("read"):
+                rows = [*rows_since(old.patient, old.opened), *more]
+            replies = "1 reply" if len(rows) == 1 else f"{len(rows)} replies"
+            lost = f"{old.path}: the ledger was deleted or replaced during the run"
+            for path in (old.path, old.path.with_name(f"{old.path.name}.saved")):
+                with suppress(RulerError):
+                    append_rows(path, rows)
+                    self._first = self._files[0] = _open_to_write(path, self._open)
+                    break
+            else:
+                raise OutputError(f"{lost}, and no file can be created in its place; {_ANOTHER}")
+            if rows:
+                others = "" if path == old.path else f"; read it with --ledger {path}"
+                raise OutputError(f"{lost}; what this run kept ({replies}) is in {path}{others}")
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
@@ -256,8 +300,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return number
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""
+        try:
+            if kind is None and self._first is not None and not self._first.in_place:
+                self._move()
+        finally:
+            self.close()
 
     @property
     def _own(self) -> _File:
@@ -311,6 +360,18 @@ class Ledger(AbstractContextManager["Ledger"]):
     def _error(self, verb: str, why: object, file: _File | None = None) -> OutputError:
         path = (file or self._own).path
         return OutputError(f"{path}: the ledger cannot be {verb}: {why}; make room there, or {_ANOTHER}")
+
+
+def _open_to_write(path: Path, stack: ExitStack) -> _File:
+    """Open a ledger, which is created if it is missing; `stack` closes it. UsageError if it is unusable."""
+    with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
+        # one waits for other processes, in a thread; the other never does, in the event loop
+        patient, quick = (stack.enter_context(closing(open_ledger(path))) for _ in range(2))
+        quick.execute("PRAGMA busy_timeout = 0")
+        patient.execute("PRAGMA cache_size = -32768")  # for many at once: the index of a million
+        for connection in (patient, quick):  # opens all files: what is deleted later can still be read
+            connection.execute("SELECT id FROM replies LIMIT 1").fetchall()
+    return _File(path, quick, patient, identity_of(path), time.time())
 
 
 @dataclass(frozen=True, slots=True)

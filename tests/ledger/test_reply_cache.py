@@ -533,6 +533,64 @@ async def test_log_stays_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert ledger.find(b"0") is not None
 
 
+def removed(path: Path) -> None:
+    """Delete a ledger's files."""
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+
+
+def removed_and_made_anew(path: Path) -> None:
+    """Put another ledger in the place of one."""
+    removed(path)
+    Ledger(path).close()
+
+
+def removed_for_another_file(path: Path) -> None:
+    """Put a file that is no ledger in the place of one."""
+    removed(path)
+    path.write_text("notes")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("change", [removed, removed_and_made_anew, removed_for_another_file])
+async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) -> None:
+    """A reply notices that the ledger was deleted or replaced; all replies of the run are in another file."""
+    with Ledger(path) as ledger:
+        ledger.keep(b"before", "m", reply())
+        change(path)
+        with pytest.raises(
+            OutputError, match=r"deleted or replaced during the run; what this run kept \(2 replies\)"
+        ) as raised:
+            await ledger.store(b"notices", "m", reply())
+        await ledger.store(b"in flight", "m", reply())
+    saved = path if change is not removed_for_another_file else path.with_name("ledger.sqlite.saved")
+    assert f"is in {saved}" in str(raised.value)
+    with Ledger(saved) as again:
+        assert all(again.find(key) for key in (b"before", b"notices", b"in flight"))
+
+
+def test_deleted_before_the_end(path: Path) -> None:
+    """If a ledger is deleted after its last reply, its end tells so, and the replies of the run are kept."""
+    with pytest.raises(OutputError, match=r"\(1 reply\) is in"), Ledger(path) as ledger:
+        ledger.keep(b"before", "m", reply())
+        removed(path)
+    with Ledger(path) as again:
+        assert again.find(b"before") is not None
+    with Ledger(path):
+        removed(path)  # nothing of this run is lost
+
+
+def test_deleted_without_room(path: Path) -> None:
+    """If no file can take the place of a deleted ledger the error says so, and the end tries once more."""
+    with pytest.raises(OutputError, match="what this run kept"), Ledger(path) as ledger:
+        ledger.keep(b"before", "m", reply())
+        shutil.rmtree(path.parent)
+        path.parent.write_text("no directory")
+        with pytest.raises(OutputError, match="no file can be created in its place"):
+            ledger.keep_all([(b"more", "m", reply())])
+        path.parent.unlink()
+
+
 @pytest.mark.anyio
 async def test_clear_beside_a_run(ledger: Ledger, path: Path) -> None:
     """A ledger that one process clears goes on serving another."""
