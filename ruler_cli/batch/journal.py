@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ruler_cli.errors import OutputError
-from ruler_cli.ledger.database import file_errors, open_ledger
+from ruler_cli.ledger.database import MAKE_ROOM, file_errors, open_ledger, remedy
 
 BatchState = Literal["creating", "submitted", "collected", "canceled", "failed", "abandoned"]
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
@@ -197,11 +197,13 @@ class Journal(AbstractContextManager["Journal"]):
             return self._db.execute(query, values).fetchall()
 
     @contextmanager
-    def _errors(self, verb: str, advice: str = f"make room there, or {_ANOTHER}") -> Iterator[None]:
+    def _errors(self, verb: str, advice: str = MAKE_ROOM + _ANOTHER) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise OutputError(f"{self.path}: the ledger cannot be {verb}: {error}; {advice}") from None
+            raise OutputError(
+                f"{self.path}: the ledger cannot be {verb}: {error}; {remedy(error, advice)}"
+            ) from None
 
 
 def count_open_requests(ledger: Path) -> int:

@@ -72,23 +72,34 @@ def stats(options: Options) -> int:
 def clear(options: Options) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
+    It asks first. If stdin is no terminal, it removes nothing without --yes.
+
     Example: ruler ledger clear --older-than 90
 
-    Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage.
+    Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage, or no --yes where
+    stdin is no terminal.
     """
     from ruler_cli.ledger.reply_cache import Ledger, is_there
 
     file, days = required_ledger_path(options), options.older_than
     which = "every reply" if days is None else f"every reply older than {days:g} days"
+    older = None if days is None else days * _DAY
     if not is_there(file):
         typer.echo(f"removed nothing: there is no {safe(str(file))}")
         return 0
-    ask = not options.yes and sys.stdin is not None and sys.stdin.isatty()
-    if ask and not typer.confirm(f"Remove {which} from {safe(str(file))}?", err=True):
-        typer.echo("removed nothing")
-        return 1
     with Ledger(file) as opened:
-        number = opened.clear(None if days is None else days * _DAY)
+        if not options.yes:
+            number, used = opened.measure(older)
+            rows = f"{count(number, 'row')}, {size(used)}"
+            if sys.stdin is None or not sys.stdin.isatty():
+                raise UsageError(
+                    f"ledger clear: would remove {which} from {file} ({rows}), and stdin is no terminal "
+                    "to ask on; give --yes to remove them"
+                )
+            if not typer.confirm(f"Remove {which} from {safe(str(file))} ({rows})?", err=True):
+                typer.echo("removed nothing")
+                return 1
+        number = opened.clear(older)
         remaining = opened.stats().size
     typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
     return 0

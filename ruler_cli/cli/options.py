@@ -368,7 +368,9 @@ class Options(ScoreOptions):
         callback=_finite,
         variable=False,
     )
-    yes: bool = _option("Do not ask for confirmation on a terminal.", False, names="--yes -y", variable=False)
+    yes: bool = _option(
+        "Remove without asking; needed where stdin is no terminal.", False, names="--yes -y", variable=False
+    )
     stats_json: bool = _option(
         "One JSON object, times as ISO 8601, an unknown cost as null.", False, names="--json", variable=False
     )

@@ -20,6 +20,8 @@ _BACKSTOP = 1 << 14
 """Pages of write-ahead log (64 MiB) after which a write moves them into the file itself."""
 
 
+MAKE_ROOM = "make room there, or "
+"""Beginning of the way out of an error that a full disk may have."""
 APPLICATION, VERSION = 0x52554C52, 1
 """Numbers in the head of the database file that mark it as a ledger of this version."""
 TABLES = (
@@ -87,7 +89,17 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
         raise UsageError(f"{error}; {way_out}") from None
     except (OSError, ValueError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{subject}: {why}; {way_out}") from None
+        raise UsageError(f"{subject}: {why}; {remedy(error, way_out)}") from None
+
+
+def remedy(error: object, way_out: str) -> str:
+    """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+        return way_out
+    return (
+        "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW) and move it away, "
+        f"or {way_out.removeprefix(MAKE_ROOM)}"
+    )
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ import anyio.to_thread
 from ruler_cli.answer import reply_of
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.ledger.database import (
+    MAKE_ROOM,
     WAIT,
     append_rows,
     busy,
@@ -41,6 +42,7 @@ from ruler_cli.ledger.database import (
     open_files,
     open_ledger,
     open_to_read,
+    remedy,
     rows_since,
 )
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage
@@ -60,6 +62,7 @@ _STATS = (
     "SELECT model, status, count(*), sum(prompt), sum(completion), sum(cached), min(at), max(at) "
     "FROM replies GROUP BY model, status ORDER BY model, status"
 )
+_MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
@@ -287,13 +290,17 @@ class Ledger(AbstractContextManager["Ledger"]):
             sum(file.stat().st_size for file in files if file.exists()),
         )
 
+    def measure(self, older_than: float | None = None) -> tuple[int, int]:
+        """Return the number of rows that `clear` would remove, and the bytes of their answers."""
+        number, used = self._read(_MEASURE, _before(older_than))[0]
+        return number, used or 0
+
     def clear(self, older_than: float | None = None) -> int:
         """Remove all rows of the first file, or those older than `older_than` seconds, and shrink it.
 
         Return the number of removed rows.
         """
-        before = math.inf if older_than is None else time.time() - older_than
-        patient = self._own.patient
+        before, patient = _before(older_than), self._own.patient
         with self._lock, self._output_errors("cleared"):
             number = patient.execute("DELETE FROM replies WHERE at < ?", (before,)).rowcount
             patient.execute("VACUUM")
@@ -314,7 +321,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             raise ValueError("there is no ledger to write")
         return self._first
 
-    def _read(self, query: str, *values: bytes, file: _File | None = None) -> list[Any]:
+    def _read(self, query: str, *values: bytes | float, file: _File | None = None) -> list[Any]:
         file = file or self._own
         try:
             return file.quick.execute(query, values).fetchall()
@@ -359,7 +366,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _error(self, verb: str, why: object, file: _File | None = None) -> OutputError:
         path = (file or self._own).path
-        return OutputError(f"{path}: the ledger cannot be {verb}: {why}; make room there, or {_ANOTHER}")
+        return OutputError(f"{path}: the ledger cannot be {verb}: {why}; {remedy(why, MAKE_ROOM + _ANOTHER)}")
 
 
 def _open_to_write(path: Path, stack: ExitStack) -> _File:
@@ -398,6 +405,11 @@ class ReplyCache:
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
         await self.ledger.store(key, self.model, answer, answer.seconds if isinstance(answer, Reply) else 0.0)
+
+
+def _before(older_than: float | None) -> float:
+    """Return the Unix time of rows older than so many seconds; inf for None, which is all of them."""
+    return math.inf if older_than is None else time.time() - older_than
 
 
 def _row_of(key: bytes, model: str, answer: Reply | CallError, seconds: float) -> _Row:

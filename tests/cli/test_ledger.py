@@ -91,15 +91,28 @@ def test_json(ruler: Ruler, ledger_path: Path) -> None:
 
 
 def test_clear(ruler: Ruler, ledger_path: Path) -> None:
-    """Without a terminal `clear` removes the replies without asking, and reports their number."""
+    """Without a terminal `clear` needs --yes; it then removes the replies, and reports their number."""
+    command = ("ledger", "clear", "--ledger", ledger_path)
     with Ledger(ledger_path) as ledger:
         ledger._own.patient.execute("UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,))
-        some = ruler("ledger", "clear", "--ledger", ledger_path, "--older-than", 2)
+        some = ruler(*command, "--older-than", 2, "--yes")
         assert (some.returncode, "removed 3 rows" in some.stdout) == (0, True)
-        assert "removed 0 rows" in ruler("ledger", "clear", "--ledger", ledger_path, "--older-than", 2).stdout
-        rest = ruler("ledger", "clear", "--ledger", ledger_path)
+        assert "removed 0 rows" in ruler(*command, "--older-than", 2, "--yes").stdout
+        rest = ruler(*command, "--yes")
         assert (rest.returncode, "removed 1 row " in rest.stdout) == (0, True)
         assert ledger.find(b"1") is None
+
+
+def test_clear_needs_yes(ruler: Ruler, ledger_path: Path) -> None:
+    """Without a terminal and --yes nothing is removed; the sentence says how much would have been."""
+    for more, words in (((), "every reply from"), (("--older-than", 2), "every reply older than 2 days")):
+        done = ruler("ledger", "clear", "--ledger", ledger_path, *more)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert all(part in done.stderr for part in (words, str(ledger_path), "(4 rows, ", "--yes"))
+    with Ledger(ledger_path) as ledger:
+        assert sum(ledger.stats().rows.values()) == 4
+        assert ledger.measure(1e12) == (0, 0)
+        assert ledger.measure()[1] > 3 * len(json.dumps(BODY))
 
 
 def test_clear_usage(ruler: Ruler, ledger_path: Path) -> None:

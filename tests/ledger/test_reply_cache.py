@@ -351,12 +351,30 @@ def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Ledger(tmp_path / "closed")
 
 
+def test_bad_pages(tmp_path: Path) -> None:
+    """A ledger with bad pages is said to be damaged, with the way to save it, and not to lack room."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        for number in range(100):
+            ledger.keep(bytes([number] * 16), "m", reply("x" * 2000))
+    content = bytearray(path.read_bytes())
+    content[8 * 4096 : -4096] = b"\xee" * (len(content) - 9 * 4096)
+    path.write_bytes(content)
+    with Ledger(path) as ledger, pytest.raises(OutputError) as error:
+        ledger.stats()
+    assert "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW)" in str(
+        error.value
+    )
+    assert "--ledger PATH" in str(error.value)
+    assert "make room" not in str(error.value)
+
+
 def test_full_disk(ledger: Ledger) -> None:
     """A reply that cannot be stored is an error with the path, never silence."""
     (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
     for connection in (ledger._own.quick, ledger._own.patient):
         connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(OutputError, match=r"ledger.sqlite.*full.*--ledger none"):
+    with pytest.raises(OutputError, match=r"ledger.sqlite.*full; make room there, or .*--ledger none"):
         ledger.keep(b"k", "m", reply("x" * 99999))
     with pytest.raises(OutputError, match="full"):
         anyio.run(ledger.store, b"k", "m", reply("x" * 99999))
