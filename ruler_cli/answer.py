@@ -70,7 +70,7 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
 """Fields of a message with thoughts beside the answer."""
 BOM = b"\xef\xbb\xbf"
 """Byte order mark, with which some servers begin a response."""
-_SECRET = 8
+SHORTEST_KEY = 8
 """A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
@@ -82,7 +82,7 @@ _SENTENCE = 300
 
 def without_key(data: bytes, key: str | None) -> bytes:
     """Foreign bytes with the key removed, unless it is so short that it may be any word."""
-    return data.replace(key.encode(), b"[key]") if key and len(key) >= _SECRET else data
+    return data.replace(key.encode(), b"[key]") if key and len(key) >= SHORTEST_KEY else data
 
 
 def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
@@ -113,7 +113,17 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
         thought=_thought(message, value.get("usage")),
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
+        model=_model_name(value.get("model")),
     )
+
+
+@lru_cache(16)
+def _served(name: str) -> str:
+    return clean(name[:_SENTENCE])
+
+
+def _model_name(value: Any) -> str:
+    return _served(value) if isinstance(value, str) else ""
 
 
 def _thought(message: Mapping[str, Any], usage: Any) -> bool:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
+from ruler_cli.answer import SHORTEST_KEY
 from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import CapReached
 from ruler_cli.judging.panel import Panel
+from ruler_cli.keys import without_secrets
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.ledger.texts import digest_of
 from ruler_cli.observer import BatchFigures, Summary
+from ruler_cli.prompting.layout import shown_rubric
+from ruler_cli.prompting.render import readable_text
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
@@ -30,6 +38,7 @@ class BatchScores:
         self.stats, self._input, self._how = stats, settings.input, settings.combine
         self._ask = settings.ask
         self.names = tuple(judge.label for judge in settings.judges)
+        self.texts = RunTexts(settings, stats.summary, stats.panel.ledger)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
         self._early = replace(self._how, debias=False, standardize=False) if self.waits else self._how
@@ -40,6 +49,7 @@ class BatchScores:
         scores = self._combined(result, self._early)
         if isinstance(scores, GroupScores) or scores.kind != "interrupted":
             self.stats.add(group, result, scores)
+            self.texts.add(group)
         return scores
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
@@ -91,6 +101,56 @@ def _waits(settings: ScoreSettings) -> bool:
     return how.debias or how.standardize or (several and settings.output != "-")
 
 
+_canonical = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=lambda value: type(value).__name__
+).encode
+_LISTED = 20
+"""Rubrics of a run whose texts its summary has."""
+
+
+class RunTexts:
+    """The texts that make the scores of a run, by digest: rubrics, and the parameters of its judges.
+
+    The ledger keeps them; secrets are removed before the digest is taken.
+    """
+
+    def __init__(self, settings: ScoreSettings, summary: Summary, ledger: Ledger | None) -> None:
+        """Keep the parameters; the rubrics come with the groups."""
+        self._summary, self._ledger = summary, ledger
+        self._usual = settings.ask.rubric
+        judges = settings.judges
+        keys = [judge.api_key or os.environ.get(judge.api_key_env or "", "") for judge in judges]
+        self._secrets = [key for key in keys if len(key) >= SHORTEST_KEY]
+        named = [{"judge": each.label, "model": each.model, "params": dict(each.params)} for each in judges]
+        self._params, text = self._kept("params", _canonical(without_secrets(named, self._secrets)))
+        self._summary.params_texts[self._params] = text
+        self._rubric = lru_cache(16)(partial(self._kept, "rubric"))
+
+    def add(self, group: Group) -> None:
+        """Count the rubric of a group."""
+        listed = self._summary.rubric_texts
+        digest, text = self._rubric_of(group)
+        if digest in listed or len(listed) < _LISTED:
+            listed[digest] = text
+        else:
+            self._summary.more_rubrics += 1
+
+    def digests(self, group: Group) -> dict[str, str]:
+        """Return the digests of what made the scores of a group."""
+        return {"rubric": self._rubric_of(group)[0], "params": self._params}
+
+    def _rubric_of(self, group: Group) -> tuple[str, str]:
+        return self._rubric(shown_rubric(group, self._usual))
+
+    def _kept(self, kind: str, text: str) -> tuple[str, str]:
+        """Return the digest of a text, and the text without secrets."""
+        text = readable_text(text if kind == "params" else without_secrets(text, self._secrets))
+        digest = digest_of(text)
+        if self._ledger is not None and self._ledger.texts is not None:
+            self._ledger.texts.add(digest, kind, text)
+        return digest, text
+
+
 _ENOUGH = 20
 """Groups of a stream from which on a share of them is one."""
 
@@ -100,7 +160,7 @@ class RunStats:
 
     def __init__(self, most: MaxFailures | None, panel: Panel) -> None:
         """`panel` counts the calls, and knows the prices."""
-        self._most, self._panel = most, panel
+        self._most, self.panel = most, panel
         self._began = time.perf_counter()
         self.summary = Summary()
 
@@ -138,7 +198,7 @@ class RunStats:
         summary = self.summary
         if summary.kept_usd is None or result.used == result.paid:
             return
-        used, paid = self._panel.cost(result.used), self._panel.cost(result.paid)
+        used, paid = self.panel.cost(result.used), self.panel.cost(result.paid)
         if used is not None and paid is not None:
             summary.kept_usd += used - paid
 
@@ -157,20 +217,20 @@ class RunStats:
     def cap_reached(self, cap: float | None) -> CapReached | None:
         """Return the error of a run that left out groups or passes for the cap of so many USD."""
         left, cut = self.summary.failed.get("budget", 0), self.summary.cut
-        return CapReached(cap or 0.0, left, cut, self._panel.budget.least) if left or cut else None
+        return CapReached(cap or 0.0, left, cut, self.panel.budget.least) if left or cut else None
 
     def finish(self, stopped: Exception | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""
         summary = self.summary
         self.refresh()
-        self._panel.count(summary)
+        self.panel.count(summary)
         summary.seconds = time.perf_counter() - self._began
-        summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
+        summary.unsure_usd = None if summary.cost_usd is None else self.panel.budget.unsure
         summary.stopped = None if stopped is None else str(stopped)
         return summary
 
     def refresh(self) -> None:
         """Note the tokens and USD of all replies, also of those whose group is not written yet."""
-        self.summary.usage, self.summary.cost_usd = self._panel.spent()
+        self.summary.usage, self.summary.cost_usd = self.panel.spent()
         if self.summary.cost_usd is None:
             self.summary.kept_usd = None

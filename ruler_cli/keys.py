@@ -7,7 +7,8 @@ repeats a word that looks like one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ruler_cli.errors import UsageError
 
@@ -97,6 +98,21 @@ def secrets_among(words: Iterable[str]) -> list[str]:
         found.update(m[1] or m[3] for m in _IN_ADDRESS.finditer(word) if m[1] or _SECRET_NAME.fullmatch(m[2]))
         before = word
     return sorted((one for one in found if len(one) > 3), key=len, reverse=True)
+
+
+def without_secrets(value: Any, secrets: Iterable[str] = ()) -> Any:
+    """Return a JSON value in which keys, values that are named as keys, and all of `secrets` are `[key]`."""
+    if isinstance(value, str):
+        found = [*secrets, *secrets_among(value.split())]
+        return HIDDEN if looks_like_key(value) else without_keys(value, found)
+    if isinstance(value, Mapping):
+        return {
+            without_secrets(str(name), secrets): HIDDEN
+            if _SECRET_NAME.fullmatch(str(name)) and not isinstance(inner, bool | None)
+            else without_secrets(inner, secrets)
+            for name, inner in value.items()
+        }
+    return [without_secrets(inner, secrets) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def without_keys(text: str, secrets: Iterable[str] = ()) -> str:

@@ -19,7 +19,7 @@ from ruler_cli.formats.native import BESIDE, read_trajectory
 from ruler_cli.formats.reader import key_text, validated
 from ruler_cli.formats.turns import ANSWER_LISTS, ANSWERS, is_reply
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Line, Path, Record, Rollout
-from ruler_cli.writing.fields import annotations_of, group_fields
+from ruler_cli.writing.fields import annotations_of
 
 G = TypeVar("G")
 _LOG = "RULER explanation: "
@@ -174,11 +174,10 @@ def judged_group(
     result: GroupResult,
     scores: GroupScores | GroupError,
     names: Sequence[str],
-    cost_usd: float | None,
+    fields: dict[str, Any],
     on_failure: OnFailure,
 ) -> JudgedGroup[G]:
-    """Annotate a copy of a group; `names` are those of all judges."""
-    fields = group_fields(read.group, result, scores, names, cost_usd)
+    """Annotate a copy of a group; `names` are those of all judges, `fields` the group's part of OUTPUT."""
     annotations = annotations_of(read.group, result, scores, names)
     pairs = [
         _annotated(item, annotation, on_failure)

@@ -110,6 +110,9 @@ class Summary:
     their tries, `retried` tries by their reason, `unanswered` requests that the ledger does not answer if
     no judge is asked. `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached
     replies, `unsure_usd` the possible cost of calls without a reply. `figures` are there at the end of a run.
+
+    `rubric_texts` are the first rubrics of the run by their digest, and `more_rubrics` counts groups with
+    others; `params_texts` are the parameters of its judges.
     """
 
     total: int | None = None
@@ -143,6 +146,9 @@ class Summary:
     seconds: float = 0.0
     stopped: str | None = None
     figures: BatchFigures | None = None
+    rubric_texts: dict[str, str] = field(default_factory=dict)
+    more_rubrics: int = 0
+    params_texts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, parts: Sequence[Summary]) -> Summary:
@@ -151,7 +157,7 @@ class Summary:
         for part in parts:
             for name in (each.name for each in fields(cls)):
                 one, other = getattr(whole, name), getattr(part, name)
-                if name in ("total", "stopped", "figures"):
+                if name in ("total", "stopped", "figures", "rubric_texts", "more_rubrics", "params_texts"):
                     continue
                 if isinstance(one, dict):
                     setattr(whole, name, dict(sorted((Counter(one) + Counter(other)).items())))

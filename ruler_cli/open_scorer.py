@@ -22,6 +22,7 @@ from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.engine import Bounds, run, run_beside
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.types import GroupError, GroupResult, GroupScores
+from ruler_cli.writing.fields import group_fields
 
 _BOUNDS = Bounds(ready=32)
 """Bounds on the groups that are held: 32 scored groups bridge a pause of their taker, and a group that is
@@ -143,8 +144,15 @@ class OpenScorer:
     ) -> JudgedGroup[G]:
         """Count the final scores of a group; return an annotated copy of it."""
         batch.conclude(read.group, result, scores)
-        cost = self.panel.cost(result.used)
-        return judged_group(read, result, scores, batch.names, cost, self.settings.on_failure)
+        fields = group_fields(
+            read.group,
+            result,
+            scores,
+            batch.names,
+            self.panel.cost(result.used),
+            batch.texts.digests(read.group),
+        )
+        return judged_group(read, result, scores, batch.names, fields, self.settings.on_failure)
 
     @property
     def ended(self) -> Exception:

@@ -120,7 +120,8 @@ class ResultWriter:
 
         settings, form = self._settings, self._reader.format
         names = self._scores.names
-        fields = group_fields(group, result, scores, names, self._panel.cost(result.used))
+        cost, digests = self._panel.cost(result.used), self._scores.texts.digests(group)
+        fields = group_fields(group, result, scores, names, cost, digests)
         dropped = settings.on_failure == "drop" and isinstance(scores, GroupError)
         if dropped and isinstance(scores, GroupError) and scores.kind == "budget":
             self.unfinished = True  # for the run that goes on, and not in two files

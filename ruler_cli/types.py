@@ -183,7 +183,8 @@ class Reply:
 
     `body` is the chat completion as it came, JSON without the key; the ledger keeps it. `seconds` is the
     time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
-    judge was not asked now but before; `thought`: the judge thought before it answered.
+    judge was not asked now but before; `thought`: the judge thought before it answered. `model` is the name
+    of the model in the body.
     """
 
     text: str
@@ -195,6 +196,7 @@ class Reply:
     cached: bool = field(default=False, compare=False)
     http_requests: int = field(default=1, compare=False)
     thought: bool = field(default=False, compare=False)
+    model: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,7 @@ class GroupResult:
 
     `seconds` is the time of all replies, `cached`: no judge was asked now; `used` are the tokens of all
     replies by judge, `paid` those of replies that were asked for now; `ended` is the Unix time at the end.
+    `served` are the names of the models in the replies, sorted.
     """
 
     owner: tuple[int | None, ...]
@@ -321,6 +324,7 @@ class GroupResult:
     used: tuple[Usage, ...] = ()
     paid: tuple[Usage, ...] = ()
     ended: float = 0.0
+    served: tuple[str, ...] = ()
 
     @property
     def alone(self) -> bool:

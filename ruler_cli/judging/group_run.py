@@ -175,6 +175,7 @@ class GroupRun:
             used=tuple([judge.used for judge in self.judges]),
             paid=tuple([judge.paid for judge in self.judges]),
             ended=time.time(),
+            served=tuple(sorted({name for judge in self.judges for name in judge.served})),
         )
 
     @property
@@ -206,6 +207,7 @@ class _JudgePasses:
         self.windows, self.passes = 1, 0
         self.used, self.paid, self.seconds = NO_USAGE, NO_USAGE, 0.0
         self.asked = self.asked_now = False
+        self.served = set[str]()
 
     @property
     def scored_all(self) -> bool:
@@ -330,6 +332,8 @@ class _JudgePasses:
             self.seconds += reply.seconds
             self.used += reply.usage
             self.paid += NO_USAGE if reply.cached else reply.usage
+            if reply.model:
+                self.served.add(reply.model)
         on_reply = self._run.runner.on_reply
         if on_reply is not None:
             on_reply(self._run.group.key, reply.text if isinstance(reply, Reply) else reply.reason)

@@ -104,10 +104,15 @@ class Panel:
     """Several judges that share a budget and a stop signal; each has its own limits and concurrency."""
 
     def __init__(
-        self, judges: Sequence[PanelJudge], stop_signal: StopSignal, budget: Budget | None = None
+        self,
+        judges: Sequence[PanelJudge],
+        stop_signal: StopSignal,
+        budget: Budget | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
-        """`budget` is the one that the callers of the judges spend from."""
+        """`budget` is the one that the callers of the judges spend from; `ledger` has the cached replies."""
         self.judges, self.stop_signal, self.budget = tuple(judges), stop_signal, budget or Budget()
+        self.ledger = ledger
         self._callers = [judge.caller for judge in judges if judge.caller is not None]
         self._gates = [caller.gate for caller in self._callers]
 
@@ -171,7 +176,7 @@ def open_panel(
             caller = open_caller(way, judge, settings.pool.of(judge), stop_signal, budget)
             made = PanelJudge(caller, cache, price=way.price, context=way.context)
         judges.append(made)
-    return Panel(judges, stop_signal, budget)
+    return Panel(judges, stop_signal, budget, ledger)
 
 
 def open_caller(

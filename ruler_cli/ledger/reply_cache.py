@@ -45,6 +45,7 @@ from ruler_cli.ledger.database import (
     remedy,
     rows_since,
 )
+from ruler_cli.ledger.texts import TextWriter
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
@@ -163,6 +164,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._logged = 0
         self._files = list[_File]()
         self._first: _File | None = None
+        self.texts: TextWriter | None = None
         if len(others) > _MANY:
             open_files()
         for other in others:  # before the first is created: a mistyped name would be an empty ledger
@@ -174,6 +176,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             if path is not None and (make or is_there(path)):
                 self._first = _open_to_write(path, stack)
                 self._files.append(self._first)
+                self.texts = stack.enter_context(closing(TextWriter(self._first.quick, self._first.patient)))
             known = {os.path.realpath(path)} if path is not None else set()
             for other in others:
                 if (real := os.path.realpath(other)) not in known:
@@ -298,11 +301,13 @@ class Ledger(AbstractContextManager["Ledger"]):
     def clear(self, older_than: float | None = None) -> int:
         """Remove all rows of the first file, or those older than `older_than` seconds, and shrink it.
 
-        Return the number of removed rows.
+        Return the number of removed rows. The texts go with all rows.
         """
         before, patient = _before(older_than), self._own.patient
         with self._lock, self._output_errors("cleared"):
             number = patient.execute("DELETE FROM replies WHERE at < ?", (before,)).rowcount
+            if older_than is None:
+                patient.execute("DROP TABLE IF EXISTS texts")
             patient.execute("VACUUM")
             patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return number

@@ -128,7 +128,7 @@ def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rol
         if len(example) < len(texts):
             example.append(i)
     owner = [None if r.error is not None else which.get(place[i]) for i, r in enumerate(given)]
-    rubric = readable_text(group.rubric or ask.rubric or templates.RUBRIC)
+    rubric = shown_rubric(group, ask.rubric)
     raws = [text.encode() for text in texts]
     digests = tuple([keyed(raw) for raw in raws])
     digest = keyed(b"group", rubric.encode(), tools.encode(), context.encode(), *sorted(digests))
@@ -140,6 +140,11 @@ def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rol
 def distinct_rollouts(group: Group, ask: AskSettings) -> int:
     """Count the rollouts of a group that a judge can tell apart: with less than two nothing is compared."""
     return len(render_group(group, ask)[0].distinct)
+
+
+def shown_rubric(group: Group, usual: str | None) -> str:
+    """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one."""
+    return readable_text(group.rubric or usual or templates.RUBRIC)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ruler_cli import __version__
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, RolloutScore, Usage
 
 Annotation = Mapping[str, Any]
@@ -64,8 +65,12 @@ def group_fields(
     scores: GroupScores | GroupError,
     names: Sequence[str],
     cost_usd: float | None,
+    digests: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The group's part of the output, which stands once if the record is a group."""
+    """The group's part of the output, which stands once if the record is a group.
+
+    `digests` are those of the rubric and of the judges' parameters.
+    """
     usage, failed = result.usage, isinstance(scores, GroupError)
     fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
     if isinstance(scores, GroupError):
@@ -73,6 +78,8 @@ def group_fields(
     fields |= {"judge": _judge_names(result, scores, names), "size": group.compared}
     if isinstance(scores, GroupScores):
         fields |= _quality(scores, result)
+    fields |= digests
+    fields["version"], fields["served"] = __version__, list(result.served)
     fields["usage"] = usage_fields(usage)
     fields["cost_usd"] = None if cost_usd is None else round(cost_usd, 8)
     fields["judged_at"] = time.strftime(_INSTANT, time.gmtime(result.ended))

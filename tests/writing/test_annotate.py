@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ruler_cli import __version__
 from ruler_cli.config import CombineSettings, OnFailure
 from ruler_cli.formats.interface import Format, ListLayout, RecordLayout
 from ruler_cli.formats.reader import Reader
@@ -310,14 +311,28 @@ def test_other_members_in_lists(more: dict[str, Any], layout: dict[str, Any], re
 
 NAMES = ("one", "two", "three", "strong")
 ROLLOUT = {"status", "score", "explanation", "judge", "passes", "slots"}
-ALWAYS = {"status", "key", "judge", "size", "usage", "cost_usd", "judged_at", "latency_s", "cached"}
+DIGESTS = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
+ALWAYS = {
+    *DIGESTS,
+    "version",
+    "served",
+    "status",
+    "key",
+    "judge",
+    "size",
+    "usage",
+    "cost_usd",
+    "judged_at",
+    "latency_s",
+    "cached",
+}
 OF_GROUP = ALWAYS | {"passes", "tied"}
 
 
 def with_usage(result: GroupResult) -> GroupResult:
     """Return a group result with usage and time."""
     used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
-    return replace(result, seconds=1.23456, used=used, paid=used, ended=1795227245.9)
+    return replace(result, seconds=1.23456, used=used, paid=used, ended=1795227245.9, served=("a-model",))
 
 
 def group_of(result: GroupResult) -> Group:
@@ -332,7 +347,7 @@ def fields(
     scores = combine(result, CombineSettings(**how), BatchStatistics())
     made = group_of(result)
     annotations = annotations_of(made, with_usage(result), scores, names)
-    part = group_fields(made, with_usage(result), scores, names, 0.123456789)
+    part = group_fields(made, with_usage(result), scores, names, 0.123456789, DIGESTS)
     return json.loads(json.dumps([annotations, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
 
 
@@ -355,6 +370,9 @@ def test_one_pass() -> None:
         "size": 2,
         "passes": 1,
         "tied": False,
+        **DIGESTS,
+        "version": __version__,
+        "served": ["a-model"],
         "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5},
         "cost_usd": 0.12345679,
         "judged_at": "2026-11-21T02:14:05Z",
