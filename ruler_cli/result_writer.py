@@ -44,6 +44,7 @@ class ResultWriter:
         self._stats, self.output, self._failed, self._observer = scores.stats, output, failed, observer
         self._spool: Scratch | None = None
         """The groups that wait, each with its result."""
+        self._budget = panel.budget
         self._columns: dict[int, list[Annotated]] = {}
         """Annotations of a line whose other groups are not judged yet."""
         self.unfinished = self.writing = False
@@ -70,22 +71,41 @@ class ResultWriter:
         scores = self._scores.take(group, result)
         if isinstance(scores, GroupError) and scores.kind == "interrupted":
             return scores
-        if self._scores.waits:
+        if self._scores.waits or self._nothing_yet:
             self._spool = self._spool or Scratch()
             self._spool.put((slim(group), result))
         else:
+            await self._write_spooled()
             await self._finish(group, result, scores)
         return scores
 
     async def write_rest(self) -> None:
-        """Write the groups that waited for the whole batch."""
+        """Write the groups that waited; none of them if none is scored and the cap let no call go."""
         if self._spool is None:
             return
-        if warning := self._scores.complete(result for _, result in self._spool.all()):
+        if self._nothing_yet and self._budget.closed:
+            self.unfinished = True
+            return
+        if self._scores.waits and (
+            warning := self._scores.complete(result for _, result in self._spool.all())
+        ):
             self._observer.warn(warning)
-        for group, result in self._spool.all():
-            await self._finish(group, result, self._scores.final(result))
-            await anyio.lowlevel.checkpoint()
+        await self._write_spooled()
+
+    @property
+    def _nothing_yet(self) -> bool:
+        """Tell if, under a cap, nothing is scored or paid for yet: perhaps not one call fits."""
+        budget = self._budget
+        return budget.cap is not None and not (self._stats.summary.scored or budget.spent or budget.unsure)
+
+    async def _write_spooled(self) -> None:
+        spool, self._spool = self._spool, None
+        if spool is None:
+            return
+        with spool:
+            for group, result in spool.all():
+                await self._finish(group, result, self._scores.final(result))
+                await anyio.lowlevel.checkpoint()
 
     def close(self) -> None:
         """Give the disk back, and note the figures of the batch in the summary."""

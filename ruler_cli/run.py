@@ -35,7 +35,10 @@ _READER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The counts of a run, and why it stopped before its end; `whole`: OUTPUT is there."""
+    """The counts of a run, and why it stopped before its end.
+
+    `whole`: OUTPUT is written; else one that was there is as it was.
+    """
 
     summary: Summary
     stopped: RulerError | None = None
@@ -67,9 +70,10 @@ async def score(
             this = _Run(settings, observer, panel, scores.stats, writer, runner, coverage)
             await this.all(inputs)
         failed.close()
-        if this.whole:
+        written = this.whole and (this.scored or not output.replaces)
+        if written:
             output.commit()
-    return this.finish()
+    return this.finish(written=written)
 
 
 async def open_judges(
@@ -206,8 +210,13 @@ class _Run:
         """Tell if OUTPUT holds all that it is to hold."""
         return self._stop_signal.reason is None and not self._writer.unfinished
 
-    def finish(self) -> RunResult:
-        """Return the counts of the whole run, and why it stopped before its end."""
+    @property
+    def scored(self) -> bool:
+        """Tell if any group got a score."""
+        return self._stats.summary.scored > 0
+
+    def finish(self, *, written: bool) -> RunResult:
+        """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""
         self._writer.close()
         summary, stopped = self._stats.summary, self._stop_signal.reason
         stopped = stopped or self._stats.cap_reached(self._settings.pool.max_cost)
@@ -220,7 +229,7 @@ class _Run:
             self._observer.warn(
                 f"{name} itself reads no file in which a reward is null; --on-failure drop leaves them out"
             )
-        return RunResult(summary, stopped, self.whole)
+        return RunResult(summary, stopped, written)
 
     def _open(self, stack: ExitStack) -> Input:
         source = open_input(self._settings.input, stack, self._unreadable, self._writer.output.write_as)

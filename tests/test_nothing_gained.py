@@ -10,6 +10,7 @@ import pytest
 
 from ruler_cli.errors import NothingToCompare
 from ruler_cli.run import score
+from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.runs import Stage, Stub
@@ -25,6 +26,11 @@ def lines(records: list[Any]) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
+def asking(server: JudgeServer) -> tuple[str, ...]:
+    """The options of a run that asks the server."""
+    return "-m", "openai/fake", "--api-base", server.base
+
+
 @pytest.mark.parametrize("where", ["file", "pipe"])
 def test_nothing_to_compare(ruler: Ruler, tmp_path: Path, server: JudgeServer, where: str) -> None:
     """Groups of one rollout, or of rollouts that are all alike, cost no call, and OUTPUT stays as it was."""
@@ -32,8 +38,7 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path, server: JudgeServer, w
     write(tmp_path / "in.jsonl", records)
     (tmp_path / "out.jsonl").write_text("yesterday's\n")
     source = "in.jsonl" if where == "file" else "-"
-    judge = ("-m", "openai/fake", "--api-base", server.base)
-    result = ruler("score", source, "out.jsonl", *judge, stdin=lines(records))
+    result = ruler("score", source, "out.jsonl", *asking(server), stdin=lines(records))
     assert result.returncode == 2
     assert "nothing to compare" not in result.stdout
     assert "anything to compare" in result.stderr
@@ -86,3 +91,67 @@ def test_scattered_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     write(tmp_path / "in.jsonl", halves)
     with pytest.raises(NothingToCompare):
         virtually(lambda: score(stage.settings()))
+
+
+def broken(request: Request) -> Reply | CallError:
+    """No usable answer, for good."""
+    return CallError("transport", "it is broken", "group", billed=False)
+
+
+GROUPS = [group(f"g{i}", 0.1, 0.9) for i in range(4)]
+YESTERDAY = b"yesterday's\n"
+
+
+@pytest.mark.parametrize("groups", [GROUPS, []])
+def test_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: list[Any]) -> None:
+    """A run that scores nothing leaves an OUTPUT that was there, and writes one that was not."""
+    stage = Stage(tmp_path, monkeypatch, groups, Stub(say=broken))
+    (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
+    result = stage.run()
+    assert (result.whole, result.summary.scored) == (False, 0)
+    assert (tmp_path / "out.jsonl").read_bytes() == YESTERDAY
+    assert len(stage.records("out.jsonl.partial") if groups else []) == len(groups)
+    assert stage.run(output="new.jsonl").whole
+    assert len(stage.records("new.jsonl")) == len(groups)
+
+
+@pytest.mark.parametrize("output", ["out.jsonl", "-"])
+@pytest.mark.parametrize("passes", ["1", "2"])
+def test_no_call_fits(ruler: Ruler, server: JudgeServer, tmp_path: Path, output: str, passes: str) -> None:
+    """A cap below the price of one call ends the run with 4 before a record is written anywhere."""
+    write(tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}, *GROUPS])
+    priced = (*asking(server), "--price", "1,1", "--passes", passes)
+    result = ruler("score", "in.jsonl", output, *priced, "--max-cost", "0.000001")
+    assert result.returncode == 4
+    assert "is less than one call may cost" in result.stderr
+    assert (result.stdout, sorted(path.name for path in tmp_path.glob("out*"))) == ("", [])
+    (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
+    result = ruler("score", "in.jsonl", "out.jsonl", *priced, "--max-cost", "0.000001")
+    assert "nothing was scored: out.jsonl stays as it was" in result.stderr
+    assert (tmp_path / "out.jsonl").read_bytes() == YESTERDAY
+    assert server.requests() == []
+
+
+def test_kept_replies_fit(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Under such a cap groups that the ledger answers are written, with those before them, in order."""
+    write(tmp_path / "in.jsonl", GROUPS[2:3])
+    assert ruler("score", "in.jsonl", "out.jsonl", *asking(server)).returncode == 0
+    write(tmp_path / "in.jsonl", GROUPS)
+    result = ruler("score", "in.jsonl", "-", *asking(server), "--price", "1,1", "--max-cost", "0.000001")
+    assert result.returncode == 4
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [record["group_id"] for record in records] == ["g0", "g1", "g2", "g3"]
+    assert [record["ruler"]["status"] for record in records] == ["failed", "failed", "scored", "failed"]
+
+
+def test_kept_directory(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """The files of a directory OUTPUT are left as they were, too."""
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "in" / "a.jsonl", GROUPS)
+    (tmp_path / "out" / "a.jsonl").write_bytes(YESTERDAY)
+    server.configure(chaos={"malformed": 1.0})
+    result = ruler("score", "in", "out", *asking(server))
+    assert result.returncode == 1
+    assert "nothing was scored: out stays as it was" in result.stderr
+    assert (tmp_path / "out" / "a.jsonl").read_bytes() == YESTERDAY

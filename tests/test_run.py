@@ -156,6 +156,7 @@ async def test_on_failure(tmp_path: Path, server: JudgeServer) -> None:
     for how, reward in (("null", None), ("keep", 0.0)):
         await score(replace(run, on_failure=how))  # type: ignore[arg-type]  # a value of the option
         assert rewards(tmp_path)[0][0] == reward
+        (tmp_path / "out.jsonl").unlink()
     for _ in range(2):
         await score(replace(run, on_failure="drop"))
     assert read(tmp_path / "out.jsonl") == []

@@ -273,6 +273,10 @@ def _print_next(settings: ScoreSettings, options: Options, result: RunResult) ->
         what = "dropped records and what is not readable are" if dropped else "what is not readable is"
         gone = "; INPUT has them no more, so score that file, with --retry-failed" if lost else ""
         print_note(f"{what} in {failed}{gone}")
+    if not (result.whole or summary.scored or output.stream) and (output.remote or output.real.exists()):
+        print_note(f"nothing was scored: {output.shown} stays as it was")
+        if result.stopped is None:
+            _print_partial_output(settings)
     if result.whole and not output.stream:
         clauses.append(f"written to {output.shown}")
     following = None if result.stopped else _next_command(settings, options, summary, again=not lost)

@@ -42,6 +42,8 @@ class PassThrough:
 
     partial: Path | None = None
     """The place of what was written before an error; None if none of it stays."""
+    replaces = False
+    """Tells if `commit` takes the place of something that is there."""
 
     def __init__(self, name: str) -> None:
         """Open it; UsageError if stdout is closed, OSError if it cannot be written."""
@@ -94,6 +96,11 @@ class LocalFile(PassThrough):
         if self._target.exists():  # its permissions stay
             os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
         self.stream = compressed(name, self._file) if compress else self._file
+
+    @property
+    def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
+        """Tell if there is a file of this name."""
+        return self._target.exists()
 
     def end(self, *, durable: bool = True) -> None:
         """Write what is still buffered; with `durable` it survives a power cut."""
@@ -179,6 +186,12 @@ class RemoteFile(io.RawIOBase):
         except Exception as error:
             if not access_denied(error):
                 raise
+
+    @property
+    def replaces(self) -> bool:
+        """Tell if there is an object of this name; OutputError if the storage does not tell."""
+        with self._errors():
+            return bool(self._system.exists(self._path))
 
     def _errors(self) -> AbstractContextManager[None]:
         advice = "; what was paid for is kept, run the same command again"
@@ -348,6 +361,11 @@ class StagedFiles:
         file.end(durable=False)
         if isinstance(file, LocalFile) and not source.remote:
             shutil.copymode(source.name, file.partial)
+
+    @property
+    def replaces(self) -> bool:
+        """Tell if one of the files written so far takes the place of another."""
+        return any(file.replaces for file in self.written.values())
 
     def commit(self) -> None:
         """Make every file appear."""

@@ -138,6 +138,11 @@ class Output:
             yield self._next[0], ready
             self._next = next(self._order, None)
 
+    @property
+    def replaces(self) -> bool:
+        """Tell if `commit` takes the place of an OUTPUT that is there."""
+        return self._target.replaces
+
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError if it does not."""
         with self._errors():

@@ -169,13 +169,13 @@ def test_without_ledger(
 
 def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """If OUTPUT is INPUT, dropped groups are only in the failed file, and the advice names that file."""
-    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    judge = ("-m", "openai/400", "--api-base", server.base)
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), {"group_id": "empty", "trajectories": []}])
+    judge = ("-m", "openai/good", "--api-base", server.base)
     done = ruler("score", "in.jsonl", "in.jsonl", *judge, "--on-failure", "drop")
     gone = "in in.jsonl.failed.jsonl; INPUT has them no more, so score that file, with --retry-failed"
-    assert (gone in done.stderr, "next:" in done.stderr) == (True, False)
+    assert (gone in done.stderr, "next: ruler score" in done.stderr) == (True, False)
     ruler("score", "in.jsonl.failed.jsonl", "out.jsonl", *judge, "--retry-failed")
-    assert server.stats()["requests"] == 2
+    assert server.stats()["requests"] == 1
     line = (tmp_path / "in.jsonl.failed.jsonl").read_text()
     done = ruler("score", "-", "-", *judge, "--on-failure", "drop", "--failed", "f.jsonl", stdin=line)
     assert ("are in f.jsonl\n" in done.stderr, "no more" in done.stderr) == (True, False)
