@@ -70,11 +70,10 @@ def command(
         _refuse_run(settings)
         return check(settings, options)
     _refuse_engine(settings, options)
-    elsewhere = any(judge.api_base or judge.api_key_env for judge in settings.judges)
-    hidden = options.progress == "none" and (options.rank("progress") > 1 or not elsewhere)
-    if not hidden and (note := file_note(options, settings)):  # a file cannot hide where it sends keys
+    quiet = options.progress == "none"
+    if note := file_note(options, settings, quiet=quiet):
         print_note(note)
-    _print_warnings(settings, quiet=options.progress == "none")
+    _print_warnings(settings, quiet=quiet)
     result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
         print_wrapped(*summary_lines(result.summary, debug=options.debug or settings.ledger is None))

@@ -32,6 +32,7 @@ from ruler_cli.config import (
 from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
 from ruler_cli.keys import is_key_name
+from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -90,10 +91,11 @@ def input_settings(options: Options, source: str) -> InputSettings:
     return _settings(InputSettings, options, source=source, format=options.format_, shard=shard)
 
 
-def file_note(options: Options, settings: ScoreSettings) -> str | None:
+def file_note(options: Options, settings: ScoreSettings, *, quiet: bool = False) -> str | None:
     """Return a sentence on what a run takes from the file of settings; None if that is nothing.
 
-    The file may lie in a directory that somebody else wrote, and it decides where keys and rollouts go.
+    The file may lie in a directory that somebody else wrote, and it decides where keys and rollouts go: if
+    it does, there is a sentence for a `quiet` run too.
     """
     if options.file is None:
         return None
@@ -102,15 +104,30 @@ def file_note(options: Options, settings: ScoreSettings) -> str | None:
     taken = [min(long_names(field), key=len)[2:] for field in reversed(lines.values())]
     tables = options.file.judges
     taken += [f"judge {judge.name}" for judge in settings.judges if judge.name in tables]
-    if not taken:
+    sent = [way for judge in settings.judges if (way := _way_of_file(judge, options))]
+    if not taken or (quiet and not sent):
         return None
-    note, key = f"settings of {options.file.name}: {', '.join(taken)}", options.origins.get("api_key_env")
+    note = "; ".join([f"settings of {options.file.name}: {', '.join(taken)}", *sent])
+    key = options.origins.get("api_key_env")
     keyless = [judge for judge in settings.judges if not judge.api_key_env and judge.api_base]
     if key and key.rank < 3 and any(key.rank == 2 or judge.name not in tables for judge in keyless):
         note += (
             f"; the key of {key.place} is not sent to this endpoint; if it is meant, give --api-key-env VAR"
         )
     return note
+
+
+def _way_of_file(judge: JudgeSettings, options: Options) -> str:
+    """Return a clause on the endpoint and the key that the file gives a judge; empty if it gives neither."""
+    table = None if options.file is None else options.file.judges.get(judge.name)
+    ways = (("api_base", "at {}"), ("api_key_env", "with the key in {}"))
+    clauses = [
+        words.format(Location(value).public)
+        for name, words in ways
+        if (value := getattr(judge, name))
+        and (value == getattr(table, name) if table is not None else options.rank(name) == 1)
+    ]
+    return f"{judge.label} is asked {' '.join(clauses)}" if clauses else ""
 
 
 def scored_input(options: Options, source: str) -> InputSettings:

@@ -133,13 +133,38 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
     for line in ("quiet = true", "progress = 'none'"):
         (tmp_path / "ruler.toml").write_text(f"[score]\nmodel = 'offline'\n{line}\n")
         assert not ruler("score", "in.jsonl", "out.jsonl").stderr
-        endpoint = "model = 'openai/x'\napi_base = 'http://127.0.0.1:9/v1'\nretries = 0"
-        (tmp_path / "ruler.toml").write_text(f"[score]\n{endpoint}\n{line}\n")  # it may be somebody else's
-        note = ruler("score", "in.jsonl", "out.jsonl").stderr
-        assert note.startswith("ruler: settings of ruler.toml: model, api-base, retries, ")
-        assert "settings of" not in ruler("score", "in.jsonl", "out.jsonl", RULER_QUIET="1").stderr
     (tmp_path / "ruler.toml").write_text("[batch.submit]\nmodel = 'offline'\nledger = 'l.sqlite'\n")
     assert "settings of ruler.toml: model, ledger\n" in ruler("batch", "submit", "in.jsonl").stderr
+
+
+def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that names an endpoint or a key is named with both, however quiet the run is."""
+    write(tmp_path / "in.jsonl", [group("a", 2)])
+    base, key = "api_base = 'http://127.0.0.1:9/v1'", "api_key_env = 'LAB'"
+    score, judge = "[score]\nmodel = 'openai/x'\nretries = 0\n", "[judges.f]\nmodel = 'openai/x'\n"
+    at, by = "at http://127.0.0.1:9/v1", "with the key in LAB"
+    quiet: list[tuple[str, list[str], dict[str, str]]] = [
+        ("quiet = true", [], {}),
+        ("progress = 'none'", [], {}),
+        ("", ["-q"], {}),
+        ("", ["--progress", "none"], {}),
+        ("", [], {"RULER_QUIET": "1"}),
+        ("", [], {"RULER_PROGRESS": "none"}),
+    ]
+    for file, words in (
+        (f"{score}{base}\n{key}\n", f"openai/x is asked {at} {by}\n"),
+        (f"{score}{base}\n", f"openai/x is asked {at}\n"),
+        (f"{judge}{base}\n{key}\n[score]\nmodel = 'f'\nretries = 0\n", f"f is asked {at} {by}\n"),
+    ):
+        for line, options, variables in quiet:
+            (tmp_path / "ruler.toml").write_text(f"{file}{line}\n")
+            done = ruler("score", "in.jsonl", "out.jsonl", *options, LAB="a-key-of-the-lab", **variables)
+            note = done.stderr.partition("\n")[0] + "\n"
+            assert note.startswith("ruler: settings of ruler.toml: ")
+            assert words in note
+            assert "a-key" not in done.stderr
+    own = ruler("score", "in.jsonl", "o.jsonl", "-q", "--api-base", "http://127.0.0.1:9/v1", "-m", "openai/x")
+    assert "settings of" not in own.stderr
 
 
 def test_quiet_and_no_cache_that_lost(ruler: Ruler, tmp_path: Path) -> None:
