@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -22,6 +22,9 @@ from ruler_cli.writing.atomic import StagedFiles
 
 _TASK_PATHS = ("eval.task", "info.environment_info.domain_name", "env_id")
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
+
+_MAX_NOTES = 20
+"""Files left out that are named one by one."""
 
 Put = tuple[int, bytes] | None
 """A record's number and its new bytes; None ends the file that is open."""
@@ -124,6 +127,13 @@ def task_of(head: bytes) -> str:
         return ""
     tasks = (lookup(value, path) for path in _TASK_PATHS)
     return next((task for task in tasks if isinstance(task, str) and task), "")
+
+
+def left_out_notes(links: Sequence[str], notes: Sequence[str] = ()) -> list[str]:
+    """Return a sentence for each link that is not followed, and other notes, the first of all of them."""
+    every = [f"{link} is a link out of INPUT, or to a directory: left out" for link in links] + [*notes]
+    more = len(every) - _MAX_NOTES
+    return every[:_MAX_NOTES] + ([f"… and {more} more files: left out"] if more > 0 else [])
 
 
 class MultiFileContainer(Container):

@@ -24,7 +24,7 @@ from pathlib import Path, PurePath
 
 from ruler_cli.errors import ForeignError, UnreadableError, UsageError
 from ruler_cli.reading.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
-from ruler_cli.reading.container import Container, MultiFileContainer, Rewrite, task_of
+from ruler_cli.reading.container import Container, MultiFileContainer, Rewrite, left_out_notes, task_of
 from ruler_cli.reading.location import Listing
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line, Problem
@@ -38,8 +38,6 @@ _HEAD = 4096
 """Bytes of a file that show if it is text."""
 _MAX_METADATA = 1 << 20
 """Bytes of a `metadata.json` that are read."""
-_MAX_NOTES = 20
-"""Files left out that are named one by one."""
 _RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"
 _FILES = {"result": _RESULT, "trajectory": _TRAJECTORY}
 """Member of a record → the file of the trial with its bytes."""
@@ -114,8 +112,7 @@ class Directory(MultiFileContainer):
                 f"{self.output_directory}: {self._not_rewritable} is a rollout of many events, which is not "
                 "written again in its shape; name OUTPUT .jsonl, and it holds one record a rollout"
             )
-        more = len(notes) - _MAX_NOTES
-        return notes[:_MAX_NOTES] + ([f"… and {more} more files: left out"] if more > 0 else [])
+        return left_out_notes(self.listing.links, notes)
 
     def records(self) -> Iterator[Line]:
         """Yield every record of every file; the damaged end of a file is reported once.
@@ -271,18 +268,18 @@ class HarborJob(MultiFileContainer):
     def __init__(self, name: str, listing: Listing, trials: list[str]) -> None:
         """`trials` are directories, relative to the listing."""
         super().__init__(name, listing)
-        self._trials = trials
+        self._trials, self._names = trials, frozenset(listing.names)
 
     def check_files(
         self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]
     ) -> list[str]:
-        """Report the trials that cannot be read; no file is left out."""
+        """Report the trials that cannot be read; only links are left out."""
         for number, trial in enumerate(self._trials, 1):
             try:
                 self._record(trial)
             except UnreadableError as error:
                 on_problem(Problem(number, str(error), b"", self.where(number)))
-        return []
+        return left_out_notes(self.listing.links)
 
     def records(self) -> Iterator[Line]:
         """Yield every trial that can be read."""
@@ -355,9 +352,11 @@ class HarborJob(MultiFileContainer):
             return b'{"reward": %s}' % text.strip() if _NUMBER.fullmatch(text) else b""
 
     def _bytes(self, trial: str, file: str) -> bytes | None:
-        path = Path(self.listing.at(_path(trial, file)).name)
+        if (name := _path(trial, file)) not in self._names:  # it may be a link that is not followed
+            return None
+        path = Path(self.listing.at(name).name)
         with readable(str(path)):
-            return path.read_bytes().strip() if path.is_file() else None
+            return path.read_bytes().strip()
 
 
 def _path(trial: str, file: str) -> str:

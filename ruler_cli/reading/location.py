@@ -141,8 +141,11 @@ class Location:
         """List the files of a directory, at any depth, or of a pattern; UsageError if there are none.
 
         Ignores hidden files, files that ruler itself leaves (`*.partial`, `*.failed.jsonl`), and what is no
-        regular file. Numbers in names count as numbers: part-2 comes before part-10.
+        regular file. No link out of INPUT is followed, and none to a directory: whoever may write into INPUT
+        could have any file of the user copied into OUTPUT. Numbers in names count as numbers: part-2 comes
+        before part-10.
         """
+        links: dict[str, str] = {}
         if self.remote:
             files = self._expanded()
             folders = zip(*(address.split("/")[:-1] for address in files), strict=False)
@@ -150,16 +153,22 @@ class Location:
             base = "/".join(parts[0] for parts in same) + "/"
             whole = base == self.name.rstrip("/") + "/"
         else:
-            path = Path(self.name)
+            path = pattern = Path(self.name)
             whole = os.path.isdir(path)  # noqa: PTH112 - no error where the name is too long
-            files = list(map(str, _files_below(path) if whole else _matches(self.name)))
             if not whole:  # the names begin with the first part that is a pattern
                 path = Path(*itertools.takewhile(lambda part: not _PATTERN.search(part), path.parts))
+            files = list(map(str, _files_below(path) if whole else _matches(pattern, path)))
             base = "" if path == Path() else str(path).rstrip("/") + "/"
-        names = {file.removeprefix(base) for file in files}
-        listing = Listing(base, tuple(sorted(filterfalse(is_ignored, names), key=natural_sort_key)), whole)
+        names = set(filterfalse(is_ignored, (file.removeprefix(base) for file in files)))
+        if not self.remote:
+            root = os.path.realpath(base)
+            links = {name: link for name in names if (link := _link_not_followed(base, name, root))}
+            names = {name for name in names - links.keys() if Path(base + name).is_file()}
+        left_out = tuple(sorted(set(links.values()), key=natural_sort_key))
+        listing = Listing(base, tuple(sorted(names, key=natural_sort_key)), whole, left_out)
         if not listing.names:
             reason = "holds no file to read" if self.remote or whole else "no file matches this pattern"
+            reason += f", and the link {left_out[0]} is not followed" if left_out else ""
             raise UsageError(f"{self.public}: {reason}; check the {'address' if self.remote else 'path'}")
         return listing
 
@@ -175,12 +184,13 @@ class Listing:
     """Files below a directory: their names relative to it.
 
     `base` is its path or address, which ends in `/`; empty for the working directory. `whole`: these are all
-    files of the directory, and not the matches of a pattern.
+    files of the directory, and not the matches of a pattern. `links` are those that are not followed.
     """
 
     base: str
     names: tuple[str, ...]
     whole: bool = False
+    links: tuple[str, ...] = ()
 
     @property
     def root(self) -> Location:
@@ -218,19 +228,46 @@ def natural_sort_key(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...]
     return tuple(tuple(map(part, folder)) for folder in folders), name
 
 
-def _matches(pattern: str) -> Iterator[Path]:
-    """Yield the files that a pattern stands for, also those in directories that it stands for."""
-    for path in map(Path, glob.glob(pattern, recursive=True)):  # noqa: PTH207 - a pattern may be absolute
-        yield from _files_below(path) if path.is_dir() else [path] if path.is_file() else []
+def _link_not_followed(base: str, name: str, root: str) -> str:
+    """Return the part of a file's path that is a link to a directory, or out of `root`; "" if none is."""
+    for part in itertools.accumulate(name.split("/"), "{}/{}".format):
+        path = Path(base + part)
+        if not path.is_symlink():
+            continue
+        target = os.path.realpath(path)
+        if path.is_dir() or os.path.commonpath((root, target)) != root:
+            return part
+    return ""
+
+
+def _matches(pattern: Path, base: Path) -> Iterator[Path]:
+    """Yield the files and links that a pattern stands for, also those in directories that it stands for.
+
+    `**` is expanded here: `glob` would follow links to directories, which may lead in circles.
+    """
+    parts, root = pattern.parts, os.path.realpath(base)
+    deep = parts.index("**") if "**" in parts else len(parts)
+    rest = parts[deep + 1 :]
+    for path in map(Path, glob.glob(str(Path(*parts[:deep])))):  # noqa: PTH207 - a pattern may be absolute
+        link = path != base and _link_not_followed(f"{base}/", str(path.relative_to(base)), root)
+        if link or not path.is_dir():
+            yield path
+        elif not rest:
+            yield from _files_below(path)
+        else:
+            for folder, folders, _ in os.walk(path):
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                yield from _matches(Path(glob.escape(folder), *rest), base)
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """Return the regular files of a directory, at any depth; UsageError if a directory may not be read."""
+    """Return the files and links of a directory, at any depth; UsageError if a directory may not be read."""
     paths = []
     try:
         for parent, folders, files in os.walk(folder, onerror=_raise):
             folders[:] = [name for name in folders if not name.startswith(".")]
-            paths += [path for name in files if (path := Path(parent) / name).is_file()]
+            paths += [Path(parent) / name for name in files]
+            paths += [path for name in folders if (path := Path(parent) / name).is_symlink()]
     except OSError as error:
         advice = "give what may be read, or a pattern"
         raise UsageError(f"{error.filename}: cannot be read: {error.strerror}; {advice}") from None

@@ -83,6 +83,22 @@ def test_records(job: Path) -> None:
     ]
 
 
+def test_links(job: Path, tmp_path: Path) -> None:
+    """A trial's file that is a link out of the job is not read, though its name is known."""
+    (tmp_path / "secret").write_bytes(b'{"secret": 1}')
+    for name in ("t__2/agent/trajectory.json", "t__10/verifier/reward.json"):
+        (job / name).unlink(missing_ok=True)
+        (job / name).symlink_to(tmp_path / "secret")
+    with ExitStack() as stack:
+        container = open_container(str(job), stack)
+    assert isinstance(container, HarborJob)
+    problems: list[Problem] = []
+    notes = container.check_files(lambda line: True, problems.append)
+    assert [note.split()[0] for note in notes] == ["t__2/agent/trajectory.json", "t__10/verifier/reward.json"]
+    assert ("trial t__2", "has no agent/trajectory.json") in [(p.place, p.reason) for p in problems]
+    assert not any(b"secret" in line.raw for line in container.records())
+
+
 def rewritten(container: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
     """Write the tree with another name of the task, and read it."""
     with Output(str(out), many=True) as output:

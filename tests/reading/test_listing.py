@@ -10,6 +10,8 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location, natural_sort_key
+from tests.conftest import Ruler, group
+from tests.conftest import write as write_lines
 from tests.reading.test_directory import write
 
 
@@ -41,6 +43,71 @@ def test_pattern(tmp_path: Path) -> None:
     for source in ("none*", "empty", "a" * 300 + "*"):
         with pytest.raises(UsageError, match="check the path"):
             names(tmp_path / source)
+
+
+def linked(tmp_path: Path) -> Path:
+    """Make a directory with links of every kind, and a file outside that holds a secret."""
+    root = tmp_path / "in"
+    touch(root, "a.jsonl", "s1/b.jsonl")
+    write(tmp_path, {"secret": b"key", "far/c.jsonl": b""})
+    for name, target in {
+        "absolute": f"{tmp_path}/secret",
+        "relative": "../secret",
+        "s1/up": "../../secret",
+        "chain": "relative",
+        "broken": "../none",
+        "folder": "../far",
+        "parent": "..",
+        "self": ".",
+        "system": "/proc/self/environ",
+        "own": "s1/b.jsonl",
+        "own-folder": "s1",
+        "own-chain": f"{root}/own",
+        "own-broken": "none",
+        "own-loop": "own-loop",
+        ".hidden": "../secret",
+    }.items():
+        (root / name).symlink_to(target)
+    (tmp_path / "door").symlink_to(root)
+    return root
+
+
+LEAVING = ("absolute", "broken", "chain", "folder", "own-folder", "parent", "relative", "s1/up", "self")
+
+
+def test_links(tmp_path: Path) -> None:
+    """A link out of INPUT, or to a directory, is not followed and is named; one to a file of INPUT is read.
+
+    So it is for a directory, a pattern, and a directory that is itself given by a link.
+    """
+    root = linked(tmp_path)
+    inside = ("a.jsonl", "own", "own-chain", "s1/b.jsonl")
+    for source in (root, tmp_path / "door", f"{root}/*", f"{root}/**", f"{tmp_path}/door/**"):
+        listing = Location(str(source)).listed()
+        assert (listing.names, listing.links) == (inside, (*LEAVING, "system")), source
+    only = Location(f"{root}/*/c.jsonl")
+    with pytest.raises(UsageError, match="no file matches this pattern, and the link folder is not followed"):
+        only.listed()
+    assert names(f"{root}/own*") == ("own", "own-chain")
+    assert Location(str(root / "absolute")).many is False  # a file that the user names is read
+
+
+def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
+    """A file outside INPUT does not come into OUTPUT; links to it are named, the first twenty of them."""
+    (tmp_path / "secret").write_text(
+        '{"group_id": "g", "messages": [{"role": "user", "content": "keep out"}]}\n'
+    )
+    (tmp_path / "in").mkdir()
+    write_lines(tmp_path / "in" / "a.jsonl", [group("g", 0.1, 0.9)])
+    for number in range(30):
+        (tmp_path / "in" / f"notes-{number}.txt").symlink_to("../secret")
+    for output in ("out", "out.jsonl"):
+        done = ruler("score", "in", output, "-m", "offline")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("is a link out of INPUT, or to a directory: left out") == 20
+        assert "… and 10 more files: left out" in done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.jsonl"]
+    assert "keep out" not in (tmp_path / "out.jsonl").read_text()
 
 
 def test_path_of_a_file(tmp_path: Path) -> None:

@@ -262,15 +262,13 @@ def test_unwritable_failed_file(tmp_path: Path) -> None:
 def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
     """A link in a directory OUTPUT is replaced, and its target stays as it is."""
     before = (ROOT / "samples" / "trajectories.jsonl").read_bytes()
-    for folder in ("in", "out", "links"):
+    for folder in ("in", "out"):
         (tmp_path / folder).mkdir()
     (tmp_path / "in" / "a.jsonl").write_bytes(before)
-    for folder in ("out", "links"):
-        (tmp_path / folder / "a.jsonl").symlink_to("../in/a.jsonl")
-    for source, output in (("in", "out"), ("links", "links")):
-        assert ruler("score", source, output, "-m", "offline").returncode == 0
-        assert (tmp_path / "in" / "a.jsonl").read_bytes() == before
-        assert b'"ruler"' in (tmp_path / output / "a.jsonl").read_bytes()
+    (tmp_path / "out" / "a.jsonl").symlink_to("../in/a.jsonl")
+    assert ruler("score", "in", "out", "-m", "offline").returncode == 0
+    assert (tmp_path / "in" / "a.jsonl").read_bytes() == before
+    assert b'"ruler"' in (tmp_path / "out" / "a.jsonl").read_bytes()
 
 
 def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
