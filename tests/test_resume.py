@@ -75,10 +75,13 @@ def until(holds: Callable[[], bool]) -> None:
 def test_continues(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """After any end of a run the same command makes the same output; only calls in flight are paid twice."""
     server.configure(latency=0.05)
-    process = begun(tmp_path, server, 21)
+    (tmp_path / "sum.json").write_text('{"version": 1, "yesterday": true}')
+    process = begun(tmp_path, server, 21, "--summary", "sum.json")
     process.send_signal(how)
     process.communicate(timeout=30)
     assert not (tmp_path / "out.jsonl").exists()
+    ended = json.loads((tmp_path / "sum.json").read_text())
+    assert ended["exit_code"] == (None if how == signal.SIGKILL else 128 + how)
     done = ruler(*line(server))
     assert done.returncode == 0, done.stderr
     assert "answered from the ledger" in done.stderr
@@ -138,14 +141,19 @@ def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
-    """The second signal does not wait for calls in flight."""
+    """The second signal does not wait for calls in flight; the summary tells the run and both ends."""
     server.configure(latency=15.0)
-    process = begun(tmp_path, server, 4)
+    process = begun(tmp_path, server, 4, "--summary", "sum.json")
+    began = json.loads((tmp_path / "sum.json").read_text())
+    assert (began["exit_code"], began["ended_at"], began["output_state"]) == (None, None, None)
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=10)
     assert process.returncode == 130
+    ended = json.loads((tmp_path / "sum.json").read_text())
+    assert (ended["exit_code"], ended["stopped"], ended["output_state"]) == (130, "interrupted", "kept")
+    assert ended["started_at"] == began["started_at"] <= ended["ended_at"]
     until(lambda: server.stats()["in_flight"] == 0)
 
 

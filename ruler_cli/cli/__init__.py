@@ -126,4 +126,8 @@ def main() -> None:
         if code is None:
             hide_keys_of_tracebacks()
             raise
+        if sys.argv[1:2] == ["score"]:
+            from ruler_cli.cli.summary import record_refusal
+
+            record_refusal(sys.argv[2:], error, code)
     sys.exit(code)

@@ -10,10 +10,9 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import fields, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -73,8 +72,6 @@ _RULE = (
 _FLAGS = " `--no-FLAG` switches a flag off."
 _HINTS = get_type_hints(Options, localns={"ConfigFile": object})
 _FIELDS = {one.name: one for one in fields(Options) if one.metadata}
-_PATHS = ("failed", "summary")
-"""Options whose values are paths."""
 _FILE, _PLACES = "ruler.file", "ruler.places"
 """Names of what is read of the file, among the data of typer's context."""
 
@@ -174,11 +171,16 @@ def long_names(name: str) -> list[str]:
 
 
 def with_options(
-    name: str, *, resumes: bool = False, **texts: str
+    name: str,
+    *,
+    resumes: bool = False,
+    record: Callable[..., AbstractContextManager[object]] | None = None,
+    **texts: str,
 ) -> Callable[[Callable[..., int]], Callable[..., None]]:
     """Give a command its options, those of its name in COMMANDS; its result is the exit code.
 
     The command gets them in its parameter `options`; its other parameters stand in front, as arguments do.
+    `record` makes a context around the command, of its options and arguments, which it gets as `record`.
     `texts` is the help, by field, of options that differ from those of other commands in nothing else. An
     error is printed as one sentence; for a command that `resumes`, another names the command to go on with.
     """
@@ -186,18 +188,26 @@ def with_options(
     def decorate(command: Callable[..., int]) -> Callable[..., None]:
         arguments = dict(inspect.signature(command, eval_str=True).parameters)
         del arguments["options"]
+        arguments.pop("record", None)
 
         @functools.wraps(command)
         def run(ctx: typer.Context, **values: Any) -> None:
-            options = _options(name, ctx, values)
+            options = options_of(name, ctx, values)
             words = [value for value in values.values() if isinstance(value, str)]
             if values.get("source") == "-" and sys.stdin is not None and sys.stdin.isatty():
                 print_note("INPUT is the terminal: give it records and then Ctrl-D; Ctrl-C stops")
-            with report_errors(), name_sources(options):
+            ledger = options.ledger
+            with ExitStack() as stack:
+                stack.enter_context(
+                    report_errors(lambda: resume_sentence(ledger, *words) if resumes else None)
+                )
+                stack.enter_context(name_sources(options))
+                if record is not None:
+                    values["record"] = stack.enter_context(record(options, **values))
                 warn_of_variables()
                 options = without_aliases(options)
-            resume = resume_sentence(options.ledger, *words) if resumes else None
-            with report_errors(resume), name_sources(options):
+                ledger = options.ledger
+                stack.enter_context(name_sources(options))
                 raise typer.Exit(command(options=options, **values))
 
         run.__signature__ = signature(name, arguments.values(), texts)  # type: ignore[attr-defined]  # typer reads it
@@ -284,7 +294,7 @@ def option_types() -> dict[str, dict[str, OptionType]]:
     }
 
 
-def _options(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options:
+def options_of(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options:
     """Take the options of a command out of its values, each with its source."""
     fields = COMMANDS[name].split()
     taken = {field: values.pop(field) for field in (*fields, "config")}
@@ -302,60 +312,6 @@ def _options(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options:
         elif how == "DEFAULT_MAP":
             origins[field] = Origin(ctx.meta[_PLACES][field], 1)
     return Options(**taken, file=ctx.meta.get(_FILE), origins=origins)
-
-
-def read_options(name: str, words: Sequence[str]) -> Options:
-    """Return the options of a command line without running it; arguments are passed over.
-
-    UsageError for an option that does not exist, or a value that it does not take.
-    """
-
-    def nothing(**_: Any) -> None: ...
-
-    rest = inspect.Parameter(
-        "rest",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENT]...")],
-    )
-    nothing.__signature__ = signature(name, [rest])  # type: ignore[attr-defined]  # as above
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name, cls=PanelCommand)(nothing)
-    try:
-        ctx: Any = typer.main.get_command(app).make_context(f"ruler {name}", list(words))
-    except Exception as error:
-        from ruler_cli.cli.usage_errors import usage_sentence
-
-        if not callable(getattr(error, "format_message", None)):  # of typer, which does not export the class
-            raise
-        raise UsageError(usage_sentence(error)) from None
-    values = {
-        key: list(value) or None if isinstance(value, tuple) else value for key, value in ctx.params.items()
-    }
-    return _options(name, ctx, values | {key: Path(f"{values[key]}") for key in _PATHS if values.get(key)})
-
-
-def check_options(name: str, given: Mapping[str, Any], options: Options) -> Options:
-    """Return options with values from Python in the place of theirs; UsageError if one is wrong."""
-    from pydantic import ValidationError
-
-    from ruler_cli.config_values import PREFIX, options_model, reason_of
-
-    types = option_types()[name]
-    try:
-        checked = options_model(types)(**{key.rstrip("_"): value for key, value in given.items()})
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        reason = reason_of(first, f"is no option of `ruler {name}`", types)
-        raise UsageError(f"{first['loc'][0]}: {reason}") from None
-    fields = {types[key.removeprefix(PREFIX)].field: key for key in checked.model_fields_set}
-    if len(fields) < len(checked.model_fields_set):
-        twice = ", ".join(sorted(key.removeprefix(PREFIX) for key in checked.model_fields_set))
-        raise UsageError(f"two names of one option are given among {twice}; leave one out")
-    values = {field: getattr(checked, key) for field, key in fields.items()}
-    values |= {field: Path(values[field]) for field in _PATHS if values.get(field)}
-    origins = {**options.origins, **dict.fromkeys(fields, Origin("Python", 3))}
-    return without_aliases(replace(options, **values, origins=origins))
 
 
 def warn_of_variables() -> None:

@@ -15,17 +15,17 @@ from ruler_cli.cli.command import (
     COMMANDS,
     long_names,
     name_sources,
-    read_options,
     warn_of_variables,
     without_aliases,
 )
 from ruler_cli.cli.messages import hide_keys, one_line, report_errors
 from ruler_cli.cli.options import Options, Origin
+from ruler_cli.cli.parse_options import read_options
 from ruler_cli.cli.settings import judges_of, other_judges, score_settings
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
-from ruler_cli.keys import looks_like_key, refuse_no_variable, without_keys
+from ruler_cli.keys import HIDDEN, is_variable_name, looks_like_key, refuse_no_variable, without_keys
 from ruler_cli.reading.location import Location
 
 _VALUE = 36
@@ -94,9 +94,11 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _facts(name: str, options: Options) -> dict[str, Any]:
     """Return what `--json` prints."""
+    if options.api_key_env is not None:
+        refuse_no_variable(options.api_key_env)
     shown = {
         long_names(field)[0].removeprefix("--"): {
-            "value": _public(field, value),
+            "value": public_value(field, value),
             "from": options.origins.get(field, Origin()).place,
         }
         for field in COMMANDS[name].split()
@@ -111,8 +113,8 @@ def _facts(name: str, options: Options) -> dict[str, Any]:
         "name": None if options.file is None else options.file.name,
         "directory": str(Path.cwd()),
         "options": shown,
-        "judges": [_judge_facts(judge, options) for judge in judges],
-        "others": [_judge_facts(judge, options) for judge in others],
+        "judges": [judge_facts(judge, options) for judge in judges],
+        "others": [judge_facts(judge, options) for judge in others],
     }
 
 
@@ -127,10 +129,10 @@ def _value(field: str, options: Options) -> Any:
     return value
 
 
-def _public(field: str, value: Any) -> Any:
+def public_value(field: str, value: Any) -> Any:
     """Return a value without what may be a key or a password."""
-    if field == "api_key_env":
-        refuse_no_variable(value)
+    if field == "api_key_env" and not is_variable_name(value):
+        return HIDDEN
     if field == "param":
         return [_public_param(*pair.partition("=")[::2]) for pair in value]
     if field == "api_base":
@@ -145,7 +147,7 @@ def _public_param(name: str, value: str) -> str:
     return f"{name}={'…' if hidden else value}"
 
 
-def _judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
+def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
     """Return the endpoint, the variable of the key and the limits of a judge."""
     from ruler_cli.judges.providers import EMBEDDED, provider_of, variables
     from ruler_cli.judges.resolve import DIRECT, address_of

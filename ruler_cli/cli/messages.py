@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -90,11 +91,24 @@ def print_note(*sentences: object) -> None:
         print_stderr(f"{_PREFIX}{sentence}")
 
 
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a command that ends with an error, or with an exit."""
+    if isinstance(error, RulerError | typer.Exit):
+        return error.exit_code
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    if isinstance(error, BrokenPipeError):
+        return 0
+    return 2 if isinstance(error, OSError) and error.filename else 1
+
+
 @contextmanager
-def report_errors(resume: str | None = None) -> Iterator[None]:
+def report_errors(resume: Callable[[], str | None] = lambda: None) -> Iterator[None]:
     """Print an error of a command as one sentence and exit with its code.
 
-    `resume` is the sentence with the command that continues the run.
+    `resume` returns the sentence with the command that continues the run.
     """
     try:
         yield
@@ -103,21 +117,21 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
             sys.stdout = None
         else:
             print_note(error)
-            if resume and error.resumable:
-                print_note(resume)
+            if error.resumable and (sentence := resume()):
+                print_note(sentence)
         if isinstance(error, InterruptedRun):
             # end at once: a thread may wait for ever for a pipe without another end
             with suppress(OSError, AttributeError):
                 sys.stderr.flush()
             os._exit(error.exit_code)
         raise typer.Exit(error.exit_code) from None
-    except BrokenPipeError:
+    except BrokenPipeError as error:
         # the reader of stdout is gone; closing stdout at exit would print a traceback
         sys.stdout = None
-        raise typer.Exit(0) from None
-    except MemoryError:
+        raise typer.Exit(exit_code_of(error)) from None
+    except MemoryError as error:
         print_note("a record, or what it is packed in, is too large for the memory there is")
-        raise typer.Exit(1) from None
+        raise typer.Exit(exit_code_of(error)) from None
     except OSError as error:  # e.g. a name that is too long, or a full disk
         try:
             if sys.stdout is not None:
@@ -127,7 +141,7 @@ def report_errors(resume: str | None = None) -> Iterator[None]:
         file = f"{error.filename}: " if error.filename else ""
         hint = "; make room, or name another directory for what waits on disk with TMPDIR"
         print_note(f"{file}{error.strerror or error}{hint if error.errno == errno.ENOSPC else ''}")
-        raise typer.Exit(2 if error.filename else 1) from None
+        raise typer.Exit(exit_code_of(error)) from None
 
 
 def same_command(*addresses: str) -> str:

@@ -55,6 +55,8 @@ class Console(Observer):
         self._began = self._drawn = self._last = time.monotonic()
         self._total: int | None = None
         self._facts, self._rate = list[str](), _Rate()
+        self.summary = Summary()
+        """The counts of the run, as they are known by now."""
 
     def note(self, sentence: str) -> None:
         """Show a sentence, once, unless progress is off."""
@@ -87,6 +89,7 @@ class Console(Observer):
 
     def advanced(self, summary: Summary) -> None:
         """Move the bar, a few times a second at most."""
+        self.summary = summary
         if self._lines is not None:
             now = time.monotonic()
             if now - self._drawn >= _REDRAW_INTERVAL:
@@ -94,6 +97,7 @@ class Console(Observer):
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Draw the lines again, or print one every 30 seconds."""
+        self.summary = summary
         now, asked = time.monotonic(), summary.groups - summary.kept
         if asked or status.requests_per_minute:  # the time of cached groups before the first call is no rate
             self._rate.update(now, asked)

@@ -23,12 +23,11 @@ from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import file_note, score_settings
 from ruler_cli.cli.signals import run_interruptible
-from ruler_cli.cli.summary import summary_lines, write_summary
+from ruler_cli.cli.summary import RunRecord, summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings, default_path
-from ruler_cli.errors import OutputError, ReaderGone, RefusedError, UsageError
+from ruler_cli.errors import ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
-from ruler_cli.writing.file_names import FOREIGN, TEXT
 
 if TYPE_CHECKING:
     from ruler_cli.observer import Summary
@@ -40,7 +39,7 @@ _WORKERS = 2
 """Workers of Ray by default."""
 
 
-@with_options("score", resumes=True)
+@with_options("score", resumes=True, record=RunRecord)
 def command(
     source: Source,
     output: Annotated[
@@ -50,6 +49,7 @@ def command(
         ),
     ],
     options: Options,
+    record: RunRecord,
 ) -> int:
     """Score each group with a judge, and write the records annotated.
 
@@ -64,8 +64,6 @@ def command(
     """
     _refuse_swapped(source, output)
     settings = score_settings(options, source, output)
-    if options.summary is not None:
-        _refuse_summary(options.summary, settings)
     if options.dry_run:
         _refuse_run(settings)
         return check(settings, options)
@@ -74,7 +72,8 @@ def command(
     if note := file_note(options, settings, quiet=quiet):
         print_note(note)
     _print_warnings(settings, quiet=quiet)
-    result = (_run if options.engine == "here" else _run_on_ray)(settings, options)
+    result = (_run if options.engine == "here" else _run_on_ray)(settings, options, record)
+    record.result = result
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
         print_wrapped(*summary_lines(result.summary, debug=options.debug or settings.ledger is None))
         limit = settings.input.limit if result.whole else None
@@ -83,13 +82,6 @@ def command(
             rest = "scores the rest" if settings.ledger else "asks about all groups, at the full cost"
             print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it {rest}")
         _print_next(settings, options, result)
-    if options.summary is not None:
-        try:
-            write_summary(options.summary, result.summary)
-        except OutputError as error:
-            if result.stopped is None:
-                raise
-            print_note(error)  # the exit code is that of what stopped the run
     if result.stopped is not None:
         if not result.whole:
             _print_partial_output(settings)
@@ -117,27 +109,6 @@ def _refuse_run(settings: ScoreSettings) -> None:
     refuse_settings_of_run(settings)
     refuse_output(settings.input.source, settings.output)
     failed_path(settings)
-
-
-def _refuse_summary(path: Path, settings: ScoreSettings) -> None:
-    """Raise UsageError if the file of `--summary` cannot be written, before the run and not after it."""
-    output = settings.output
-    others = (settings.input.source, output, output.rstrip("/") + ".failed.jsonl", settings.failed)
-    if Location.of(path).remote:
-        raise UsageError("--summary: is an address; give a file of this machine")
-    files = [other for other in others if other and not Location(str(other)).remote]
-    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
-        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
-    if str(path) == "-" and output == "-":
-        raise UsageError("--summary -: stdout holds the records already; give it a file")
-    if path.is_dir():
-        raise UsageError(f"--summary {path}: is a directory; name a file in it, e.g. {path / 'summary.json'}")
-    if not path.parent.is_dir():
-        raise UsageError(
-            f"--summary {path}: its directory does not exist; create it with: mkdir -p {path.parent}"
-        )
-    if path.suffix not in (*TEXT, ".json", ".jsonl") and path.suffix.lower() in FOREIGN:
-        raise UsageError(f"--summary {path}: is one JSON document; name it {path.with_suffix('.json')}")
 
 
 def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
@@ -220,7 +191,10 @@ def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
 
 
 def _run(
-    settings: ScoreSettings, options: Options, run: Callable[..., Awaitable[RunResult]] | None = None
+    settings: ScoreSettings,
+    options: Options,
+    record: RunRecord,
+    run: Callable[..., Awaitable[RunResult]] | None = None,
 ) -> RunResult:
     """Run `score`, or `run`, which has the same parameters, and show its progress."""
     from ruler_cli.run import score
@@ -229,16 +203,17 @@ def _run(
     if progress == "auto" and settings.output == "-" and sys.stdout is not None and sys.stdout.isatty():
         progress = "log"  # records are printed on the same terminal
     with closing(Console(progress, settings.input.source)) as console:
-        return run_interruptible(partial(run or score, settings, console))
+        record.begin(settings, console)
+        return run_interruptible(partial(run or score, settings, console), record.interrupted)
 
 
-def _run_on_ray(settings: ScoreSettings, options: Options) -> RunResult:
+def _run_on_ray(settings: ScoreSettings, options: Options, record: RunRecord) -> RunResult:
     from ruler_cli.judges.resolve import ResolvedJudge
     from ruler_cli.run import resolve_judges
 
     judges = resolve_judges(settings)
     if settings.cached_only or all(isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges):
-        return _run(settings, options)  # there is no call that a worker could make
+        return _run(settings, options, record)  # there is no call that a worker could make
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
     from ruler_cli.cluster import ray_session, score_on_ray
@@ -248,7 +223,7 @@ def _run_on_ray(settings: ScoreSettings, options: Options) -> RunResult:
         pass  # fails now if it cannot be written
     workers = options.ray_workers or _WORKERS
     with ray_session(options.ray_address, workers) as ray:
-        return _run(settings, options, partial(score_on_ray, ray=ray, workers=workers))
+        return _run(settings, options, record, partial(score_on_ray, ray=ray, workers=workers))
 
 
 def _requests_in_batches(settings: ScoreSettings) -> str | None:

@@ -144,7 +144,7 @@ def settings(**options: Any) -> ScoreSettings:
     `ledger=None` keeps no replies. `config` names another file, or "none". UsageError if an option is wrong
     or contradicts another one; nothing is printed.
     """
-    from ruler_cli.cli.command import check_options, read_options
+    from ruler_cli.cli.parse_options import check_options, read_options
 
     given = {name: value for name, value in options.items() if value is not None}
     if options.get("ledger", "") is None:

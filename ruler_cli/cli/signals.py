@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -20,25 +20,39 @@ _GRACE = 2.0
 """Seconds for threads to end after the second signal."""
 
 
-def run_interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
-    """Run `main`: the first signal stops it by its StopSignal, the second raises InterruptedRun."""
+def run_interruptible(
+    main: Callable[[StopSignal], Awaitable[T]], before_end: Callable[[int], None] = lambda _: None
+) -> T:
+    """Run `main`: the first signal stops it by its StopSignal, the second raises InterruptedRun.
+
+    `before_end` is called with the exit code at the second: the process may end without unwinding.
+    """
     import anyio
 
-    return anyio.run(_watch_signals, main)
+    # signals that the shell has set to be ignored stay ignored: `nohup ruler …`, `ruler … &` in a script
+    handlers = {
+        s: handler
+        for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(s)) != signal.SIG_IGN
+    }
+    try:
+        return anyio.run(_watch_signals, main, before_end, tuple(handlers))
+    finally:
+        for number, handler in handlers.items():  # anyio leaves the default ones
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
-async def _watch_signals(main: Callable[[StopSignal], Awaitable[T]]) -> T:
+async def _watch_signals(
+    main: Callable[[StopSignal], Awaitable[T]],
+    before_end: Callable[[int], None],
+    handled: Sequence[signal.Signals],
+) -> T:
     import anyio
 
     from ruler_cli.pool.engine import StopSignal, first_of
 
     results: list[T] = []
     stop = StopSignal()
-
-    # signals that the shell has set to be ignored stay ignored: `nohup ruler …`, `ruler … &` in a script
-    handled = [
-        s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN
-    ]
 
     async def watch() -> None:
         with anyio.open_signal_receiver(*handled) as signals:
@@ -48,6 +62,7 @@ async def _watch_signals(main: Callable[[StopSignal], Awaitable[T]]) -> T:
                     timer = threading.Timer(_GRACE, os._exit, [128 + signum])
                     timer.daemon = True
                     timer.start()
+                    before_end(128 + signum)
                     raise InterruptedRun(signum)
                 stop.stop(InterruptedRun(signum))
 

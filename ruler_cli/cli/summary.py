@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
+from ruler_cli import __version__
+from ruler_cli.cli.command import long_names
+from ruler_cli.cli.config import judge_facts, public_value
+from ruler_cli.cli.messages import exit_code_of, hide_keys, print_note
+from ruler_cli.cli.parse_options import readable_options
 from ruler_cli.cli.report_sentences import FEW, LOW, SURE, given, same_scores, sure_positions
-from ruler_cli.cli.units import count, counts, seconds, short, shorten, usd
-from ruler_cli.errors import OutputError
+from ruler_cli.cli.signals import unwind_on_signal
+from ruler_cli.cli.units import count, counts, iso, seconds, short, shorten, usd
+from ruler_cli.cli.usage_errors import usage_sentence
+from ruler_cli.errors import InterruptedRun, OutputError, ReaderGone, RulerError, UsageError
 from ruler_cli.observer import BatchFigures, Summary
+from ruler_cli.reading.location import Location
+from ruler_cli.writing.atomic import LocalFile
+from ruler_cli.writing.file_names import FOREIGN, TEXT
+
+if TYPE_CHECKING:
+    from ruler_cli.cli.options import Options
+    from ruler_cli.cli.progress import Console
+    from ruler_cli.config import ScoreSettings
+    from ruler_cli.run import RunResult
 
 _NAMED = 3
 """Rollouts, and pairs of judges, that are named; `--summary` lists more."""
@@ -19,6 +42,9 @@ _KEY_LENGTH = 41
 """Characters of a group's key that are printed."""
 _TRIED = {"rate": "rate limit", "transport": "no answer"}
 """Reasons to try a call again, by the kind that `--summary` has."""
+_OF_JUDGES = ("name", "model", "api_base", "params")
+"""Facts on a judge that the summary has; limits and prices stand among the settings."""
+_INTERRUPTED = str(InterruptedRun(0))
 _REASONS = {
     "reply": "the judge's answers cannot be used (reply)",
     "transport": "no answer came (transport)",
@@ -155,15 +181,196 @@ def _pairs(figures: BatchFigures) -> Iterator[str]:
         yield f"{len(known) - len(listed)} more pairs of judges correlate better; --summary has all"
 
 
-def write_summary(path: Path, summary: Summary) -> None:
-    """Write the summary as JSON, to stdout for `-`; OutputError if the file cannot be written."""
-    import orjson
+class RunRecord:
+    """The file of `--summary`: what runs, by which settings, and how it ended. A context around the command.
 
-    text = orjson.dumps({"version": 1, **asdict(summary)}, option=orjson.OPT_INDENT_2)
+    The file is written when the run begins, without an exit code, and again at every end of the command. A
+    pipe, a device and stdout get the second alone. Nothing is written without the option or for --dry-run.
+    """
+
+    def __init__(self, options: Options, source: str, output: str) -> None:
+        """UsageError if no summary can have the name of the file."""
+        if options.summary is not None:
+            refuse_summary(options.summary, source, output, options.failed)
+        self._path = None if options.dry_run else options.summary
+        self._options, self._output, self._stack = options, Location(output), ExitStack()
+        self._console: Console | None = None
+        self.result: RunResult | None = None
+        """The result of the run, if it came to its end."""
+        self._facts: dict[str, Any] = {
+            "version": 2,
+            "ruler": __version__,
+            "input": Location(source).public,
+            "output": self._output.public,
+            "output_state": None,
+            "started_at": iso(time.time()),
+            "ended_at": None,
+            "exit_code": None,
+            "settings": {
+                long_names(field)[0].removeprefix("--"): {
+                    "value": public_value(field, value),
+                    "from": origin.place,
+                }
+                for field, origin in options.origins.items()
+                if (value := getattr(options, field)) is not None
+            },
+            "judges": [],
+        }
+
+    def begin(self, settings: ScoreSettings, console: Console) -> None:
+        """Write that the run begins; `console` knows its counts. UsageError if the file cannot be written."""
+        if self._path is None:
+            return
+        self._console = console
+        for judge in settings.judges:
+            facts = judge_facts(judge, self._options)
+            self._facts["judges"].append({name: facts[name] for name in _OF_JUDGES})
+        if _is_stream(self._path):
+            return
+        try:
+            self._write(self._path, Summary())
+        except OutputError as error:
+            self._path = None
+            raise UsageError(str(error)) from None
+
+    def end(self, code: int, reason: str | None = None) -> None:
+        """Write how the command ends, once; OutputError if the file cannot be written."""
+        if self._path is None:
+            return
+        path, self._path = self._path, None
+        summary = Summary()
+        if self.result is not None:
+            summary = self.result.summary
+        elif self._console is not None:
+            summary = self._console.summary
+        whole = self.result is not None and self.result.whole
+        streamed = summary.written > 0 and _is_stream(Path(self._output.name))
+        self._facts |= {
+            "output_state": "written" if whole or streamed else "kept",
+            "ended_at": iso(time.time()),
+            "exit_code": code,
+        }
+        self._write(path, replace(summary, stopped=summary.stopped or reason))
+
+    def interrupted(self, code: int) -> None:
+        """Write that a second signal ends the command, as far as the file can be written."""
+        with suppress(OutputError):
+            self.end(code, _INTERRUPTED)
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            self._stack.enter_context(unwind_on_signal())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        with self._stack:
+            try:
+                self.end(0 if error is None else exit_code_of(error), _reason(error))
+            except OutputError as problem:
+                if error is None or isinstance(error, typer.Exit):
+                    raise
+                print_note(problem)  # the exit code is that of the error
+
+    def _write(self, path: Path, summary: Summary) -> None:
+        import orjson
+
+        facts = _without_keys(self._facts | asdict(summary))
+        try:
+            _replace(path, orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        except BrokenPipeError:
+            sys.stdout = None  # its reader is gone
+        except OSError as error:
+            raise OutputError(f"--summary {path}: cannot be written: {error.strerror}") from None
+
+
+def _reason(error: BaseException | None) -> str | None:
+    """Return why a command ends before its end, as a sentence; None if it does not."""
+    if error is None or isinstance(error, typer.Exit | ReaderGone):
+        return None
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return _INTERRUPTED
+    return str(error) if isinstance(error, RulerError | OSError) else f"{type(error).__name__}: {error}"
+
+
+def _without_keys(value: Any) -> Any:
+    """Return a JSON value whose texts hold no key of the command line, and are Unicode."""
+    if isinstance(value, dict):
+        return {_without_keys(key): _without_keys(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_keys(item) for item in value]
+    return hide_keys(value).encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def _is_stream(path: Path) -> bool:
+    """Tell if a path is stdout, a pipe or a device."""
+    special = str(path) == "-" or str(path).startswith(("/dev/", "/proc/"))
+    return special or (path.exists() and not path.is_file())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file by rename, so that nobody reads a part of it; a link that stands there is not followed.
+
+    A directory may forbid that where the file itself may be written.
+    """
     if str(path) == "-":
-        typer.echo(text)
+        typer.echo(content, nl=False)
+        return
+    if _is_stream(path):
+        path.write_bytes(content)
         return
     try:
-        path.write_bytes(text + b"\n")
+        file = LocalFile(str(path), compress=False, lock=False)
+        try:
+            file.stream.write(content)
+            file.end(durable=False)
+            file.commit()
+        except OSError:
+            file.discard()
+            raise
     except OSError as error:
-        raise OutputError(f"--summary {path}: cannot be written: {error.strerror}") from None
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EBUSY):
+            raise
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb") as stream:
+            stream.write(content)
+
+
+def refuse_summary(path: Path, source: str, output: str, failed: Path | None) -> None:
+    """Raise UsageError if the file of `--summary` is another file of the run, or promises another content."""
+    others = (source, output, output.rstrip("/") + ".failed.jsonl", failed)
+    if Location.of(path).remote:
+        raise UsageError("--summary: is an address; give a file of this machine")
+    files = [other for other in others if other and not Location(str(other)).remote]
+    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
+        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
+    if str(path) == "-" and output == "-":
+        raise UsageError("--summary -: stdout holds the records already; give it a file")
+    if path.is_dir():
+        raise UsageError(f"--summary {path}: is a directory; name a file in it, e.g. {path / 'summary.json'}")
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"--summary {path}: its directory does not exist; create it with: mkdir -p {path.parent}"
+        )
+    if path.suffix not in (*TEXT, ".json", ".jsonl") and path.suffix.lower() in FOREIGN:
+        raise UsageError(f"--summary {path}: is one JSON document; name it {path.with_suffix('.json')}")
+    inside = False
+    with suppress(UsageError):  # the run itself says why INPUT cannot be read
+        inside = Location(source).many and Location(source).listed().would_hold(Location(str(path)))
+    if inside:
+        raise UsageError(
+            f"--summary {path}: lies in INPUT and would be read as a part of it; give a place outside"
+        )
+
+
+def record_refusal(words: Sequence[str], error: Exception, code: int) -> None:
+    """Write the summary of a command line of `score` that is refused, if `--summary` can be found in it.
+
+    An argument that is missing makes another its value, so no file is replaced but a summary.
+    """
+    options, arguments = readable_options("score", words)
+    path, (source, output) = options.summary, (*arguments, "", "")[:2]
+    if path is None or (path.is_file() and not path.read_bytes()[:20].startswith(b'{\n  "version":')):
+        return
+    with suppress(RulerError, OSError):
+        RunRecord(options, source, output).end(code, usage_sentence(error))

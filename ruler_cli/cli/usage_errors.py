@@ -148,20 +148,23 @@ def report_usage_error(error: Exception) -> int | None:
     if isinstance(error, typer.Abort):
         print_note("aborted")
         return 1
-    if isinstance(error, RulerError):  # of what is read before the command begins
-        print_note(error)
-        return error.exit_code
-    if not callable(getattr(error, "format_message", None)):
-        return None
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]  # the help, on stderr
-    else:
-        print_note(f"{_ADDRESS.sub(lambda match: Location(match[0]).public, usage_sentence(error))}")
+        return 2
+    if not isinstance(error, RulerError) and not callable(getattr(error, "format_message", None)):
+        return None
+    print_note(usage_sentence(error))
     return int(getattr(error, "exit_code", 2))
 
 
 def usage_sentence(error: Any) -> str:
-    """Return a usage error of typer as one sentence."""
+    """Return a usage error of typer, or an error before the command begins, as one sentence."""
+    if isinstance(error, RulerError):
+        return str(error)
+    return _ADDRESS.sub(lambda match: Location(match[0]).public, _sentence(error))
+
+
+def _sentence(error: Any) -> str:
     message, ctx = error.format_message().rstrip("."), getattr(error, "ctx", None)
     if ctx is None:  # an option without its value, or with one too many
         return f"{message}; its command lists what it takes with --help"

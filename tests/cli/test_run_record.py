@@ -1,0 +1,175 @@
+"""The file of --summary tells which run it is of, and how that ended, whatever the end."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+import ruler_cli.run
+from ruler_cli import __version__
+from ruler_cli.cli.summary import RunRecord
+from tests.conftest import Ruler, group, write
+from tests.judge_server import JudgeServer
+
+KEY = "sk-proj-Zz19Aa28Bb37Cc46Dd55"
+YESTERDAY = '{\n  "version": 1,\n  "scored": 7\n}\n'
+OFFLINE = "score in.jsonl out.jsonl -m offline --summary sum.json"
+
+
+def summary_of(path: Path) -> Any:
+    """Read a summary."""
+    return json.loads(path.read_text())
+
+
+def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
+    """The summary has INPUT, OUTPUT, each setting with its source, the judge and both times; no key."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    (tmp_path / "ruler.toml").write_text("[score]\npasses = 2\n")
+    judge = ("-m", "openai/good", "--api-base", server.base, "-p", f"header={KEY}")
+    run = ("score", "in.jsonl", "out.jsonl", *judge, "--rubric", f"use {KEY}")
+    done = ruler(*run, "--summary", "sum.json", RULER_SEED="7")
+    summary = summary_of(tmp_path / "sum.json")
+    assert (done.returncode, summary["exit_code"], summary["version"]) == (0, 0, 2)
+    assert (summary["input"], summary["output"]) == ("in.jsonl", "out.jsonl")
+    assert summary["output_state"] == "written"
+    assert summary["started_at"] <= summary["ended_at"]
+    assert summary["ruler"] == __version__
+    settings = summary["settings"]
+    assert settings["seed"] == {"value": 7, "from": "RULER_SEED"}
+    assert settings["passes"] == {"value": 2, "from": "ruler.toml line 2"}
+    assert settings["judge-model"] == {"value": ["openai/good"], "from": "command line"}
+    assert [judge["model"] for judge in summary["judges"]] == ["openai/good"]
+    assert KEY not in json.dumps(summary)
+    assert "retries" not in settings
+
+
+ENDS = {
+    OFFLINE: 0,
+    OFFLINE.replace("in.jsonl", "odd.jsonl"): 1,
+    OFFLINE.replace("in.jsonl", "no.jsonl"): 2,
+    OFFLINE.replace("out.jsonl", "no/out.jsonl"): 2,
+    f"{OFFLINE} --rubric @no.txt": 2,
+    f"{OFFLINE} --no-cache --ledger x": 2,
+    OFFLINE.replace("offline", "openai/o3"): 2,
+    OFFLINE.replace("offline", "openai/401 --api-base URL"): 3,
+    OFFLINE.replace("offline", "openai/good --api-base URL --price 2,8 --max-cost 0.0001"): 4,
+    # what typer refuses, and a mistake in ruler.toml
+    f"{OFFLINE} --passes many": 2,
+    f"{OFFLINE} --unheard-of 3": 2,
+    f"{OFFLINE} third.jsonl": 2,
+    f"{OFFLINE} --config bad.toml": 2,
+    "score in.jsonl --summary=sum.json": 2,
+}
+
+
+@pytest.mark.parametrize("line", ENDS)
+def test_every_end(line: str, ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
+    """At every end the summary of yesterday is replaced by one with the exit code, and with the reason."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    write(tmp_path / "odd.jsonl", [group("a", 0.1, 0.9), {"trajectories": 3}])
+    (tmp_path / "bad.toml").write_text("[score]\npasses = 0\n")
+    (tmp_path / "sum.json").write_text(YESTERDAY)
+    done = ruler(*line.replace("URL", server.base).split())
+    summary = summary_of(tmp_path / "sum.json")
+    assert done.returncode == summary["exit_code"] == ENDS[line]
+    assert summary["ended_at"]
+    if done.returncode > 1:
+        assert f"ruler: {summary['stopped']}\n" in done.stderr
+    if done.returncode == 2:
+        assert (summary["output_state"], summary["scored"]) == ("kept", 0)
+
+
+def test_end_by_a_bug(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug is an end, too."""
+
+    async def broken(*_: object) -> NoReturn:
+        raise ValueError(f"it broke on {KEY}")
+
+    monkeypatch.setattr(ruler_cli.run, "score", broken)
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    done = ruler(*OFFLINE.split(), "--rubric", KEY)
+    summary = summary_of(tmp_path / "sum.json")
+    assert done.returncode == summary["exit_code"] == 1
+    assert summary["stopped"] == "ValueError: it broke on [key]"
+
+
+def test_argument_as_summary(ruler: Ruler, tmp_path: Path) -> None:
+    """An argument that --summary takes by mistake is not replaced, and none is written inside INPUT."""
+    before = write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)]).read_bytes()
+    for line in (
+        "score --summary in.jsonl out.jsonl",
+        "score in.jsonl out.jsonl --summary in.jsonl -m offline",
+        "score in.jsonl out.jsonl --summary in.jsonl --passes x",
+    ):
+        assert ruler(*line.split()).returncode == 2
+        assert (tmp_path / "in.jsonl").read_bytes() == before
+    (tmp_path / "dumps").mkdir()
+    (tmp_path / "in.jsonl").rename(tmp_path / "dumps" / "in.jsonl")
+    done = ruler("score", "dumps", "out.jsonl", "-m", "offline", "--summary", "dumps/sum.json")
+    assert (done.returncode, "lies in INPUT" in done.stderr) == (2, True)
+    assert [one.name for one in (tmp_path / "dumps").iterdir()] == ["in.jsonl"]
+
+
+def test_streams(ruler: Ruler, tmp_path: Path) -> None:
+    """Stdout and a pipe get one document, at the end; nothing is written for --dry-run."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    for name in ("-", "/dev/stdout"):
+        done = ruler(*OFFLINE.replace("sum.json", name).split())
+        assert json.loads(done.stdout)["exit_code"] == 0, name
+    os.mkfifo(tmp_path / "pipe")
+    taken = list[str]()
+    reader = threading.Thread(target=lambda: taken.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    assert ruler(*OFFLINE.replace("sum.json", "pipe").split()).returncode == 0
+    reader.join(30)
+    assert json.loads(taken[0])["exit_code"] == 0
+    ruler(*OFFLINE.split(), "--dry-run")
+    assert not (tmp_path / "sum.json").exists()
+
+
+def test_link(ruler: Ruler, tmp_path: Path) -> None:
+    """A link in the place of the summary is replaced, and its target stays as it was."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "sum.json").symlink_to("precious")
+    assert ruler(*OFFLINE.split()).returncode == 0
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert not (tmp_path / "sum.json").is_symlink()
+
+
+def test_no_rename(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be replaced, as one that is mounted, is written in its place."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.EBUSY, "busy")
+
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    (tmp_path / "sum.json").write_text(YESTERDAY)
+    monkeypatch.setattr("ruler_cli.writing.atomic.LocalFile.commit", refuse)
+    assert ruler(*OFFLINE.replace("out.jsonl", "-").split()).returncode == 0
+    assert summary_of(tmp_path / "sum.json")["exit_code"] == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["in.jsonl", "sum.json"]
+
+
+def test_cannot_be_written(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A summary that cannot be written stops a run at its beginning, and is an error at its end."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    monkeypatch.setattr("ruler_cli.cli.summary._replace", refuse)
+    done = ruler(*OFFLINE.split())
+    assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (2, False)
+    sentence = "ruler: --summary sum.json: cannot be written: No space left on device"
+    assert done.stderr.splitlines() == [sentence]
+    monkeypatch.setattr(RunRecord, "begin", lambda *_: None)
+    done = ruler(*OFFLINE.split())
+    assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (1, True)
+    assert sentence in done.stderr.splitlines()
