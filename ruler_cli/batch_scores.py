@@ -105,7 +105,7 @@ _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=lambda value: type(value).__name__
 ).encode
 _LISTED = 20
-"""Rubrics of a run whose texts its summary has."""
+"""Rubrics of a run whose texts its summary has, and models that it names."""
 
 
 class RunTexts:
@@ -171,6 +171,9 @@ class RunStats:
         summary.kept += result.cached
         summary.rollouts += group.compared
         self.pay(result)
+        for name in result.served:
+            if name in summary.served or len(summary.served) < _LISTED:
+                summary.served[name] = summary.served.get(name, 0) + 1
         if isinstance(scores, GroupError):
             summary.failed[scores.kind] = summary.failed.get(scores.kind, 0) + 1
             # no judge makes up for what the dump itself lacks

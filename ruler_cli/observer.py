@@ -112,7 +112,8 @@ class Summary:
     replies, `unsure_usd` the possible cost of calls without a reply. `figures` are there at the end of a run.
 
     `rubric_texts` are the first rubrics of the run by their digest, and `more_rubrics` counts groups with
-    others; `params_texts` are the parameters of its judges.
+    others; `params_texts` are the parameters of its judges. `served` counts groups by the models that judges
+    say that they are.
     """
 
     total: int | None = None
@@ -149,6 +150,7 @@ class Summary:
     rubric_texts: dict[str, str] = field(default_factory=dict)
     more_rubrics: int = 0
     params_texts: dict[str, str] = field(default_factory=dict)
+    served: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, parts: Sequence[Summary]) -> Summary:

@@ -14,7 +14,7 @@ import pytest
 import ruler_cli.run
 from ruler_cli import __version__
 from ruler_cli.cli.summary import RunRecord
-from tests.conftest import Ruler, group, write
+from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 
 KEY = "sk-proj-Zz19Aa28Bb37Cc46Dd55"
@@ -46,6 +46,10 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     assert settings["judge-model"] == {"value": ["openai/good"], "from": "command line"}
     assert [judge["model"] for judge in summary["judges"]] == ["openai/good"]
     assert KEY not in json.dumps(summary)
+    part = read(tmp_path / "out.jsonl")[0]["ruler"]
+    assert summary["rubric_texts"] == {part["rubric"]: "use [key]"}
+    assert json.loads(summary["params_texts"][part["params"]])[0]["model"] == "openai/good"
+    assert summary["served"] == dict.fromkeys(part["served"], 1)
     assert "retries" not in settings
 
 
