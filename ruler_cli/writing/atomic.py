@@ -33,6 +33,8 @@ _BUFFER = 1 << 16
 """Bytes collected before a write: with a mebibyte, which no cache holds, a record took four times as long."""
 _HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
 """Stores whose uploads can be completed or given up after all bytes are sent."""
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
+"""Flags that create a file, and fail where any file or link stands."""
 _PART = 32 << 20
 """Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
 
@@ -92,7 +94,9 @@ class LocalFile(PassThrough):
         self._target = Path(os.path.realpath(name)) if lock else Path(name)
         self.partial = self._target.with_name(self._target.name + ".partial")
         self._lock = lock
-        self._file = _open_locked(self.partial) if lock else self.partial.open("wb", _BUFFER)
+        self._file = (
+            _open_locked(self.partial) if lock else os.fdopen(create_new(self.partial), "wb", _BUFFER)
+        )
         if self._target.exists():  # its permissions stay
             os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
         self.stream = compressed(name, self._file) if compress else self._file
@@ -113,7 +117,9 @@ class LocalFile(PassThrough):
                 self._file.close()
 
     def commit(self) -> None:
-        """Rename the file to its name; call it after `end`."""
+        """Rename the file to its name; call it after `end`. OutputError if another file took its place."""
+        if self._lock and not _is_at(self.partial, self._file.fileno()):
+            raise OutputError(f"{self.partial}: was removed or replaced during the run; run it again")
         self.partial.replace(self._target)
         self._file.close()
 
@@ -125,16 +131,49 @@ class LocalFile(PassThrough):
             self.partial.unlink(missing_ok=True)
 
 
+def create_new(path: Path) -> int:
+    """Create a file in place of what stands there, and return its descriptor.
+
+    A link that stood there, symbolic or hard, is removed; what it led to is as it was.
+    """
+    path.unlink(missing_ok=True)
+    return os.open(path, _NEW, 0o666)
+
+
 def _open_locked(partial: Path) -> BinaryIO:
-    """Open NAME.partial for this process alone, empty; UsageError if another run has it open."""
+    """Create NAME.partial for this process alone; UsageError if another run has it open."""
     while True:
-        fd = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
-        _lock(fd, str(partial))
-        file = os.fdopen(fd, "wb", _BUFFER)
-        if partial.exists() and os.path.samestat(os.fstat(fd), partial.stat()):
-            file.truncate(0)
-            return file
-        file.close()  # another run ended just now: this file is its OUTPUT already
+        _remove_unlocked(partial)
+        with contextlib.suppress(FileExistsError):  # another run began just now
+            fd = os.open(partial, _NEW, 0o666)
+            _lock(fd, str(partial))
+            if _is_at(partial, fd):
+                return os.fdopen(fd, "wb", _BUFFER)
+            os.close(fd)  # another run removed it before the lock
+
+
+def _remove_unlocked(partial: Path) -> None:
+    """Remove what an earlier run left, or a link; UsageError if another run writes it."""
+    try:
+        fd = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        if partial.is_symlink():
+            partial.unlink(missing_ok=True)
+        elif partial.exists():
+            raise
+        return
+    _lock(fd, str(partial))
+    if _is_at(partial, fd):  # else another run ended just now: this file is its OUTPUT already
+        partial.unlink()
+    os.close(fd)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    """Tell if a path is that of an open file."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def _lock(fd: int, name: str) -> None:

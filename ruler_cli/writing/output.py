@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import shutil
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ from ruler_cli.writing.atomic import (
     PassThrough,
     StagedFiles,
     create_file,
+    create_new,
     open_errors,
     write_errors,
 )
@@ -272,7 +274,12 @@ class FailedFile:
             with path.open("rb") as stream:  # verbatim: a line may begin as if it were compressed
                 for last in stream:
                     self._earlier[_digest(last.removesuffix(b"\n"))] += 1
-        file = path.open("ab")
+                stream.seek(0)
+                if os.fstat(stream.fileno()).st_nlink > 1:  # another name of it, such as a backup, stays
+                    with os.fdopen(create_new(path), "wb") as copy:
+                        shutil.copyfileobj(stream, copy)
+        no_link = 0 if _is_device(path) else os.O_NOFOLLOW
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link, 0o666), "ab")
         file.write(b"" if last.endswith(b"\n") else b"\n")
         return file
 
@@ -284,13 +291,18 @@ class FailedFile:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
 
 
+def _is_device(path: Path) -> bool:
+    """Tell if a path is one of the system's, where links such as /dev/stderr stand."""
+    return path.parts[:2] in (("/", "dev"), ("/", "proc"))
+
+
 def _digest(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
 
 
 def _cut_torn(partial: Path) -> None:
     """Cut off a last record that has no end: the disk may have filled up within it."""
-    with partial.open("r+b") as file:
+    with os.fdopen(os.open(partial, os.O_RDWR | os.O_NOFOLLOW), "r+b") as file:
         if size := file.seek(0, os.SEEK_END):
             with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
                 size = text.rfind(b"\n") + 1
@@ -331,6 +343,9 @@ def refuse_settings(settings: ScoreSettings) -> None:
     if settings.on_failure == "drop" and not output.local and settings.failed is None:
         what = "OUTPUT -" if output.stream else "an address as OUTPUT"
         raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
+    failed = failed_path(settings)
+    if failed is not None and failed.is_symlink() and not _is_device(failed):
+        raise UsageError(f"{failed}: is a link, and a run adds lines to it; remove it, or give --failed FILE")
     if (shard is None and limit is None) or output.stream:
         return
     option, left = ("--limit", f"the first {limit}") if shard is None else ("--shard", str(shard))

@@ -210,3 +210,14 @@ def test_link(path: Path) -> None:
     path.symlink_to(compressed)
     written(path, 1)
     assert gzip.decompress(compressed.read_bytes()) == line(0)
+
+
+def test_link_at_a_part(path: Path) -> None:
+    """A link that stands where a part is written goes, and its target stays."""
+    precious = path.with_name("precious")
+    precious.write_text("mine")
+    for part in (1, 2):
+        path.with_name(f"requests-000{part}.jsonl.partial").symlink_to(precious)
+    path.with_name("requests.jsonl.partial").hardlink_to(precious)
+    assert len(written(path, 2, Limits(requests=1))) == 2
+    assert precious.read_text() == "mine"

@@ -6,7 +6,7 @@ import fcntl
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -269,6 +269,78 @@ def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", "in", "out", "-m", "offline").returncode == 0
     assert (tmp_path / "in" / "a.jsonl").read_bytes() == before
     assert b'"ruler"' in (tmp_path / "out" / "a.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_partial_is_new(ruler: Ruler, tmp_path: Path, link: Callable[[Path, Path], None]) -> None:
+    """Whatever command writes OUTPUT, a link that stands at OUTPUT.partial goes, and its target stays."""
+    source, precious = ROOT / "samples" / "groups.jsonl", tmp_path / "precious"
+    precious.write_text("mine\n")
+    assert ruler("score", source, "scored.jsonl", "-m", "offline").returncode == 0
+    for name, words in {
+        "out.jsonl": ("score", source, "out.jsonl", "-m", "offline"),
+        "out.jsonl.gz": ("score", source, "out.jsonl.gz", "-m", "offline"),
+        "kept.jsonl": ("select", "scored.jsonl", "kept.jsonl", "--where", "scored"),
+        "report.html": ("report", "scored.jsonl", "-o", "report.html"),
+        "requests.jsonl": ("render", source, "requests.jsonl", "-m", "openai/x", "--ledger", "l.sqlite"),
+    }.items():
+        link(tmp_path / f"{name}.partial", precious)
+        done = ruler(*words)
+        assert done.returncode == 0, done.stderr
+        assert precious.read_text() == "mine\n", name
+        assert (tmp_path / name).stat().st_size > 100
+        assert not (tmp_path / name).is_symlink()
+        assert not (tmp_path / f"{name}.partial").is_symlink()
+
+
+def test_failed_file_is_no_link(ruler: Ruler, tmp_path: Path) -> None:
+    """A link at the name of the failed file is refused before anything is read, and its target stays."""
+    (tmp_path / "in.jsonl").write_bytes((ROOT / "samples" / "one.jsonl").read_bytes() + b"{\n")
+    precious = tmp_path / "precious"
+    precious.write_text("mine\n")
+    for name, more in (("out.jsonl.failed.jsonl", ()), ("bad", ("--failed", "bad"))):
+        (tmp_path / name).symlink_to("precious")
+        for command in (("score", "in.jsonl", "out.jsonl"), ("score", "in.jsonl", "out.jsonl", "--dry-run")):
+            done = ruler(*command, "-m", "offline", *more)
+            assert (done.returncode, f"{name}: is a link" in done.stderr) == (2, True), done.stderr
+        (tmp_path / name).unlink()
+    assert precious.read_text() == "mine\n"
+    (tmp_path / "bad").symlink_to("precious")
+    with pytest.raises(OutputError, match="cannot be written"):  # it came during the run
+        add_failed(tmp_path / "bad", b"{")
+    assert precious.read_text() == "mine\n"
+
+
+def test_failed_file_with_another_name(tmp_path: Path) -> None:
+    """A failed file that has a second name, as in a backup, keeps its lines there and grows here."""
+    path, backup = tmp_path / "failed", tmp_path / "backup"
+    add_failed(path, b"{")
+    backup.hardlink_to(path)
+    assert add_failed(path, b"{", b"[") == 1
+    assert (path.read_bytes(), backup.read_bytes()) == (b"{\n[\n", b"{\n")
+
+
+def test_failed_file_may_be_stderr(tmp_path: Path) -> None:
+    """A device may be a link, as /dev/fd is."""
+    reading, writing = os.pipe()
+    add_failed(Path(f"/dev/fd/{writing}"), b"{")
+    assert os.read(reading, 9) == b"\n{\n"[1:]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_replaced_partial(tmp_path: Path) -> None:
+    """A file that takes the place of OUTPUT.partial during the run does not become OUTPUT."""
+    path, partial = tmp_path / "out", tmp_path / "out.partial"
+    with (
+        pytest.raises(OutputError, match=r"out\.partial: was removed or replaced"),
+        Output(str(path)) as output,
+    ):
+        output.write([(1, b"{}")])
+        partial.unlink()
+        partial.symlink_to("precious")
+        output.commit()
+    assert not path.exists()
 
 
 def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
