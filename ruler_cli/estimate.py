@@ -205,6 +205,8 @@ class JudgeEstimate:
         The pool reserves the price of the longest request until it knows a usage: a lower `--max-cost` would
         admit no call.
         """
+        if not self.calls.high:
+            price = Price(0.0, 0.0, 0.0)  # no call is left, so an unknown price does not count
         prompt = map_ranges(round, self.prompt * (PROMPT * calls))
         answers = map_ranges(round, self.answers * calls)
         cost = cap = None
@@ -286,6 +288,11 @@ class Estimate:
         """Return the judge on the panel with the largest context: groups too long for it fail."""
         panel = (judge for judge in self.judges if judge.role == "panel")
         return min(panel, key=lambda judge: judge.too_long)
+
+    @property
+    def comparable(self) -> int:
+        """Return the number of groups with two distinct rollouts or more."""
+        return self.sizes.total() - self.tied_groups
 
     def add(self, group: Group, weight: SampleWeight) -> None:
         """Add a group and those that it stands for; judges share its layout if it needs no shortening."""

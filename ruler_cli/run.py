@@ -10,9 +10,11 @@ from functools import partial
 import anyio
 
 from ruler_cli.batch_scores import BatchScores, RunStats
-from ruler_cli.config import ScoreSettings
+from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import NothingToCompare, ReaderGone, RulerError, TooManyFailures, UsageError
-from ruler_cli.judges.resolve import ResolvedJudge, cached_only, resolve
+from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.providers import MissingCredentialsError
+from ruler_cli.judges.resolve import ResolvedJudge, cached_only, model_of, refuse_judge, resolve
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
@@ -106,15 +108,31 @@ def refuse_settings_of_run(settings: ScoreSettings) -> None:
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     """Resolve the judges of a run, not yet open; UsageError for settings that cannot be."""
     refuse_settings_of_run(settings)
-    judges = settings.judges
-    resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges]
-    for judge, way in zip(judges, resolved, strict=True):
-        if settings.pool.max_cost is not None and way.price is None and not settings.cached_only:
-            raise UsageError(
-                f"--max-cost: the price of {judge.label} is not known; give it with --price IN,OUT, "
-                "in USD per million prompt and completion tokens"
-            )
+    resolved = [cached_only(judge) if settings.cached_only else resolve(judge) for judge in settings.judges]
+    for judge, way in zip(settings.judges, resolved, strict=True):
+        _refuse_unpriced(settings, judge, way.price)
     return resolved
+
+
+def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
+    """Yield the errors with which `resolve_judges` would refuse judges, missing credentials among them."""
+    for judge in settings.judges:
+        try:
+            try:
+                (cached_only if settings.cached_only else refuse_judge)(judge)
+            except MissingCredentialsError as error:
+                yield error
+            _refuse_unpriced(settings, judge, model_of(judge).price)
+        except UsageError as error:
+            yield error
+
+
+def _refuse_unpriced(settings: ScoreSettings, judge: JudgeSettings, price: Price | None) -> None:
+    if settings.pool.max_cost is not None and price is None and not settings.cached_only:
+        raise UsageError(
+            f"--max-cost: the price of {judge.label} is not known; give it with --price IN,OUT, "
+            "in USD per million prompt and completion tokens"
+        )
 
 
 def nothing_to_compare(settings: ScoreSettings, source: Input) -> NothingToCompare | None:

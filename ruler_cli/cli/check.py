@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
+from ruler_cli.errors import UsageError
 from ruler_cli.reading.parse import dump
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def command(source: Source, options: Options) -> int:
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
-    Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input. They
-    tell of INPUT alone: without the judge's key the first line says `not ready`, and the code may be 0.
+    Exit codes: 0 ready; 1 some lines or groups cannot be scored, or there is nothing to compare; 2 bad
+    usage, unreadable input, or a judge that `score` refuses. A missing key is named, and is none of these.
     """
     return check(score_settings(options, source), options)
 
@@ -44,42 +45,43 @@ def check(settings: ScoreSettings, options: Options) -> int:
     from ruler_cli.cli.check_facts import batch_facts, check_facts
     from ruler_cli.cli.check_page import print_page
     from ruler_cli.estimate import estimate
+    from ruler_cli.judges.providers import MissingCredentialsError
     from ruler_cli.reading.input import open_input
     from ruler_cli.reading.sample import InputCounts, sample
+    from ruler_cli.run import judge_errors
 
-    console = Console("log", settings.input.source, float("inf"))
+    console = Console("log", settings.input.source)
     with ExitStack() as stack:
+        errors = [*judge_errors(settings)]
+        missing = [error for error in errors if isinstance(error, MissingCredentialsError)]
+        refused = [error for error in errors if error not in missing]
         bills = _bills(settings, stack)
         if options.as_json:
             console = _ProblemList(stack.enter_context(tempfile.TemporaryFile()))
         notes = InputCounts(console.problem)
         opened = open_input(settings.input, stack, console.problem, on_record=notes.add, on_again=notes.again)
-        for sentence in opened.notes if settings.input.limit is not None else ():
-            console.note(sentence)
         result = estimate(sample(opened, notes.bytes), bills)
-        facts = check_facts(settings, opened, notes, result, console.problems)
+        facts = check_facts(settings, opened, notes, result, console.problems, refused, missing)
         if options.batch:
             facts["batch"] = batch_facts(settings.judges, bills)
         if isinstance(console, _ProblemList):
             console.write(facts)
         else:
+            console.close()
             print_page(facts, console.problems, opened.found(), result)
-    return 1 if console.problems or result.widest.too_long else 0
+    return 2 if refused else 0 if facts["ready"] else 1
 
 
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     """Return an empty bill for each judge, with its replies in the ledger, which is not created."""
     from ruler_cli.estimate import JudgeEstimate
+    from ruler_cli.judges.pricing import ModelInfo
     from ruler_cli.judges.providers import EMBEDDED
-    from ruler_cli.judges.resolve import model_of, resolve
+    from ruler_cli.judges.resolve import model_of
     from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 
-    judges = settings.judges
-    embedded = [judge for judge in judges if judge.model in EMBEDDED]
-    for judge in embedded:
-        resolve(judge)  # it needs no key, and refuses the parameters that `score` would refuse
-    ledger = None
-    if settings.ledger is not None and len(embedded) < len(judges):
+    judges, ledger = settings.judges, None
+    if settings.ledger is not None and any(judge.model not in EMBEDDED for judge in judges):
         ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
 
     def bill(number: int, judge: JudgeSettings) -> JudgeEstimate:
@@ -88,7 +90,9 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
         role: JudgeRole = "fallback" if settings.fallback and number else "panel"
         if judge is settings.escalate:
             role = "escalation"
-        model, place = model_of(judge), number if role == "panel" else 0
+        model, place = ModelInfo(), number if role == "panel" else 0
+        with suppress(UsageError):  # of a misspelt name, which the verdict has
+            model = model_of(judge)
         ask = replace(settings.ask, context_tokens=model.context)
         return JudgeEstimate(judge.label, model, judge.params, find, role, place, ask, settings.adaptive)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -10,12 +10,11 @@ from typing import Any
 from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
 from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import raw_value
-from ruler_cli.judges.resolve import missing_for
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import dump, parse
@@ -37,18 +36,28 @@ Facts = dict[str, Any]
 
 
 def check_facts(
-    settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate, problems: int
+    settings: ScoreSettings,
+    source: Input,
+    notes: InputCounts,
+    estimate: Estimate,
+    problems: int,
+    refused: Iterable[UsageError],
+    missing: Iterable[UsageError],
 ) -> Facts:
-    """Return all figures but the list of the `problems`, which are what cannot be scored."""
+    """Return all figures but the list of the `problems`, which are what cannot be scored.
+
+    `refused` tells why `score` would refuse a judge, `missing` which keys are not set.
+    """
     survey, coverage = source.survey, estimate.coverage
     warnings = source.warnings()
     first, sizes = estimate.judges[0], estimate.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
-    reasons = [*_reasons(settings, estimate, problems)]
+    reasons = [*_reasons(settings, source, estimate, problems), *_sentences(refused)]
     return {
         "version": 1,
         "ready": not reasons,
         "not_ready": reasons,
+        "missing_keys": _sentences(missing),
         "input": Location(settings.input.source).public,
         "format": source.reader and _format(notes, source.reader),
         "grouping": survey.grouping if survey else "consecutive" if source.reader else None,
@@ -97,7 +106,7 @@ def check_facts(
     }
 
 
-def _reasons(settings: ScoreSettings, estimate: Estimate, problems: int) -> Iterator[str]:
+def _reasons(settings: ScoreSettings, source: Input, estimate: Estimate, problems: int) -> Iterator[str]:
     """Yield why `score` would refuse the run, would not score all of it, or could compare nothing."""
     groups, too_long, totals = estimate.sizes.total(), estimate.widest.too_long, estimate.totals
     if not groups:
@@ -107,19 +116,16 @@ def _reasons(settings: ScoreSettings, estimate: Estimate, problems: int) -> Iter
     if too_long:
         is_ = "is" if too_long == 1 else "are"
         yield f"{count(too_long, 'group')} {is_} too long for the judge; --group-size N shows fewer at once"
-    if groups > 1 and max(estimate.sizes) == 1 and settings.ask.single == "flag":
-        yield "every group has one rollout, so nothing can be compared"
-    cap = settings.pool.max_cost
-    if settings.cached_only:
-        return
-    yield from filter(None, map(missing_for, settings.judges))
-    if cap is None or not groups:
-        return
-    if totals.cost_usd is None:
-        yield "--max-cost needs a known price; give it with --price IN,OUT"
-    elif totals.cost_usd.expected > cap:
+    if groups and source.reader and not estimate.comparable and settings.ask.single == "flag":
+        yield str(NothingToCompare(source.reader.shown_key))
+    cap, cost = settings.pool.max_cost, totals.cost_usd
+    if cap is not None and cost is not None and cost.expected > cap and not settings.cached_only:
         enough = rounded(totals.max_cost_usd or 0.0, up=True)
         yield f"--max-cost {cap:g} is less than the expected cost; {enough} lets every call go"
+
+
+def _sentences(errors: Iterable[UsageError]) -> list[str]:
+    return list(dict.fromkeys(map(str, errors)))
 
 
 def _format(notes: InputCounts, reader: Reader) -> Facts:

@@ -37,6 +37,8 @@ _ROLES = {
     "escalation": "; for groups that stay unresolved {}",
 }
 """Clauses on the judges after the first."""
+_SENTENCES = ("not_ready", "missing_keys")
+"""Figures whose sentences are in the verdict, without their ways out."""
 
 
 def print_page(facts: Facts, problems: int, found: str, estimate: Estimate) -> None:
@@ -89,8 +91,7 @@ def _lines(name: str, value: str, width: int) -> Iterator[str]:
 
 
 def _verdict(facts: Facts) -> list[str]:
-    """Return the size of the run if it is ready, else a reason in each line, and the size last."""
-    reasons = facts["not_ready"]
+    """Return why the run is not ready, its size, and the keys that are missing, a line each."""
     left = facts["estimate"]
     names = [each["model"] for each in facts["judges"]]
     judges = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -103,7 +104,8 @@ def _verdict(facts: Facts) -> list[str]:
     if cost is not None and not cost["high"]:
         price = "no cost"
     size = f"{_number(facts['groups'], 'group')}, {calls}, {price} with {judges}"
-    return [*(reason.partition("; ")[0] for reason in reasons), *([size] if facts["groups"] else [])]
+    reasons, missing = ([text.partition("; ")[0] for text in facts[key]] for key in _SENTENCES)
+    return [*reasons, *([size] if facts["groups"] else []), *missing]
 
 
 def _sections(
@@ -133,8 +135,8 @@ def _sections(
 
 
 def _warnings(facts: Facts) -> list[str]:
-    """Return the warnings, and the reasons of the verdict that have a way out."""
-    ways_out = [reason for reason in facts["not_ready"] if "; " in reason]
+    """Return the warnings, and the sentences of the verdict that have a way out."""
+    ways_out = [sentence for key in _SENTENCES for sentence in facts[key] if "; " in sentence]
     return list(dict.fromkeys([*ways_out, *facts["warnings"]]))
 
 

@@ -76,17 +76,13 @@ def command(
     record.result = result
     if options.progress != "none" and not isinstance(result.stopped, ReaderGone):
         print_wrapped(*summary_lines(result.summary, debug=options.debug or settings.ledger is None))
-        limit = settings.input.limit if result.whole else None
-        if limit is not None and limit == (result.summary.total or result.summary.groups):
-            groups = "the first group of INPUT" if limit == 1 else f"the first {limit} groups of INPUT"
-            rest = "scores the rest" if settings.ledger else "asks about all groups, at the full cost"
-            print_note(f"--limit {limit}: OUTPUT has {groups}; the same command without it {rest}")
         _print_next(settings, options, result)
     if result.stopped is not None:
         if not result.whole:
             _print_partial_output(settings)
         raise result.stopped
-    return 0 if result.summary.complete else 1
+    empty = not result.summary.groups and settings.input.shard is None  # a shard may have no group
+    return 0 if result.summary.complete and not empty else 1
 
 
 def _refuse_swapped(source: str, output: str) -> None:

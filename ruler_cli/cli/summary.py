@@ -99,7 +99,9 @@ def _first_line(summary: Summary) -> str:
     groups, failed = max(summary.total or 0, summary.groups), sum(summary.failed.values())
     mean = summary.figures.mean_score if summary.figures is not None else None
     calls = count(summary.usage.calls, "call")
-    if summary.cost_usd is None:
+    if summary.cost_usd is None and not (summary.asked or summary.usage.calls):
+        cost = calls
+    elif summary.cost_usd is None:
         tokens = summary.usage.prompt + summary.usage.completion
         cost = f"cost unknown ({calls}{f', {short(tokens)} tokens' if tokens else ''})"
     else:

@@ -60,11 +60,6 @@ def model_info(name: str) -> ModelInfo:
     )
 
 
-def lists_provider(name: str) -> bool:
-    """Tell if the list has a model with the same provider in front of its name."""
-    return any(one.startswith(f"{name.partition('/')[0]}/") for one in _table())
-
-
 def stated_price(per_million: tuple[float, float]) -> Price:
     """The price that `--price IN,OUT` states in USD per million tokens of prompt and completion."""
     prompt, completion = (x / 1e6 for x in per_million)

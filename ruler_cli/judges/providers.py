@@ -24,7 +24,11 @@ EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
 
 
-class MissingKeyError(UsageError):
+class MissingCredentialsError(UsageError):
+    """This machine lacks the key, login, account or SDK of a judge; the message names what to give."""
+
+
+class MissingKeyError(MissingCredentialsError):
     """A judge's key is missing; the message names the variable and the alternatives."""
 
     def __init__(self, name: str, variable: str, *, trial: bool = True) -> None:
@@ -258,7 +262,9 @@ def refuse(name: str, needs: tuple[Need, ...]) -> None:
         parts.append(f"{kind} ({listed})" if kind and listed else kind or listed)
     if needs:
         hint = "give what is missing, or try the pipeline without a model: -m offline"
-        raise UsageError(f"judge {name} needs {', and '.join(parts)}; {hint}")
+        nowhere = any(("api_base",) in need for need in needs)
+        error = UsageError if nowhere else MissingCredentialsError
+        raise error(f"judge {name} needs {', and '.join(parts)}; {hint}")
 
 
 def _met(need: Need, given: Credentials) -> bool:

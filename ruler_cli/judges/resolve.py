@@ -13,7 +13,7 @@ import orjson
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
-from ruler_cli.judges.pricing import ModelInfo, Price, lists_provider, model_info, stated_price
+from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
 from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, provider_of, unknown_judge, variables
 from ruler_cli.keys import looks_like_key
 from ruler_cli.reading.location import Location
@@ -215,6 +215,15 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     return ResolvedJudge(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
 
 
+def refuse_judge(settings: JudgeSettings) -> None:
+    """Raise the UsageError with which `resolve` refuses a judge, without the import of a client."""
+    model_of(settings)
+    if settings.model not in EMBEDDED and _is_direct(settings):
+        endpoint_of(settings)
+    else:
+        _judge(settings)
+
+
 def address_note(settings: JudgeSettings) -> str | None:
     """A sentence if the address that is given is cut before it is used; None if it is used as it stands."""
     given = settings.api_base
@@ -223,27 +232,6 @@ def address_note(settings: JudgeSettings) -> str | None:
     cut = cut_address(given)
     what = f"the endpoint of judge {settings.name}" if settings.name else "--api-base"
     return None if cut == given.strip().rstrip("/") else f"{what} is taken as {Location(cut).public}"
-
-
-def missing_for(settings: JudgeSettings) -> str | None:
-    """Return why `resolve` would refuse a judge; None if it would not, or if only litellm could tell."""
-    try:
-        if _is_direct(settings):
-            endpoint_of(settings)
-            return None
-        if settings.model not in EMBEDDED:
-            from ruler_cli.judges.litellm import knows_more
-
-            if provider_of(settings.model, settings.params) is None:
-                elsewhere = settings.api_base or os.environ.get("USE_LITELLM_PROXY")
-                may_be = elsewhere or "/" not in settings.model or lists_provider(settings.model)
-                return None if may_be else unknown_judge(settings.model)
-            if knows_more():
-                return None
-        _judge(settings)
-    except UsageError as error:
-        return str(error)
-    return None
 
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:

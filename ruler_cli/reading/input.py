@@ -70,6 +70,9 @@ class Input:
 
     def report(self, observer: Observer, *, end: bool = False) -> None:
         """Report what was found, and the warnings as soon as they are known: for a stream at its `end`."""
+        if self.reader is None and not end:
+            observer.warn(self.found())  # nothing will be scored, also where notes are off
+            return
         for sentence in () if end else (self.found(), *self.notes):
             observer.note(sentence)
         for sentence in self.warnings() if end == (self.survey is None) else ():
@@ -230,7 +233,7 @@ def _groups(number: int) -> str:
 
 def _first(limit: int, groups: str) -> str:
     number = "" if limit == 1 else f" {limit:,}"
-    return f"--limit {limit}: only the first{number} of {groups}"
+    return f"--limit {limit}: only the first{number} of {groups}; leave it out for all of them"
 
 
 def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:

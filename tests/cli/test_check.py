@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,38 @@ def test_figures(ruler: Ruler, dump: Path) -> None:
 
 
 def test_unknown_provider(ruler: Ruler, dump: Path) -> None:
-    """A judge of no known provider is not ready, unless it is at an endpoint; the exit code is on INPUT."""
-    done = ruler("check", dump, "-m", "opneai/o3")
-    assert (done.returncode, done.stdout.startswith("not ready: judge opneai/o3: no provider")) == (0, True)
-    assert "did you mean `openai/o3`?" in rows(done.stdout)["warnings"]
+    """A judge that `score` refuses is refused by `check` in the same words, unless it is at an endpoint."""
+    for judge in ("opneai/o3", "gtp-4o", "nope", "offlin", "vllm/mine", "simulated -p sloth=1"):
+        words = (dump, "-m", *judge.split())
+        done, refused = ruler("check", *words), ruler("score", words[0], "out.jsonl", *words[1:])
+        assert (done.returncode, refused.returncode, done.stderr) == (2, 2, "")
+        assert done.stdout.startswith("not ready: ")
+        facts = json.loads(ruler("check", *words, "--json").stdout)
+        assert (facts["ready"], facts["groups"], facts["missing_keys"]) == (False, 2, [])
+        assert refused.stderr == f"ruler: {facts['not_ready'][0]}\n"
+    assert "did you mean `openai/o3`?" in rows(ruler("check", dump, "-m", "opneai/o3").stdout)["warnings"]
     for options in (["--api-base", "http://x/v1"], ["-p", "custom_llm_provider=ollama"]):
         assert ruler("check", dump, "-m", "opneai/o3", *options).stdout.startswith("ready: ")
     for judge, proxied in (("opneai/o3", "true"), ("gmi/of-the-price-list", "")):
-        done = ruler("check", dump, "-m", judge, USE_LITELLM_PROXY=proxied)
+        done = ruler("check", dump, "-m", judge, USE_LITELLM_PROXY=proxied, LITELLM_PROXY_API_BASE="http://x")
         assert done.stdout.startswith("ready: ")
+
+
+def test_missing_key(ruler: Ruler, dump: Path) -> None:
+    """A missing key, login or SDK changes neither verdict nor exit code, and has a line of its own."""
+    for judge in ("openai/o3", "gpt-4o", "anthropic/m", "bedrock/m", "vertex_ai/m"):
+        done = ruler("check", dump, "-m", judge)
+        assert (done.returncode, done.stderr) == (0, "")
+        verdict = rows(done.stdout)["verdict"].splitlines()
+        assert verdict[0].startswith("ready: 2 groups, 2 calls, ")
+        assert verdict[1].strip().startswith(f"judge {judge} needs ")
+        facts = json.loads(ruler("check", dump, "-m", judge, "--json").stdout)
+        (missing,) = facts["missing_keys"]
+        assert (facts["ready"], facts["not_ready"]) == (True, [])
+        assert ruler("score", dump, "out.jsonl", "-m", judge).stderr == f"ruler: {missing}\n"
+    assert "missing_keys" in ruler("check", dump, "--json", OPENAI_API_KEY="k").stdout
+    unkeyed = ["-m", "openai/o3", "--api-base", "http://x/v1", "--api-key-env", "NO_SUCH"]
+    assert ruler("check", dump, *unkeyed).stdout.startswith("ready: ")
 
 
 def test_unknown_price(ruler: Ruler, dump: Path) -> None:
@@ -93,7 +117,7 @@ def test_price(ruler: Ruler, dump: Path) -> None:
     free = rows(ruler("check", dump, "-m", "openai/o3", "--price", "0,0").stdout)
     assert free["cost"] == "$0.00"
     assert "--max-cost" not in free
-    assert free["verdict"].endswith(" 2 groups, 2 calls, no cost with openai/o3")
+    assert free["verdict"].startswith("ready: 2 groups, 2 calls, no cost with openai/o3\n")
     mine = ["-m", "mine", "--api-base", "http://x/v1", "-p", "max_tokens=100"]
     dear = rows(ruler("check", dump, *mine, "--price", "0,1000000").stdout)
     assert dear["completion tokens"].startswith("about 200 (from 100 to 400)")
@@ -128,6 +152,10 @@ def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -
     all_cached = rows(ruler("check", dump, *args).stdout)
     assert all_cached["cached"] == "2 of 2 calls, not paid again"
     assert all_cached["cost"] == "$0.00"
+    unpriced = ruler("check", dump, *args[:-2]).stdout
+    assert unpriced.startswith("ready: 2 groups, 0 calls (and 2 cached), no cost with openai/good\n")
+    again = ruler("score", dump, "out.jsonl", *args[:-2])
+    assert re.search(r"2 of 2 groups scored in [0-9.]+ s: .*, 0 calls$", again.stderr, re.MULTILINE)
     others = (["--seed", "1"], ["-p", "top_p=1"], ["--rubric", "brevity"], ["--ledger", "none"])
     for more in (*others, ["--ledger", "other.sqlite"]):
         assert "cached" not in rows(ruler("check", dump, *args, *more).stdout), more

@@ -27,6 +27,8 @@ HOME_MADE = [
     rollout("b", "three", r="TimeoutError", check={"ok": False}),
     rollout("b", "four", check={"ok": True}),
 ]
+PAIRS = [{"group_id": key, "messages": talk(f"{key} {i}")} for key in "ab" for i in range(2)]
+"""Two groups of two rollouts."""
 PATHS = ["--messages", "chat", "--group-by", "q.id", "--reward", "r", "--outcome", "check.ok"]
 
 
@@ -79,17 +81,31 @@ def test_missing_reward(ruler: Ruler, custom: Path) -> None:
     assert result["rewards"] == "5 without"
 
 
-def test_every_bad_line(ruler: Ruler, tmp_path: Path) -> None:
-    """Every line that cannot be scored is named with its reason, for any number of lines."""
-    path = tmp_path / "in.jsonl"
-    write(path, [{"group_id": "a", "messages": talk("x")}])
-    with path.open("a") as file:
-        file.writelines("{broken\n" for _ in range(60))
-    done = ruler("check", path, "-m", "offline")
-    assert done.returncode == 1
-    assert [f"line {i} is not JSON" in done.stderr for i in range(2, 62)] == [True] * 60
-    assert rows(done.stdout)["cannot be scored"] == "60 lines or trajectories"
-    assert ruler("score", path, "out.jsonl", "-m", "offline").stderr.count("is not JSON") == 20
+BAD = {
+    "native": ('{"group_id": "a", "messages": %s}', []),
+    "paths": ('{"chat": {"turns": %s}}', ["--messages", "chat.turns", "--grouping", "line"]),
+}
+"""Lines of a readable rollout, and the options with which they are read."""
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_many_bad_lines(kind: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Of lines that cannot be scored 20 are named with their reasons, and the rest is counted."""
+    line, options = BAD[kind]
+    good = [line % json.dumps(talk(answer)) for answer in ("x", "y")]
+    bad = ["{broken", "[1]", line % "[]", line % "5", line % json.dumps([{"role": "user", "content": "q"}])]
+    (tmp_path / "in.jsonl").write_text("".join(f"{one}\n" for one in good + bad * 500))
+    text = (tmp_path / "in.jsonl").read_text()
+    for source, stdin in (("in.jsonl", ""), ("-", text)):
+        for words in (("check", source), ("score", source, "out.jsonl"), ("score", source, "-")):
+            done = ruler(*words, *options, "--single", "score", "-m", "offline", stdin=stdin)
+            assert (done.returncode, done.stderr.count(": line ")) == (1, 20), words
+            assert "ruler: … and 2480 more lines that cannot be read\n" in done.stderr
+            assert len(done.stderr.splitlines()) < 55, "20 lines, 20 groups, and what is said of the run"
+    done = ruler("check", "in.jsonl", *options, "-m", "offline")
+    assert rows(done.stdout)["cannot be scored"] == "2,500 lines or trajectories"
+    facts = json.loads(ruler("check", "in.jsonl", *options, "-m", "offline", "--json").stdout)
+    assert (facts["cannot_be_scored"], len(facts["bad"])) == (2500, 2500)
 
 
 def test_json(ruler: Ruler, custom: Path) -> None:
@@ -115,6 +131,7 @@ def test_json_without_problems(ruler: Ruler, custom: Path) -> None:
     done = ruler("check", custom, *args)
     assert done.returncode == 0
     result = json.loads(done.stdout)
+    assert (result["ready"], result["not_ready"]) == (True, [])
     assert (result["cannot_be_scored"], result["bad"], result["warnings"]) == (0, [], [])
     alone = ruler("check", custom, "--messages", "chat", "--grouping", "line", "--json", "-m", "offline")
     assert "every group has one rollout" in json.loads(alone.stdout)["warnings"][0]
@@ -125,9 +142,10 @@ def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
     """An empty input has no group to score, and the page reports it."""
     (tmp_path / "in.jsonl").touch()
     done = ruler("check", "in.jsonl", *(["--json"] if as_json else []), "-m", "offline")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     if as_json:
-        assert json.loads(done.stdout)["groups"] == 0
+        facts = json.loads(done.stdout)
+        assert (facts["groups"], facts["ready"], len(facts["not_ready"])) == (0, False, 1)
     else:
         assert rows(done.stdout)["input"].startswith("no records: INPUT is empty")
 
@@ -138,7 +156,7 @@ def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [{"group_id": nasty, "messages": talk(nasty), "reward": nasty}])
     for more in ([], ["--json"]):
         done = ruler("check", "in.jsonl", *more, "-m", f"x{nasty[:-1]}")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 2, done.stderr
         assert not {"\x1b", "\u202e"} & set(done.stdout)
         lines = done.stdout.splitlines()
         assert sum(line.lstrip().startswith("cost") for line in lines) == (not more)
@@ -189,7 +207,7 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
     assert result["prompt"] == '`task.text` as given, first: "one"'
     assert result["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
     assert 'user: "one"' in ruler("prompt", path, RULER_PROMPT="task.text").stdout
-    scored = ruler("score", path, "-", "-m", "offline", "--prompt", "task.text", "--ledger", "none")
+    scored = ruler("score", path, "-", "-m", "offline", "--prompt", "task.text", "--single", "score")
     assert scored.returncode == 0
     assert len(scored.stdout.splitlines()) == 3
 
@@ -212,7 +230,7 @@ def test_reward_path(record: dict[str, Any], message: str | None, ruler: Ruler, 
 
 def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     """The first line says if `score` can run: how large the run is, or what is missing, a line each."""
-    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
+    write(tmp_path / "in.jsonl", PAIRS)
     key = {"OPENAI_API_KEY": "sk-0123456789"}
     ready = ruler("check", "in.jsonl", "-m", "openai/o3", **key).stdout.splitlines()[0]
     assert re.fullmatch(r"ready: 2 groups, 2 calls, about \$0\.0\d+ with openai/o3", ready)
@@ -224,44 +242,52 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
         file.write("{broken\n")
     done = ruler("check", "in.jsonl", "-m", "openai/o3")
     verdict = rows(done.stdout)["verdict"].splitlines()
-    assert verdict[:2] == [
+    assert verdict == [
         "not ready: 1 line or trajectory cannot be scored",
+        verdict[1],
         "           judge openai/o3 needs a key and OPENAI_API_KEY is not set",
     ]
-    assert verdict[2].startswith("           2 groups, 2 calls, about $0.0")
+    assert verdict[1].startswith("           2 groups, 2 calls, about $0.0")
     assert "export OPENAI_API_KEY=" in rows(done.stdout)["warnings"]
     assert "line 3 is not JSON" not in done.stdout
     assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
 
 
-def test_verdict_in_json(process: Ruler, tmp_path: Path) -> None:
-    """`--json` has the verdict and its reasons; a missing key is no error of the input."""
-    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
-    for model, reasons in (("offline", 0), ("openai/o3", 1), ("anthropic/m", 1)):
-        done = process("check", "in.jsonl", "-m", model, "--json")
-        assert done.returncode == 0
-        result = json.loads(done.stdout)
-        assert (result["ready"], len(result["not_ready"])) == (not reasons, reasons)
-        assert all("API_KEY" in reason for reason in result["not_ready"])
+def test_every_reason(process: Ruler, tmp_path: Path) -> None:
+    """`--json` has every reason why a run is not ready, and a judge that is refused decides the exit code."""
+    path = write(tmp_path / "in.jsonl", PAIRS[:1])
+    path.write_text(path.read_text() + "{broken\n")
+    done = process("check", "in.jsonl", "-m", "openai/o3", "-m", "opneai/o3", "--json")
+    facts = json.loads(done.stdout)
+    assert (done.returncode, facts["ready"], len(facts["missing_keys"])) == (2, False, 1)
+    starts = (
+        "1 line or trajectory cannot",
+        "no group of INPUT has anything to compare: ",
+        "judge opneai/o3: no ",
+    )
+    assert all(one.startswith(start) for one, start in zip(facts["not_ready"], starts, strict=True))
 
 
 def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
-    """Groups of one rollout, and an input without any group, are not ready."""
-    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "abc"])
-    done = ruler("check", "in.jsonl", "-m", "offline")
-    result = rows(done.stdout)
-    assert done.returncode == 0
-    assert result["verdict"].startswith("not ready: every group has one rollout, so nothing can be compared")
-    assert "every group has one rollout (" in result["warnings"]
-    alone = page(ruler, "in.jsonl", "--single", "score")
-    assert alone["verdict"].startswith("ready: 3 groups")
+    """An input in which no group has two rollouts that differ is not ready, unless each is to be scored."""
+    alone = [{"group_id": k, "messages": talk(k)} for k in "abc"]
+    for made in (alone, alone[:1], alone[:1] * 2):
+        write(tmp_path / "in.jsonl", made)
+        done = ruler("check", "in.jsonl", "-m", "offline")
+        assert done.returncode == 1
+        assert done.stdout.startswith("not ready: no group of INPUT has anything to compare: ")
+        assert "--single score" in rows(done.stdout)["warnings"]
+        done = ruler("check", "in.jsonl", "-m", "offline", "--single", "score")
+        assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
+    write(tmp_path / "in.jsonl", [*alone, *PAIRS])
+    assert ruler("check", "in.jsonl", "-m", "offline").returncode == 0
     (tmp_path / "in.jsonl").write_text("")
     assert page(ruler, "in.jsonl")["verdict"] == "not ready: there is no group that can be scored"
 
 
 def test_verdict_of_a_dry_run(ruler: Ruler, tmp_path: Path) -> None:
     """A dry run of `score` also weighs `--max-cost`; a run of cached replies alone needs no key."""
-    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aabb"])
+    write(tmp_path / "in.jsonl", PAIRS)
     run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/o3", "--dry-run")
     key = {"OPENAI_API_KEY": "sk-0123456789"}
     assert ruler(*run, "--max-cost", "1", **key).stdout.startswith("ready: ")
@@ -269,14 +295,16 @@ def test_verdict_of_a_dry_run(ruler: Ruler, tmp_path: Path) -> None:
     assert "not ready: --max-cost 0.01 is less than the expected cost" in poor["verdict"]
     enough = poor["warnings"].split(" lets every call go")[0].split()[-1]
     assert enough == poor["--max-cost"].split()[0]
-    other = rows(ruler(*run, "--max-cost", "1", "--api-base", "http://x/v1").stdout)
-    assert "not ready: --max-cost needs a known price" in other["verdict"]
+    assert ruler(*run, "--max-cost", "0.01", **key).returncode == 1
+    other = ruler(*run, "--max-cost", "1", "--api-base", "http://x/v1")
+    assert "not ready: --max-cost: the price of openai/o3 is not known\n" in other.stdout
+    assert other.returncode == 2
     assert ruler(*run, "--cached-only").stdout.startswith("ready: ")
 
 
 def test_news_only(ruler: Ruler, tmp_path: Path) -> None:
     """Rows that say that nothing is wrong are left out."""
-    write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in ("a", "a", "b", "b")])
+    write(tmp_path / "in.jsonl", PAIRS)
     quiet = {
         "cached", "cannot be scored", "equal rewards", "laid out", "outcome", "outcomes", "passes", "reward",
         "suspect", "tasks", "too long", "warnings", "windows",

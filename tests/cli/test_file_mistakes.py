@@ -243,9 +243,10 @@ def test_foreign_file_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_empty(ruler: Ruler, tmp_path: Path) -> None:
-    """An input without a record is nothing to do, and is said to be empty."""
+    """Of an input without a record nothing is scored, which is said in any case, with exit code 1."""
     for content in ("", "\n\n  \n"):
         (tmp_path / "in.jsonl").write_text(content)
-        done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-        assert done.returncode == 0
-        assert "INPUT is empty, or holds blank lines only" in done.stderr
+        for source in ("in.jsonl", "-"):
+            done = ruler("score", source, "out.jsonl", "-m", "offline", "-q", stdin=content)
+            assert done.returncode == 1
+            assert "INPUT is empty, or holds blank lines only" in done.stderr

@@ -152,7 +152,6 @@ def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
         ("400", "--no-cache", "no reply is kept: another run asks about all groups, at the full cost"),
         ("not-json", "--ledger none", "no reply is kept: another run asks about all groups, at the full"),
         ("401", "--no-cache", "no reply is kept; to begin anew, at the full cost: ruler score in.jsonl"),
-        ("good", "--no-cache --limit 1", "command without it asks about all groups, at the full cost"),
     ],
 )
 def test_without_ledger(
@@ -192,14 +191,6 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     done = ruler(*run, "-c", "1", "--max-cost", enough)
     assert server.stats()["requests"] >= 1
     assert (done.returncode, "to go on" in done.stderr) in ((0, False), (4, True))
-
-
-def test_short_stream(ruler: Ruler, tmp_path: Path) -> None:
-    """The sentence on --limit is left out if a stream has fewer groups."""
-    lines = write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)]).read_text()
-    for limit, said in ((1, True), (5, False)):
-        done = ruler("score", "-", "out.jsonl", "-m", "offline", "--limit", limit, stdin=lines)
-        assert (f"--limit {limit}: OUTPUT has" in done.stderr) is said
 
 
 def test_output_named(ruler: Ruler, tmp_path: Path) -> None:

@@ -47,7 +47,6 @@ USAGE = {
     f"{S} --group-size 1": "--group-size",
     f"{S} --grouping scattered": "already is a group",
     "score in.jsonl out.jsonl -p sloth=1 -m simulated": "slot",
-    "check in.jsonl -p sloth=1 -m simulated": "slot",
     # the same from a dry run
     "score in.jsonl out.csv --dry-run": "name it out.jsonl",
     "score in.jsonl no/out.jsonl --dry-run": "mkdir -p no",
