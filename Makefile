@@ -5,6 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := -m pip -qq --disable-pip-version-check
 
+# The tests start Python a hundred times: without its caches each start would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
 .PHONY: help venv demo test test-long e2e lint types docs docs-check wheel check pictures simulate bench lock vendor clean

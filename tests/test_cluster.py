@@ -131,6 +131,7 @@ def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more
     assert timeless(folder / "ray.jsonl") == timeless(folder / "one.jsonl")
 
 
+@pytest.mark.long
 def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
     """Two workers write the bytes of one process, with as many calls, as few in flight, the same summary."""
     options = ("--passes", "3", "--debias", "-c", "3", "--rpm", "60000", "--max-cost", "9", "--price", "1,2")

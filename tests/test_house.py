@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -51,7 +52,12 @@ INDEPENDENT = LAYERS[3]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
-TREES = {path: ast.parse(path.read_text()) for path in MODULES}
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Return a module parsed, not before a test asks: every worker imports this file."""
+    return ast.parse(path.read_text())
 
 
 def layer(part: str) -> int:
@@ -61,7 +67,7 @@ def layer(part: str) -> int:
 
 def imports(path: Path) -> Iterator[str]:
     """Yield every module that a module imports, anywhere in it."""
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -71,7 +77,7 @@ def imports(path: Path) -> Iterator[str]:
 
 def dependencies(path: Path, known: Collection[str]) -> Iterator[str]:
     """Yield the modules that a module imports, in a package the named ones and not its `__init__`."""
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
@@ -110,7 +116,7 @@ def test_no_cycles() -> None:
 def litellm_imports(path: Path) -> set[str]:
     """Return a module's imports of litellm; in the litellm judge only those at the top count."""
     if path.name == "litellm.py":
-        top = [n for n in TREES[path].body if isinstance(n, ast.Import | ast.ImportFrom)]
+        top = [n for n in tree(path).body if isinstance(n, ast.Import | ast.ImportFrom)]
         result = {getattr(n, "module", None) or n.names[0].name for n in top}
     else:
         result = set(imports(path))
@@ -124,7 +130,7 @@ def test_one_file_knows_litellm() -> None:
 
 def stdout_calls(path: Path) -> set[str]:
     """Return the calls of a module that write to stdout."""
-    called = {ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call)}
+    called = {ast.unparse(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)}
     return called & {"print", "typer.echo", "sys.stdout.write"}
 
 
@@ -160,7 +166,7 @@ def test_small_modules() -> None:
 def test_class_names() -> None:
     """A class name means one thing in the whole package."""
     classes = [
-        node.name for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+        node.name for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)
     ]
     assert [name for name, number in Counter(classes).items() if number > 1] == []
 

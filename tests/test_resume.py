@@ -25,7 +25,7 @@ from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
-from tests.values import needs_full_device
+from tests.values import few, needs_full_device
 from tests.virtual import World, virtually
 
 GROUPS = [group(f"g{i}", 0.1, i / 100, 0.9) for i in range(60)]
@@ -71,7 +71,7 @@ def until(holds: Callable[[], bool]) -> None:
     pytest.fail("it never came")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", few(2, [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
 def test_continues(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """After any end of a run the same command makes the same output; only calls in flight are paid twice."""
     server.configure(latency=0.05)

@@ -283,6 +283,7 @@ async def test_memory_of_a_group(tmp_path: Path, more: dict[str, Any]) -> None:
     write(tmp_path / "in.jsonl", GROUPS)
     source, output = InputSettings(str(tmp_path / "in.jsonl")), str(tmp_path / "out.jsonl")
     gc.collect()
+    gc.freeze()  # what was there before is no garbage of this run, and slow to look through
     gc.disable()
     try:
         await score(ScoreSettings(source, output, JudgeSettings("simulated"), **more))
@@ -293,3 +294,4 @@ async def test_memory_of_a_group(tmp_path: Path, more: dict[str, Any]) -> None:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+        gc.unfreeze()

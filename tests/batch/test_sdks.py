@@ -6,11 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from anthropic import Anthropic
-from anthropic.types import TextBlock
-from anthropic.types.messages.batch_create_params import Request
-from openai import ConflictError, OpenAI
-from openai.types.chat import ChatCompletion
 
 from ruler_cli.batch.reply_rows import ReplyRow, read_row
 from ruler_cli.types import Reply
@@ -20,6 +15,9 @@ from tests.batch_server import BatchServer
 
 def test_openai(batch_server: BatchServer, tmp_path: Path) -> None:
     """OpenAI's SDK reads files, batches, answers and refusals."""
+    from openai import ConflictError, OpenAI  # each SDK takes a second, so only where it is needed
+    from openai.types.chat import ChatCompletion
+
     with OpenAI(
         base_url=batch_server.openai, api_key=KEY, max_retries=0, _strict_response_validation=True
     ) as openai:
@@ -51,6 +49,10 @@ def test_openai(batch_server: BatchServer, tmp_path: Path) -> None:
 
 def test_anthropic(batch_server: BatchServer) -> None:
     """Anthropic's SDK writes and reads a batch, its states, failed rows and answers."""
+    from anthropic import Anthropic
+    from anthropic.types import TextBlock
+    from anthropic.types.messages.batch_create_params import Request
+
     with Anthropic(
         base_url=batch_server.anthropic, api_key=KEY, max_retries=0, _strict_response_validation=True
     ) as anthropic:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.batch.collect import Batches
 from ruler_cli.batch.request_files import LIMITS, Limits
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
@@ -58,8 +59,9 @@ def given(server: BatchServer) -> dict[str, str]:
 
 
 @pytest.fixture
-def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path) -> Batch:
-    """Run `ruler` with a provider, in a folder that holds the input."""
+def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Batch:
+    """Run `ruler` with a provider, in a folder that holds the input; polls follow fast."""
+    monkeypatch.setitem(Batches.collect.__kwdefaults__, "pause", 0.05)
     write(tmp_path / "in.jsonl", GROUPS)
 
     def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:

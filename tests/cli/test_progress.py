@@ -18,6 +18,7 @@ from ruler_cli.observer import Status, Summary
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import watched
+from tests.values import few
 
 GROUPS = [group(f"g{i}", 0.1, 0.9) for i in range(40)]
 PRICE = ("--price", "1000,1000")
@@ -248,7 +249,7 @@ def test_before_the_first_reply(server: JudgeServer, tmp_path: Path) -> None:
     assert "$" not in second
 
 
-@pytest.mark.parametrize("columns", [60, 120])
+@pytest.mark.parametrize("columns", few(1, [60, 120]))
 def test_resumed_run(columns: int, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """Cached groups are counted apart, and problems print above the lines without tearing them."""
     write(tmp_path / "in.jsonl", GROUPS[:30])
@@ -284,7 +285,7 @@ def test_stream(server: JudgeServer, tmp_path: Path) -> None:
 
 def test_resized_terminal(server: JudgeServer, tmp_path: Path) -> None:
     """If the terminal becomes narrower, the next drawing fits it."""
-    write(tmp_path / "in.jsonl", GROUPS)
+    write(tmp_path / "in.jsonl", GROUPS[:24])
     server.configure(latency=1.2)
     code, screens = watched(
         tmp_path, *run(server, "-c", "8"), columns=100, stop=shows("in flight"), resize=50

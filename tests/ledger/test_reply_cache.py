@@ -730,10 +730,13 @@ def test_many(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from tests.ledger.test_reply_cache import Ledger, reply
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.types import Reply
 with Ledger(Path(sys.argv[1])) as made:
     for line in sys.stdin:
-        made.keep(line.strip().encode(), "m", reply(line.strip()))
+        key = line.strip()
+        body = '{"choices": [{"message": {"content": "%s"}, "finish_reason": "stop"}]}' % key
+        made.keep(key.encode(), "m", Reply(key, body=body.encode()))
         print("kept", flush=True)
 """
 

@@ -13,6 +13,7 @@ from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request
+from tests.values import few
 from tests.virtual import Gateway, World, flood, virtually
 
 
@@ -126,7 +127,7 @@ def time_of(
 
 
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("latency", [0.2, 1.0])
+@pytest.mark.parametrize("latency", few(1, [0.2, 1.0]))
 @pytest.mark.parametrize(("limit", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)])
 def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -> None:
     """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost."""

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 
 import pytest
 
@@ -44,6 +45,12 @@ def asked(group: Group) -> tuple[PromptLayout, Request]:
     return layout, write_prompt(layout, ASK)
 
 
+@cache
+def plain(place: Place) -> tuple[PromptLayout, Request]:
+    """Return the layout and the prompt of a plain word in a place."""
+    return asked(place.group("word"))
+
+
 def places(attack: Attack) -> Iterator[Place]:
     """Yield the places in which an attack is tried."""
     for place in PLACES:
@@ -73,7 +80,7 @@ def test_structure(subtests: pytest.Subtests) -> None:
         with subtests.test(name):
             for place in places(attack):
                 layout, prompt = asked(place.group(attack.text))
-                plain_layout, plain = asked(place.group("word"))
+                plain_layout, plain_prompt = plain(place)
                 user, lines = prompt.user, prompt.user.split("\n")
                 assert user.splitlines() == lines, place.name
                 assert blocks(user) == {label: layout.distinct[i] for label, i in prompt.shown.items()}, (
@@ -82,7 +89,7 @@ def test_structure(subtests: pytest.Subtests) -> None:
                 assert [text.count("\n") for text in layout.distinct] == [
                     text.count("\n") for text in plain_layout.distinct
                 ], place.name
-                assert len(lines) == len(plain.user.split("\n")), place.name
+                assert len(lines) == len(plain_prompt.user.split("\n")), place.name
                 assert all(is_line(line) for rollout in layout.distinct for line in rollout.split("\n")), (
                     place.name
                 )
@@ -93,8 +100,7 @@ def test_structure(subtests: pytest.Subtests) -> None:
                     list(prompt.shown), separators=(",", ":")
                 )
                 assert not [label for label in prompt.shown if label in attack.text], place.name
-                system = write_prompt(plain_layout, ASK).system
-                assert prompt.system == system, place.name
+                assert prompt.system == plain_prompt.system, place.name
 
 
 def test_flags(subtests: pytest.Subtests) -> None:
@@ -103,7 +109,7 @@ def test_flags(subtests: pytest.Subtests) -> None:
         with subtests.test(name):
             for place in places(attack):
                 flagged = {0} if attack.flagged and place.own else set()
-                assert asked(place.group(attack.text))[0].suspects == flagged, place.name
+                assert build_layout(place.group(attack.text), ASK).suspects == flagged, place.name
 
 
 def test_replies(subtests: pytest.Subtests) -> None:

@@ -172,5 +172,5 @@ def test_memory(turned: bool, tmp_path: Path) -> None:
         tracemalloc.stop()
         return most
 
-    peak(60)  # imports
-    assert peak(400) < peak(80) + (3 << 20 if turned else 1 << 20)
+    peak(10)  # imports
+    assert peak(360) < peak(60) + (3 << 20 if turned else 1 << 20)
