@@ -61,7 +61,7 @@ def given(server: BatchServer) -> dict[str, str]:
 @pytest.fixture
 def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Batch:
     """Run `ruler` with a provider, in a folder that holds the input; polls follow fast."""
-    monkeypatch.setitem(Batches.collect.__kwdefaults__, "pause", 0.05)
+    monkeypatch.setattr(Batches.collect, "__kwdefaults__", {"wait": 0.0, "pause": 0.05})
     write(tmp_path / "in.jsonl", GROUPS)
 
     def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
