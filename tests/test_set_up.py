@@ -10,10 +10,14 @@ import pytest
 from tests.conftest import ROOT, seconds_of_folders
 
 
+def text_of(name: str) -> str:
+    """Return the text of a file of the checkout."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 def pins(name: str) -> set[tuple[str, str]]:
     """Return each package of a lock, as `name==version`, with its hashes."""
-    text = (ROOT / name).read_text()
-    entries = re.findall(r"^([\w.-]+==\S+).*\n((?: +--hash=.*\n)+)", text, re.MULTILINE)
+    entries = re.findall(r"^([\w.-]+==\S+).*\n((?: +--hash=.*\n)+)", text_of(name), re.MULTILINE)
     return {(package, hashes.rstrip()) for package, hashes in entries}
 
 
@@ -45,3 +49,30 @@ def test_seconds_of_folders() -> None:
         "no report of a test",
     ]
     assert seconds_of_folders(reports) == {"tests/cli": 7.0, "tests/*.py": 8.0}
+
+
+def test_targets() -> None:
+    """Each target of make that a page or CI names exists."""
+    targets = set(re.findall(r"^([a-z0-9-]+):", text_of("Makefile"), re.MULTILINE))
+    for name in ("README.md", "CONTRIBUTING.md", "docs/index.md", ".ci/run", ".github/workflows/check.yml"):
+        commands = re.findall(
+            r"(?:^ *(?:- run: )?|`)make ((?: ?[a-z][a-z0-9-]*)+)", text_of(name), re.MULTILINE
+        )
+        named = {target for command in commands for target in command.split()}
+        assert named, name
+        assert named <= targets, name
+
+
+def test_first_screens() -> None:
+    """The README begins with the commands that get, try and test a checkout, then a line in and one out."""
+    beginning = "\n".join(text_of("README.md").splitlines()[:50])
+    wanted = (
+        "git clone <address> ruler\n",
+        "cd ruler\n",
+        "make demo ",
+        "make test ",
+        "samples/one.jsonl",
+        "one.scored",
+    )
+    places = [beginning.index(text) for text in wanted]
+    assert places == sorted(places)
