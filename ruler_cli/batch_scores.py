@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ruler_cli.answer import SHORTEST_KEY
 from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
-from ruler_cli.errors import CapReached
+from ruler_cli.errors import CapReached, NoUsableReply
 from ruler_cli.judging.panel import Panel
 from ruler_cli.keys import without_secrets
 from ruler_cli.ledger.reply_cache import Ledger
@@ -20,7 +20,7 @@ from ruler_cli.ledger.texts import digest_of
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.prompting.layout import shown_rubric
 from ruler_cli.prompting.render import readable_text
-from ruler_cli.types import Group, GroupError, GroupResult, GroupScores
+from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, GroupScores
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -155,14 +155,23 @@ _ENOUGH = 20
 """Groups of a stream from which on a share of them is one."""
 
 
+FIRST_ASKED = 20
+"""Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
+UNUSABLE = ("reply", "transport", "refused")
+"""Kinds of failures that the judge, and not the group, is the reason of."""
+
+
 class RunStats:
-    """The summary of a run as it grows, and the bound on its failures."""
+    """The summary of a run as it grows, and the bounds on its failures."""
 
     def __init__(self, most: MaxFailures | None, panel: Panel) -> None:
         """`panel` counts the calls, and knows the prices."""
         self._most, self.panel = most, panel
         self._began = time.perf_counter()
         self.summary = Summary()
+        self._unusable = self._first_unusable = 0
+        self._bounded = most is None
+        """True until a group that was asked about has a score, or `first_failed` told that none has."""
 
     def add(self, group: Group, result: GroupResult, scores: GroupScores | GroupError) -> None:
         """Count a group that is judged."""
@@ -171,10 +180,14 @@ class RunStats:
         summary.kept += result.cached
         summary.rollouts += group.compared
         self.pay(result)
+        self._bounded &= result.cached or isinstance(scores, GroupError)
         for name in result.served:
             if name in summary.served or len(summary.served) < _LISTED:
                 summary.served[name] = summary.served.get(name, 0) + 1
         if isinstance(scores, GroupError):
+            if scores.kind in UNUSABLE and not result.cached and scores.reason != UNANSWERED.reason:
+                self._unusable += 1
+                self._first_unusable = self._first_unusable or summary.groups
             summary.failed[scores.kind] = summary.failed.get(scores.kind, 0) + 1
             # no judge makes up for what the dump itself lacks
             summary.failed_before += result.cached and scores.kind != "input"
@@ -216,6 +229,16 @@ class RunStats:
         lost = sum(n for kind, n in summary.failed.items() if kind != "budget") + summary.unreadable
         known = summary.total if summary.total is not None else max(summary.groups, _ENOUGH)
         return lost > most.of(known)
+
+    def first_failed(self, last: GroupError) -> NoUsableReply | None:
+        """Return the error of a run of which the first groups that were asked about failed, once.
+
+        `last` is the error of the newest group. A bound of --max-failures takes the place of this one.
+        """
+        if not self._bounded or self._unusable < FIRST_ASKED:
+            return None
+        self._bounded = False
+        return NoUsableReply(FIRST_ASKED, last.reason, self._first_unusable)
 
     def cap_reached(self, cap: float | None) -> CapReached | None:
         """Return the error of a run that left out groups or passes for the cap of so many USD."""

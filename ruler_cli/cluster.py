@@ -26,8 +26,9 @@ import anyio.to_thread
 
 from ruler_cli import __version__
 from ruler_cli.answer import clean
-from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings, Shard
-from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
+from ruler_cli.batch_scores import FIRST_ASKED, UNUSABLE
+from ruler_cli.config import JudgeSettings, MaxFailures, PoolSettings, ScoreSettings, Shard
+from ruler_cli.errors import CapReached, NoUsableReply, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows
@@ -157,6 +158,9 @@ class _RayRun:
             reported = max(reported, summary.groups)
             self.observer.tick(summary, status)
             failed = sum(number for kind, number in summary.failed.items() if kind != "budget")
+            unusable = sum(summary.failed.get(kind, 0) for kind in UNUSABLE) - summary.failed_before
+            if allowed is None and not summary.scored and unusable >= FIRST_ASKED:
+                self.stop_signal.stop(NoUsableReply(unusable))
             if allowed is not None and failed + max(unreadable, summary.unreadable) > allowed.of(groups):
                 self.stop_signal.stop(TooManyFailures(allowed.shown))
         self.observer.stopping(status.in_flight, self.settings.grace)
@@ -362,7 +366,7 @@ def _for_workers(settings: ScoreSettings) -> ScoreSettings:
         ask=replace(settings.ask, passes=min(FIRST, passes) if settings.adaptive else passes),
         combine=replace(settings.combine, min_passes=1, debias=False, standardize=False),
         failed=None,
-        max_failures=None,
+        max_failures=MaxFailures(100, percent=True),  # none: `_watch` knows the failures of all shards
         ledger=settings.ledger and settings.ledger.absolute(),
         ledgers=tuple(path.absolute() for path in settings.ledgers),
         adaptive=False,

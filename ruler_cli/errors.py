@@ -54,6 +54,18 @@ class RefusedError(RulerError):
     exit_code = 3
 
 
+class NoUsableReply(RefusedError):  # noqa: N818 - the judge answered
+    """None of the first groups that the judges were asked about in this run got a score."""
+
+    resumable = False
+
+    def __init__(self, groups: int, reason: str = "", first: int = 1) -> None:
+        """`reason` is that of the last of so many `groups`; the `first` of them has this number in INPUT."""
+        why = f", the last because {reason}" if reason else ""
+        super().__init__(f"stopped: none of the first {groups} groups that were asked about got a score{why}")
+        self.first = first
+
+
 class OutputError(RulerError):
     """OUTPUT could not be written to its end."""
 

@@ -132,6 +132,8 @@ class OpenScorer:
             most = self.settings.max_failures
             if most is not None and self.stats.too_many(begun=True):
                 self.stop_signal.stop(TooManyFailures(most.shown))
+            if error := self.stats.first_failed(scores):  # another judge may be loaded at any time
+                self.observer.warn(str(error).removeprefix("stopped: "))
         self.observer.advanced(self.stats.summary)
         return scores
 

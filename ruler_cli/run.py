@@ -319,6 +319,8 @@ class _Run:
             if scores.reason != UNANSWERED.reason:  # there may be a million, and the summary counts them
                 self._observer.failed(group.key, scores.kind, scores.reason)
             self._stop_if_too_many()
+            if error := self._stats.first_failed(scores):
+                self._stop_signal.stop(error)
         self._observer.advanced(self._stats.summary)
 
     async def _writing(self, write: Callable[[], Awaitable[None]]) -> None:

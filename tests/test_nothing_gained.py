@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.errors import NothingToCompare
+from ruler_cli.config import JudgeSettings, MaxFailures, ScoreSettings
+from ruler_cli.errors import NothingToCompare, NoUsableReply, TooManyFailures
 from ruler_cli.run import score
+from ruler_cli.scorer import Scorer
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
-from tests.runs import Stage, Stub
+from tests.runs import Stage, Stub, failing, group_of, truthful
 from tests.virtual import virtually
 
 ALONE = [group(f"g{i}", 0.5) for i in range(3)]
@@ -150,8 +152,83 @@ def test_kept_directory(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> No
         (tmp_path / name).mkdir()
     write(tmp_path / "in" / "a.jsonl", GROUPS)
     (tmp_path / "out" / "a.jsonl").write_bytes(YESTERDAY)
-    server.configure(chaos={"malformed": 1.0})
-    result = ruler("score", "in", "out", *asking(server))
+    result = ruler("score", "in", "out", "-m", "openai/not-json", "--api-base", server.base)
     assert result.returncode == 1
     assert "nothing was scored: out stays as it was" in result.stderr
     assert (tmp_path / "out" / "a.jsonl").read_bytes() == YESTERDAY
+
+
+MANY = [group(f"g{i:02}", 0.1, 0.9) for i in range(40)]
+
+
+def test_no_usable_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """If none of the first 20 groups gets a score the run stops, and names the command that shows a reply."""
+    write(tmp_path / "in.jsonl", MANY)
+    judge = ("-m", "openai/not-json", "--api-base", server.base)
+    result = ruler("score", "in.jsonl", "out.jsonl", *judge, "-c", "1", "-q", "--summary", "s.json")
+    assert result.returncode == 3
+    assert "none of the first 20 groups that were asked about got a score" in result.stderr
+    assert "to go on" not in result.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    calls = server.stats()["requests"]
+    assert 4 * 20 <= calls <= 4 * 24
+    command = result.stderr.splitlines()[-1].partition("to see a reply: ")[2].split()
+    assert command[:4] == ["ruler", "score", "in.jsonl", "-"]
+    shown = ruler(*command[1:])
+    assert shown.returncode == 1
+    assert "judge on group g00" in shown.stderr
+    assert server.stats()["requests"] == calls
+
+
+def test_one_score_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One score ends the rule; so do fewer groups, or --max-failures, which has its own exit code."""
+    judge = Stub(say=failing(lambda request: group_of(request) != "g05"))
+    stage = Stage(tmp_path, monkeypatch, MANY, judge)
+    result = stage.run(ledger=None)
+    assert (result.stopped, result.summary.failed) == (None, {"transport": 39})
+    judge.say = broken
+    stage.forget()
+    stopped = stage.run(ledger=None, max_failures=MaxFailures(30), concurrency=1).stopped
+    assert isinstance(stopped, TooManyFailures)
+    assert stage.asked >= 30
+    assert stage.run(ledger=None, max_failures=MaxFailures(100, percent=True)).stopped is None
+    stopped = stage.run(ledger=None, concurrency=1).stopped
+    assert isinstance(stopped, NoUsableReply)
+    assert (stopped.exit_code, stopped.first) == (3, 1)
+    write(tmp_path / "in.jsonl", MANY[:19])
+    assert stage.run(ledger=None).stopped is None
+
+
+def test_failures_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures of the ledger, and of groups themselves, stop no run; scores of the ledger keep none going."""
+    judge = Stub(say=lambda request: CallError("transport", "400", "group", body=b"kept"))
+    stage = Stage(tmp_path, monkeypatch, MANY[:18], judge)
+    stage.run()
+    empty = [{"group_id": f"e{i}", "trajectories": []} for i in range(30)]
+    write(tmp_path / "in.jsonl", [*empty, *MANY[:30]])
+    result = stage.run()
+    assert (result.stopped, result.summary.failed) == (None, {"input": 30, "transport": 30})
+    assert (result.summary.failed_before, result.summary.asked) == (18, 12)
+    judge.say = truthful
+    write(tmp_path / "in.jsonl", MANY[30:35])
+    assert stage.run().summary.scored == 5
+    judge.say = broken
+    write(tmp_path / "in.jsonl", [*MANY[30:35], *[group(f"h{i}", 0.2, 0.7) for i in range(30)]])
+    stopped = stage.run(concurrency=1).stopped
+    assert isinstance(stopped, NoUsableReply)
+    assert stopped.first == 6
+
+
+@pytest.mark.anyio
+async def test_scorer_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A Scorer logs, once, that none of the first groups got a score, and goes on."""
+    stage = Stage(tmp_path, monkeypatch, [], Stub(say=broken, latency=0))
+    monkeypatch.setattr("ruler_cli.scorer.resolve_judges", lambda _: [stage._choose(JudgeSettings("one"))])
+    async with Scorer(ScoreSettings(judge=JudgeSettings("one"), ledger=None)) as scorer:
+        scored = [one async for one in scorer.score_groups(MANY)]
+    assert [one.kind for one in scored] == ["transport"] * 40
+    told = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert ["none of the first 20" in record.getMessage() for record in told] == [True]
+    assert {record.name for record in told} == {"ruler_cli"}

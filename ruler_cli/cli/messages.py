@@ -151,6 +151,22 @@ def same_command(*addresses: str) -> str:
     )
 
 
+def debug_command(source: str, output: str, *more: str) -> str:
+    """Return the command line that runs, with `more` options, and stdout in the place of OUTPUT.
+
+    The file of `--summary` stays as it is, and nothing is hidden.
+    """
+    words, rest = list[str](), iter(sys.argv[1:])
+    for word in rest:
+        if word == "--summary":
+            next(rest, None)
+        elif word not in ("-q", "--quiet") and not word.startswith("--summary="):
+            words.append(Location(word).public if word == source else word)
+    if output in words:
+        words[len(words) - 1 - words[::-1].index(output)] = "-"
+    return shlex.join(["ruler", *words, *more])
+
+
 def resume_sentence(ledgers: Sequence[str] | None, *addresses: str) -> str:
     """Return the sentence with the command that goes on with this one, or with one without a ledger."""
     kept = ledgers is None or [*ledgers] != ["none"]

@@ -18,7 +18,7 @@ import typer
 
 from ruler_cli.cli.check import check
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import collect_command, print_note, print_wrapped, same_command
+from ruler_cli.cli.messages import collect_command, debug_command, print_note, print_wrapped, same_command
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import file_note, score_settings
@@ -26,7 +26,7 @@ from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import RunRecord, summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings, default_path
-from ruler_cli.errors import ReaderGone, RefusedError, UsageError
+from ruler_cli.errors import NoUsableReply, ReaderGone, RefusedError, UsageError
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
@@ -80,9 +80,21 @@ def command(
     if result.stopped is not None:
         if not result.whole:
             _print_partial_output(settings)
+        if isinstance(result.stopped, NoUsableReply):
+            raise _with_debug_command(settings, result.stopped)
         raise result.stopped
     empty = not result.summary.groups and settings.input.shard is None  # a shard may have no group
     return 0 if result.summary.complete and not empty else 1
+
+
+def _with_debug_command(settings: ScoreSettings, error: NoUsableReply) -> RefusedError:
+    """Return the error with the command that shows the reply to the first group that failed."""
+    in_order = settings.input.shard is None
+    more = ["--debug", *(["--limit", str(error.first)] if in_order else ["--max-failures", "0"])]
+    more += ["--on-failure", "null"] * (settings.on_failure == "drop")  # dropped records need a file
+    words = debug_command(settings.input.source, settings.output, *more)
+    error.args = (f"{error}; to see a reply: {words}",)
+    return error
 
 
 def _refuse_swapped(source: str, output: str) -> None:

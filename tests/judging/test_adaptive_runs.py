@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.config import MaxFailures
 from ruler_cli.errors import CapReached
 from ruler_cli.judges.pricing import stated_price
 from ruler_cli.types import CallError, Reply, Request, Usage
@@ -85,7 +86,7 @@ def test_failed_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed groups, even a whole block of them, hold up no other group."""
     judge = Stub(say=failing(lambda request: group_of(request).startswith("g0"), drawing(0.12)))
     stage = Stage(tmp_path, monkeypatch, groups(120), judge)
-    done = stage.run(passes=4, adaptive=True)
+    done = stage.run(passes=4, adaptive=True, max_failures=MaxFailures(100))
     assert done.stopped is None
     assert done.summary.failed == {"transport": 100}
 
