@@ -48,6 +48,14 @@ class ForeignError(UsageError):
     """A file of a kind without records; a directory is read without it."""
 
 
+class InputChanged(RulerError):  # noqa: N818 - as the next ones
+    """INPUT is not what it was when the run began; what was written by then is whole."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        """`name` is that of INPUT, `reason` the place that differs, or why it cannot be read any more."""
+        super().__init__(f"{name}: changed while it was read ({reason}); run again when no program writes it")
+
+
 class RefusedError(RulerError):
     """The judge refused the whole run: key, quota, unknown model, unreachable."""
 

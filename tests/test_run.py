@@ -10,13 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
+from ruler_cli.cli.progress import Console
 from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
-from ruler_cli.errors import RefusedError, UsageError
+from ruler_cli.errors import InputChanged, RefusedError
 from ruler_cli.judging.exchange import CORRECTIONS
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.run import score as run_score
 from ruler_cli.types import Group, Rollout
-from tests.conftest import group, read, rollout, write
+from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 
 pytestmark = pytest.mark.anyio
@@ -252,6 +253,23 @@ async def test_empty_input(tmp_path: Path, server: JudgeServer) -> None:
     assert (tmp_path / "out.jsonl").read_bytes() == b""
 
 
+def test_command_with_an_input_that_changes(
+    ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command ends with code 1, the place, and how to go on; what it wrote so far is whole."""
+    path = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) | {"note": "x" * 4000} for i in range(200)])
+    whole = path.read_bytes()
+    monkeypatch.setattr(Console, "started", lambda *_: path.write_bytes(whole.replace(b"g150-1", b"g151-1")))
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none")
+    assert done.returncode == 1
+    assert "ruler: in.jsonl: changed while it was read (line 151); run again when no" in done.stderr
+    assert "to go on: ruler score in.jsonl out.jsonl" in done.stderr or "begin anew" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    assert [record["group_id"] for record in read(tmp_path / "out.jsonl.partial")] == [
+        f"g{i}" for i in range(150)
+    ]
+
+
 @pytest.mark.parametrize("change", ["cut", "spoil"])
 async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServer) -> None:
     """A file that changes after its survey ends the run: no line is lost silently."""
@@ -268,7 +286,7 @@ async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServ
             path.write_bytes(half if change == "cut" else half + b"x" * (len(whole) - len(half)))
 
     run = ScoreSettings(InputSettings(str(path)), str(tmp_path / "out.jsonl"), JudgeSettings("offline"))
-    with pytest.raises(UsageError, match="changed while it was read"):
+    with pytest.raises(InputChanged, match="changed while it was read"):
         await score(run, Meddler())
     assert not (tmp_path / "out.jsonl").exists()
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from ruler_cli.config import Shard
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import InputChanged, UnreadableError
 from ruler_cli.formats.fields import lookup
 from ruler_cli.reading.location import Listing
 from ruler_cli.reading.parse import parse
@@ -45,7 +45,7 @@ class Encoder:
         try:
             self._rewrite.send((number, record))
         except StopIteration:
-            raise UsageError(f"{self._name}: changed while it was read; run again when it is whole") from None
+            raise InputChanged(self._name, f"record {number} is gone") from None
 
     def end(self) -> None:
         """Write the rest of the file that is open; a stream that the caller gave stays open."""

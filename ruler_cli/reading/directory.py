@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from ruler_cli.errors import ForeignError, UnreadableError, UsageError
+from ruler_cli.errors import ForeignError, InputChanged, UnreadableError, UsageError
 from ruler_cli.reading.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
 from ruler_cli.reading.container import Container, MultiFileContainer, Rewrite, left_out_notes, task_of
 from ruler_cli.reading.location import Listing
@@ -139,7 +139,7 @@ class Directory(MultiFileContainer):
                 except UsageError as error:
                     self._report_damage(name, start + scan.last, error, again=bool(before))
             if before and before[index] != scan:
-                raise UsageError(f"{self.name}: {name} changed while it was read; run again when it is whole")
+                raise InputChanged(self.name, name)
             start += scan.last
 
     def line(self, number: int, offset: int, raw: bytes) -> Line:

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import InputChanged, UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
@@ -299,13 +299,16 @@ def streamed(
 
 
 def fetched(fd: int, reader: Reader, places: Iterable[Place], line_of: LineOf) -> Group:
-    """One group, by the places of its records in a file; UnreadableError if something else stands there now.
+    """One group, by the places of its records in a file; UnreadableError if other bytes stand there now.
 
     `line_of` makes a line of a record's number, offset and bytes.
     """
     read: list[Record] = []
-    for nth, start, size in places:  # past any buffer, which would be filled for each record
-        read += reader.read(line_of(nth, start, os.pread(fd, size, start)))
+    for nth, start, size, hashed in places:
+        line = line_of(nth, start, os.pread(fd, size, start))  # past buffers: each record would fill one
+        if hash(line.raw) != hashed:
+            raise UnreadableError(line.where)
+        read += reader.read(line)
     return Group(str(read[0].key), tuple(read))
 
 
@@ -333,32 +336,38 @@ def _groups(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
 
 
 def surveyed(again: Iterator[Line], survey: Survey, index: Index) -> Iterator[Line]:
-    """The lines of the run's own groups, as the survey read them; UnreadableError if the input has changed.
+    """The lines of the run's own groups, as the survey read them; UnreadableError if one of them has changed.
 
     Lines that were appended since are left.
     """
-    numbers = (number for number, _, _ in index.lines())
-    wanted, at = next(numbers, None), (0, 0)
+    places, at = index.lines(), (0, 0)
+    wanted = next(places, None)
     for line in again:
         if line.number > survey.end[0]:
             break
         at = (line.number, line.offset + len(line.raw))
         if line.number == survey.end[0] and at != survey.end:
             break
-        if line.number == wanted:
-            yield line
-            wanted = next((number for number in numbers if number != wanted), None)
-    if at != survey.end:
-        raise UnreadableError(survey.where(survey.end[0]))
+        if wanted is None or line.number < wanted[0]:
+            continue
+        if line.number > wanted[0] or hash(line.raw) != wanted[3]:
+            break
+        yield line
+        wanted = next((place for place in places if place[0] != line.number), None)
+    if wanted is not None or at != survey.end:
+        raise UnreadableError(survey.where(survey.end[0] if wanted is None else wanted[0]))
 
 
 @contextmanager
 def unchanged(name: str) -> Iterator[None]:
-    """Raise UsageError if the records of a surveyed file have changed since."""
+    """Raise InputChanged if the records of a surveyed file have changed since, or cannot be read again."""
     try:
         yield
     except UnreadableError as error:
-        raise UsageError(f"{name} changed while it was read ({error}); run again when it is whole") from None
+        raise InputChanged(name, str(error)) from None
+    except UsageError as error:
+        reason = str(error).removeprefix(f"{name}: ").partition(";")[0]
+        raise InputChanged(name, f"it {reason}") from None
 
 
 def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader | None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import InputChanged, UnreadableError, UsageError
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import printable as plain_text
@@ -90,7 +90,7 @@ class Input:
             return
         whole = self.reader.format.shape != "trajectory"
         for first, places in self.index.chosen(firsts, each_line=whole):
-            with unchanged("the input"):
+            with unchanged(self.container.name):
                 group = fetched(self.fd, self.reader, places, self.container.line)
             yield part_of(group, first)
 
@@ -196,8 +196,11 @@ def _survey_file(
             result = survey(lines(), within, settings, index, lambda _: None, where, on_record)
     reader = result.reader
     if result.first_mixed:
-        line = next(line for line in lines() if line.number == result.first_mixed)
-        result.openings.first_mixed = str(reader.read(line)[0].key)
+        line = next((line for line in lines() if line.number == result.first_mixed), None)
+        if line is None:
+            raise InputChanged(name, where(result.first_mixed))
+        with unchanged(name):
+            result.openings.first_mixed = str(reader.read(line)[0].key)
     if limit is not None and (result.cut or limit < result.groups):
         notes.append(_first(limit, "the groups" if result.cut else _groups(result.groups)))
     if shard is not None:
@@ -207,14 +210,14 @@ def _survey_file(
         raise UsageError(f"{name}: none of its {container.unit}s can be read{why}")
     if result.grouping == "scattered" and fd is None:
         scratch = stack.enter_context(Scratch())
-        with unchanged(f"{name}:"):
+        with unchanged(name):
             for line in surveyed(lines(), result, index):
                 scratch.skip(line.offset)
                 scratch.write(line.raw)
         fd = scratch.fileno()
 
     def groups() -> Iterator[Group]:
-        with unchanged(f"{name}:"):
+        with unchanged(name):
             if result.grouping != "scattered" or fd is None:
                 yield from grouped(surveyed(lines(), result, index), reader, result.grouping)
                 return

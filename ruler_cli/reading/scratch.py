@@ -16,13 +16,13 @@ from typing import Any, BinaryIO, cast
 from ruler_cli.errors import OutputError
 from ruler_cli.types import Record
 
-Place = tuple[int, int, int]
-"""A line: its number, where it starts, its bytes."""
+Place = tuple[int, int, int, int]
+"""A line: its number, where it starts, its size in bytes, and a hash of them that holds in this process."""
 _BATCH = 2_000
 _TABLES = (
     # `id` is the line's number and the part of a columnar line, which is several groups
     "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT, mine INT, "
-    "opening INT, source INT)",
+    "opening INT, source INT, hash INT)",
     "CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)",
     "CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID",
     "CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID",
@@ -131,7 +131,7 @@ class Index:
         self._lock = threading.Lock()
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
         self._db = temporary_database("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)
-        self._rows: list[tuple[int, int, int, bytes, int, bool, int | None, int]] = []
+        self._rows: list[tuple[int, int, int, bytes, int, bool, int | None, int, int]] = []
         self._sources: dict[str, int] = {}
         self._asked_about = 0
 
@@ -153,7 +153,8 @@ class Index:
         rollouts = self.rollouts(record, b"" if whole else short)
         source = self._sources.setdefault(line.source, len(self._sources))
         begins = opening if rollouts else None  # a later part of a rollout may begin otherwise
-        self._rows.append((place(record), line.offset, len(line.raw), short, rollouts, mine, begins, source))
+        size, hashed = len(line.raw), hash(line.raw)
+        self._rows.append((place(record), line.offset, size, short, rollouts, mine, begins, source, hashed))
         if len(self._rows) >= _BATCH:
             self.flush()
         return short, rollouts
@@ -176,7 +177,7 @@ class Index:
     def flush(self) -> None:
         """Hand the noted lines to SQLite."""
         with self._statement():
-            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
+            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
         self._rows.clear()
 
     def first_seen(self, key: str, number: int) -> int:
@@ -256,10 +257,10 @@ class Index:
             self._db.execute("CREATE TABLE wanted (grp PRIMARY KEY)")
             query = f"INSERT INTO wanted SELECT {by} FROM line WHERE id = ?"  # noqa: S608 - one of two names
             self._db.executemany(query, ((first,) for first in firsts))
-        query = f"SELECT {by}, id, start, size FROM line WHERE {by} IN wanted ORDER BY id"  # noqa: S608 - the same
+        query = f"SELECT {by}, id, start, size, hash FROM line WHERE {by} IN wanted ORDER BY id"  # noqa: S608 - the same
         groups: dict[object, tuple[int, list[Place]]] = {}
-        for group, at, start, size in self._all(query):
-            groups.setdefault(group, (at, []))[1].append((at >> PARTS, start, size))
+        for group, at, *there in self._all(query):
+            groups.setdefault(group, (at, []))[1].append(_place(at, *there))
         yield from groups.values()
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
@@ -287,24 +288,24 @@ class Index:
         with self._statement():
             self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
             self._db.execute(
-                "CREATE TEMP TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
-                "JOIN (SELECT key, min(id) first FROM line WHERE mine GROUP BY key) f ON f.key = l.key "
-                "ORDER BY f.first, l.id"
+                "CREATE TEMP TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, l.hash, f.first "
+                "FROM line l JOIN (SELECT key, min(id) first FROM line WHERE mine GROUP BY key) f "
+                "ON f.key = l.key ORDER BY f.first, l.id"
             )
-        rows = self._db.execute("SELECT id, start, size, first FROM ranked ORDER BY rowid")
-        for _, members in itertools.groupby(rows, key=lambda row: row[3]):
-            yield [(int(at) >> PARTS, int(start), int(size)) for at, start, size, _ in members]
+        rows = self._db.execute("SELECT id, start, size, hash, first FROM ranked ORDER BY rowid")
+        for _, members in itertools.groupby(rows, key=lambda row: row[4]):
+            yield [_place(*row[:4]) for row in members]
 
     def lines(self) -> Iterator[Place]:
         """Every readable line of the own groups, in input order; once for each group of a columnar line."""
         with self._statement():
-            rows = self._db.execute("SELECT id, start, size FROM line WHERE mine ORDER BY id")
+            rows = self._db.execute("SELECT id, start, size, hash FROM line WHERE mine ORDER BY id")
         while True:
             with self._statement():
                 batch = rows.fetchmany(_BATCH)
             if not batch:
                 return
-            yield from ((at >> PARTS, start, size) for at, start, size in batch)
+            yield from (_place(*row) for row in batch)
 
     def keep(self, number: int, body: bytes) -> None:
         """Keep the body of a line until it can be written in its order."""
@@ -319,6 +320,11 @@ class Index:
                 return None
             self._db.execute("DELETE FROM mark WHERE number = ?", (number,))
         return bytes(row[0])
+
+
+def _place(at: int, start: int, size: int, hashed: int) -> Place:
+    """Return the place of a record, which has the number `at` among the parts of all lines."""
+    return at >> PARTS, start, size, hashed
 
 
 def place(record: Record) -> int:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import InputChanged, UsageError
 from ruler_cli.reading.container import Container
 from ruler_cli.reading.document import Document, shape_of
 from ruler_cli.reading.open import JsonLines, open_container
@@ -204,7 +204,7 @@ def test_changed_meanwhile(tmp_path: Path) -> None:
     """A record that INPUT has lost before it is written is an error."""
     with ExitStack() as stack:
         encoder = opened(tmp_path / "d", stack, b"[" + A + b"]").encoder(io.BytesIO())
-        with pytest.raises(UsageError, match="changed while it was read"):
+        with pytest.raises(InputChanged, match="changed while it was read"):
             encoder.put(2, A)
 
 

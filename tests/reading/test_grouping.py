@@ -54,11 +54,11 @@ def test_places(keys: str) -> None:
     """Scattered groups come in the order of their first line, their lines in input order."""
     index = Index()
     result = surveyed(keys, "scattered", index)
-    places = [[number for number, _, _ in group] for group in index.places()]
+    places = [[number for number, *_ in group] for group in index.places()]
     letters = list(dict.fromkeys(keys.replace(".", "")))
     assert places == [[i for i, k in enumerate(keys, 1) if k == letter] for letter in letters]
     assert result.groups == len(letters)
-    assert [n for n, _, _ in index.lines()] == [i for i, k in enumerate(keys, 1) if k != "."]
+    assert [n for n, *_ in index.lines()] == [i for i, k in enumerate(keys, 1) if k != "."]
     index.close()
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
+import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,10 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import InputChanged, UsageError
+from ruler_cli.reading.compression import zstd
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.reading.scratch import place
 from ruler_cli.types import Problem, Record
+from tests.reading.test_archive import packed as archived
 from tests.reading.test_open import PACKS, fed
 from tests.values import talk
 
@@ -148,8 +153,76 @@ def test_changed(path: Path) -> None:
         with ExitStack() as stack:
             result = open_input(InputSettings(str(path)), stack, lambda p: None)
             path.write_bytes(after)
-            with pytest.raises(UsageError, match="changed while it was read"):
+            with pytest.raises(InputChanged, match="changed while it was read"):
                 groups(result)
+
+
+def contained(root: Path, kind: str, text: bytes) -> tuple[Path, Path]:
+    """Write JSON lines as a kind of container, in place; return INPUT and the file to change."""
+    rows = text.splitlines()
+    path = root / f"in.{kind}"
+    if kind == "directory":
+        path.mkdir(exist_ok=True)
+        (path / "a.jsonl").write_bytes(text[: len(text) // 2])
+        return path, write(path / "b.jsonl", text)
+    if kind == "eval":
+        return path, write(path, archived(0, {f"samples/{n}.json": row for n, row in enumerate(rows)}))
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(list(map(json.loads, rows))), path, compression="none")
+        return path, path
+    make: dict[str, Callable[[bytes], bytes]] = {
+        "jsonl": bytes,
+        "json": lambda text: b"[" + b",\n".join(text.splitlines()) + b"]",
+        "objects": lambda text: b"".join(row.replace(b", ", b",\n") + b"\n" for row in text.splitlines()),
+        "gz": gzip.compress,
+        "zst": zstd.compress,
+        "list.gz": lambda text: gzip.compress(b"[" + b",\n".join(text.splitlines()) + b"]"),
+    }
+    return path, write(path, make[kind](text))
+
+
+def write(path: Path, content: bytes) -> Path:
+    """Write a file in place, and the directories above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+CONTAINERS = ("jsonl", "json", "objects", "gz", "zst", "list.gz", "directory", "eval", "parquet")
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+@pytest.mark.parametrize("keys", ["aabbcc", "abcabc"])
+def test_rewritten_in_place(tmp_path: Path, kind: str, keys: str) -> None:
+    """A record that has other bytes when it is read again, as many as before, stops the run with code 1.
+
+    So does a file that is cut. No group holds a record of what came later: each is as it was at first.
+    """
+    pad = b'{"note": "%s", ' % (b"x" * 100_000)  # no buffer holds all of the file
+    before = b"".join(pad + line[1:] for line in dump(keys).splitlines(keepends=True))
+    after = before.replace(b'"4', b'"9').replace(b" 4", b" 9")
+    assert (before != after, len(before)) == (True, len(after))
+    for change in ("equal", "cut", "swap"):
+        source, file = contained(tmp_path, kind, before)
+        with ExitStack() as stack:
+            result = open_input(InputSettings(str(source)), stack, lambda p: None)
+            assert result.again is not None
+            first = [[r.line.raw for r in g.records] for g in result.again()]
+            if change == "cut":
+                os.truncate(file, file.stat().st_size // 2)
+            else:
+                swapped = b"".join(reversed(before.splitlines(keepends=True)))
+                contained(tmp_path, kind, after if change == "equal" else swapped)
+            again: list[list[bytes]] = []
+            copied = result.scattered and result.container.fd is None  # a temporary file has the records
+            try:
+                again += ([r.line.raw for r in g.records] for g in result.groups)
+                assert copied or kind == "list.gz"
+            except InputChanged as error:
+                assert str(error).startswith(f"{source}: changed while it was read (")
+                assert str(error).endswith("; run again when no program writes it")
+                assert error.exit_code == 1
+            assert again == first[: len(again)]
 
 
 @pytest.mark.parametrize("keys", ["aabbb", "ababb"])
@@ -170,7 +243,7 @@ def test_picked(path: Path, keys: str) -> None:
             (group,) = result.picked(wanted[:1])
             assert [place(record) for record in group.records] == wanted
         path.write_bytes(b"x" * path.stat().st_size)
-        with pytest.raises(UsageError, match="changed while it was read"):
+        with pytest.raises(InputChanged, match="changed while it was read"):
             list(result.picked(first_places))
 
 
@@ -235,7 +308,7 @@ def test_shard_changes(tmp_path: Path, appended: bool) -> None:
         if appended:
             assert [key for key, _ in groups(result)] == ["a", "b"]
             return
-        with pytest.raises(UsageError, match=r"a\.jsonl changed while it was read"):
+        with pytest.raises(InputChanged, match=r"changed while it was read \(a\.jsonl\)"):
             groups(result)
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import InputChanged, OutputError, UsageError
 from ruler_cli.reading.parquet import Parquet
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line
@@ -297,7 +297,7 @@ def test_no_parquet() -> None:
 def test_changed_meanwhile() -> None:
     """A row that the source has lost before it is written is an error."""
     encoder = Parquet("in.parquet", packed(pa.table({"a": [1]}))).encoder(io.BytesIO())
-    with pytest.raises(UsageError, match="changed while it was read"):
+    with pytest.raises(InputChanged, match="changed while it was read"):
         encoder.put(2, b'{"a":1}')
 
 
