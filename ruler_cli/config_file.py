@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from ruler_cli.config_values import PREFIX, JudgeTable, OptionType, options_model, reason_of
 from ruler_cli.errors import UsageError
-from ruler_cli.suggestions import nearest, question, suggest_file
+from ruler_cli.suggestions import nearest, other_file, question
 
 KeyPath = tuple[str, ...]
 JUDGES = "judges"
@@ -82,8 +82,8 @@ def find_file(given: str | None) -> Path | None:
         try:
             directory = S_ISDIR(path.stat().st_mode)
         except (FileNotFoundError, NotADirectoryError, ValueError):
-            near = suggest_file(given)
-            raise UsageError(f"--config {given}: no such file{question(near)}") from None
+            advice = other_file(given, "check the path, or leave it out")
+            raise UsageError(f"--config {given}: no such file; {advice}") from None
         except OSError as error:  # in a directory of somebody else, or a name that is too long
             raise UsageError(f"--config {given}: cannot be read: {error.strerror}") from None
         if directory:

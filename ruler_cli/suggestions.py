@@ -35,19 +35,24 @@ def question(suggestion: str | None) -> str:
     return f"; did you mean {suggestion}?" if suggestion is not None else ""
 
 
-def suggest_file(name: str) -> str | None:
-    """Return the path of the file or directory with the name nearest to a missing one's."""
+def other_file(name: str, otherwise: str, *, before: str = "") -> str:
+    """Return what to do about a missing file: write the nearest name, with `before`, else `otherwise`."""
+    near = suggest_file(name)
+    return otherwise if near is None else f"did you mean {before}{near}?"
+
+
+def suggest_file(name: str, but: str = "") -> str | None:
+    """Return the path of the file or directory with the name nearest to a missing one's, but not `but`."""
     folder, last = os.path.split(name.rstrip("/"))
     if folder and not os.path.isdir(folder):  # noqa: PTH112 - no error if the name is too long
-        other = suggest_file(folder) if folder.count("/") < _FOLDERS else None
+        other = suggest_file(folder, but) if folder.count("/") < _FOLDERS else None
         if other in (None, folder):  # a file that is no directory is the nearest to itself
             return None
-        return suggest_file(os.path.join(other, last))  # noqa: PTH118 - keeps `./`
+        return suggest_file(os.path.join(other, last), but)  # noqa: PTH118 - keeps `./`
     try:
         with os.scandir(folder or ".") as entries:
-            match = nearest(
-                last, (entry.name for entry in entries if not entry.name.endswith(".partial")), 0.8
-            )
+            others = (entry for entry in entries if entry.path.removeprefix("./") != but.removeprefix("./"))
+            match = nearest(last, (one.name for one in others if not one.name.endswith(".partial")), 0.8)
     except (OSError, ValueError):
         return None
     return match and os.path.join(folder, match)  # noqa: PTH118 - as above

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 import typer
 
-from ruler_cli.cli.command import with_options
+from ruler_cli.cli.command import with_named_judges, with_options
 from ruler_cli.cli.messages import safe_value
 from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
@@ -52,7 +52,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
 
     console = Console("log", settings.input.source)
     with ExitStack() as stack:
-        errors = [*judge_errors(settings)]
+        errors = [with_named_judges(error, options) for error in judge_errors(settings)]
         missing = [error for error in errors if isinstance(error, MissingCredentialsError)]
         refused = [error for error in errors if error not in missing]
         bills = _bills(settings, stack)

@@ -226,7 +226,27 @@ def name_sources(options: Options) -> Iterator[None]:
         found = [one for field, one in options.origins.items() if names & {*option_names(field)}]
         if str(error).startswith("-") and found and all(origin.rank < 3 for origin in found):
             error.args = (f"{found[0].place}: {error}",)
-        raise
+        raise with_named_judges(error, options) from None
+
+
+def with_named_judges(error: UsageError, options: Options) -> UsageError:
+    """Return an error; one of an unknown judge says which names the file of settings has."""
+    from ruler_cli.judges.providers import UnknownJudgeError
+
+    if not isinstance(error, UnknownJudgeError) or "/" in error.name:
+        return error
+    file = options.file
+    if file is not None:
+        hint = (
+            f"the judges of {file.name} are {', '.join(file.judges)}"
+            if file.judges
+            else f"{file.name} names no judge"
+        )
+    elif options.config == "none":
+        hint = "--config none reads no ruler.toml, which could name it"
+    else:
+        hint = "there is no ruler.toml here that names it"
+    return UsageError(f"{error}; {hint}")
 
 
 def signature(

@@ -98,15 +98,18 @@ def _with_debug_command(settings: ScoreSettings, error: NoUsableReply) -> Refuse
 
 
 def _refuse_swapped(source: str, output: str) -> None:
-    """Raise UsageError if INPUT does not exist and OUTPUT does, unless INPUT resembles another name."""
+    """Raise UsageError if INPUT does not exist and OUTPUT does, with a name that is near, if there is one."""
     if not Location(source).local or not Path(output).is_file() or Location(source).many:
         return
     from ruler_cli.suggestions import suggest_file
 
-    if not Path(source).exists() and suggest_file(source) in (None, output):
-        raise UsageError(
-            f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
-        )
+    if Path(source).exists():
+        return
+    if near := suggest_file(source, output):
+        raise UsageError(f"{source}: no such file; did you mean {near}?")
+    raise UsageError(
+        f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
+    )
 
 
 def _refuse_run(settings: ScoreSettings) -> None:

@@ -33,6 +33,7 @@ from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
 from ruler_cli.keys import is_key_name
 from ruler_cli.reading.location import Location
+from ruler_cli.suggestions import nearest, other_file
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -277,7 +278,6 @@ def _refuse_misspelt(name: str, tables: Iterable[str], file: str) -> None:
     """Raise UsageError for a name that is nearly a table's, and no model's."""
     from ruler_cli.judges.pricing import ModelInfo, model_info
     from ruler_cli.judges.providers import EMBEDDED
-    from ruler_cli.suggestions import nearest
 
     known = name in EMBEDDED or model_info(name) != ModelInfo()
     near = None if known else nearest(name, tables, 0.75)
@@ -359,28 +359,20 @@ def _rubric(text: str | None) -> str | None:
         if short and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
             raise UsageError(f"--rubric {text}: is a file; write @{text} to have it read")
         if short and len(text.split()) == 1 and ("/" in text or _ENDING.fullmatch(text)):
-            raise UsageError(
-                f"--rubric {text}: there is no such file; write @FILE to have one read, or a text of several "
-                f"words{_similar_file(text)}"
-            )
+            advice = other_file(text, "write @FILE to have one read, or a text of several words", before="@")
+            raise UsageError(f"--rubric {text}: there is no such file; {advice}")
         return text
     try:
         rubric = Path(text[1:]).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        advice = other_file(text[1:], "check the path", before="@")
+        raise UsageError(f"--rubric {text}: no such file; {advice}") from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        hint = _similar_file(text[1:]) if isinstance(error, FileNotFoundError) else ""
-        raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None
+        raise UsageError(f"--rubric {text}: cannot be read: {why}") from None
     if not rubric:
         raise UsageError(f"--rubric {text}: the file is empty")
     return rubric
-
-
-def _similar_file(name: str) -> str:
-    """Return the end of a sentence that asks about the file with the nearest name; empty if there is none."""
-    from ruler_cli import suggestions
-
-    near = suggestions.suggest_file(name)
-    return suggestions.question(near and f"@{near}")
 
 
 def _ledgers(names: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:

@@ -30,12 +30,12 @@ from ruler_cli.judges.providers import (
     PROVIDERS,
     Credentials,
     MissingKeyError,
+    UnknownJudgeError,
     finds_itself,
     missing,
     provider_of,
     refuse,
     secret,
-    unknown_judge,
 )
 from ruler_cli.types import CallError, Reply, Request
 
@@ -318,7 +318,7 @@ def _resolved(name: str) -> str:
         raise UsageError(
             f"judge {name}: the litellm that is installed is too old for it; pip install -U litellm"
         )
-    raise UsageError(unknown_judge(name, () if slash else _litellm().model_cost))
+    raise UnknownJudgeError(name, () if slash else _litellm().model_cost)
 
 
 def _reply(answer: Any, key: str | None) -> Reply | CallError:

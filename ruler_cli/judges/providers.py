@@ -50,8 +50,16 @@ _PROVIDERS_OF_OTHERS = {
 _WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
 
 
-def unknown_judge(name: str, known: Iterable[str] = ()) -> str:
-    """The sentence for a name of no provider, with a similar one of the `known` names if there is one."""
+class UnknownJudgeError(UsageError):
+    """A judge's name is that of no provider; the message has a similar one if there is one."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        """`known` are names of models without a provider."""
+        super().__init__(_unknown_judge(name, known))
+        self.name = name
+
+
+def _unknown_judge(name: str, known: Iterable[str]) -> str:
     provider, slash, model = name.partition("/")
     if name in PROVIDERS:
         return f"judge {name}: is a provider; write its model behind it, as {name}/NAME"

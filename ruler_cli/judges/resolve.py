@@ -14,7 +14,7 @@ from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
-from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, provider_of, unknown_judge, variables
+from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, UnknownJudgeError, provider_of, variables
 from ruler_cli.keys import looks_like_key
 from ruler_cli.reading.location import Location
 from ruler_cli.suggestions import nearest
@@ -205,7 +205,7 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
         return ModelInfo(own)
     listed = model_info(settings.model)
     if listed == ModelInfo() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
-        raise UsageError(unknown_judge(settings.model))
+        raise UnknownJudgeError(settings.model)
     return replace(listed, price=own or listed.price)
 
 

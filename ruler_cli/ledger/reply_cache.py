@@ -46,6 +46,7 @@ from ruler_cli.ledger.database import (
     rows_since,
 )
 from ruler_cli.ledger.texts import TextWriter
+from ruler_cli.suggestions import other_file
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
@@ -171,7 +172,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             with file_errors(f"--ledger {other}: cannot be read", _CORRECT):
                 absent = not other.exists()
             if absent:
-                raise UsageError(f"--ledger {other}: no such file; {_CREATED}")
+                advice = other_file(str(other), "check the path")
+                raise UsageError(f"--ledger {other}: no such file, and {_CREATED}; {advice}")
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
                 self._first = _open_to_write(path, stack)

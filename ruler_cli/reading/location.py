@@ -119,9 +119,8 @@ class Location:
             reader = io.BufferedReader(raw, _BUFFER)
         except IsADirectoryError:
             raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
-        except FileNotFoundError:
-            other = suggestions.suggest_file(name)
-            advice = f"did you mean {other}?" if other else "check the path, or give `-` for stdin"
+        except (FileNotFoundError, NotADirectoryError):
+            advice = suggestions.other_file(name, "check the path, or give `-` for stdin")
             raise UsageError(f"{name}: no such file; {advice}") from None
         except OSError as error:
             raise UsageError(f"{name}: cannot be read: {error.strerror}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import shlex
 import shutil
 import stat
 from collections import Counter
@@ -363,7 +364,8 @@ def failed_path(settings: ScoreSettings) -> Path | None:
     """The failed file of a run; None where there is none. UsageError where it cannot be."""
     if settings.failed is not None:
         if not settings.failed.parent.is_dir():
-            raise UsageError(f"--failed {settings.failed}: its directory does not exist")
+            advice = f"create it with: mkdir -p {shlex.quote(str(settings.failed.parent))}"
+            raise UsageError(f"--failed {settings.failed}: its directory does not exist; {advice}")
         return settings.failed
     if not Location(settings.output).local:
         return None

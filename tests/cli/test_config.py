@@ -235,7 +235,7 @@ MISTAKES = {
     # mistakes that the file alone does not show
     "[score]\nparam = ['model=y']": "2: -p model: name the model with -m NAME",
     "[score]\nmax_failures = '5x'": "2: --max-failures 5x: write a number",
-    "[score]\nrubric = '@missing.md'": "2: --rubric @missing.md: cannot be read",
+    "[score]\nrubric = '@missing.md'": "2: --rubric @missing.md: no such file; check the path",
     "[score]\nshard = '5/3'": "2: --shard 5/3: shards are counted from 1 to 3",
     "[score]\nescalate = 'b'\npasses = 2\n[judges.b]\nmodel = 'x'\napi_base = 'localhost:8000'": (
         "4: [judges.b] api_base: is no http:// or https:// address with a host; write http://localhost:8000"
@@ -704,3 +704,24 @@ def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only")
     assert done.returncode == 0, done.stderr
     assert set(read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]["judges"]) == {"fast", "strong"}
+
+
+def test_unknown_name(ruler: Ruler, tmp_path: Path) -> None:
+    """A name of no model says that no file is here that could name it, or which judges the file has."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+
+    def refused(*options: str) -> str:
+        done = ruler("score", "in.jsonl", "out.jsonl", "-m", "mine", *options)
+        assert done.returncode == 2
+        checked = ruler("check", "in.jsonl", "-m", "mine", "--json", *options)
+        assert f"ruler: {json.loads(checked.stdout)['not_ready'][0]}" == done.stderr.splitlines()[-1]
+        return done.stderr
+
+    assert refused().endswith("; there is no ruler.toml here that names it\n")
+    (tmp_path / "ruler.toml").write_text("[score]\npasses = 2\n")
+    assert refused().endswith("; ruler.toml names no judge\n")
+    (tmp_path / "ruler.toml").write_text(
+        "[judges.fast]\nmodel = 'openai/o4-mini'\n[judges.strong]\nmodel = 'openai/o3'\n"
+    )
+    assert refused().endswith("; the judges of ruler.toml are fast, strong\n")
+    assert refused("--config", "none").endswith("; --config none reads no ruler.toml, which could name it\n")

@@ -58,6 +58,78 @@ def test_name(ruler: Ruler, tmp_path: Path) -> None:
         assert sorted(tmp_path.iterdir()) == before
 
 
+OUT = f"{S} out.jsonl"
+KEY = {"OPENAI_API_KEY": "k"}
+ASKED = "-m openai/gpt-4o"
+PATH, STDIN = "check the path", "check the path, or give `-` for stdin"
+NEAR = "did you mean in.jsonl?"
+MISSING = {
+    f"{OUT} {J} --config no.toml": "--config no.toml: no such file; check the path, or leave it out",
+    f"{OUT} {J} --config rubic.txt": "--config rubic.txt: no such file; did you mean rubric.txt?",
+    f"{OUT} {J} --config in.jsonl/x": "--config in.jsonl/x: no such file; check the path, or leave it out",
+    f"{OUT} {J} --failed no/f.jsonl": "--failed no/f.jsonl: its directory does not exist; create it",
+    f"{OUT} {J} --summary no/s.json": "--summary no/s.json: its directory does not exist; create it",
+    f"{OUT} {J} --rubric @strict.md": f"--rubric @strict.md: no such file; {PATH}",
+    f"{OUT} {J} --rubric @in.jsonl/x": f"--rubric @in.jsonl/x: no such file; {PATH}",
+    f"{OUT} {J} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
+    f"{OUT} {J} --rubric strict.md": "--rubric strict.md: there is no such file; write @FILE to have",
+    f"{OUT} {ASKED} --ledger own.db --ledger b.db": f"only the first is created; {PATH}",
+    f"{OUT} {ASKED} --ledger own.db --ledger rubic.txt": "is created; did you mean rubric.txt?",
+    f"{OUT} {ASKED} --ledger own.db --ledger no*.db": f"no*.db: no file matches this pattern; {PATH}",
+    f"score no*.jsonl out.jsonl {J}": f"no*.jsonl: no file matches this pattern; {PATH}",
+    f"score folder out.jsonl {J}": f"folder: holds no file to read; {PATH}",
+    f"score in.jsonl/x out.jsonl {J}": f"in.jsonl/x: no such file; {STDIN}",
+    f"score no/in.jsonl out.jsonl {J}": f"no/in.jsonl: no such file; {STDIN}",
+    f"score in.json out.jsonl {J}": f"in.json: no such file; {NEAR}",
+    f"check zebra {J}": f"zebra: no such file; {STDIN}",
+    f"check inn.jsonl {J}": f"inn.jsonl: no such file; {NEAR}",
+    "check in.jsonl --rubric @strict.md": f"--rubric @strict.md: no such file; {PATH}",
+    "prompt inn.jsonl": NEAR,
+    f"render inn.jsonl requests.jsonl {ASKED}": NEAR,
+    f"render in.jsonl no/requests.jsonl {ASKED}": "create it with: mkdir -p no",
+    "agree inn.jsonl": NEAR,
+    "agree scored.jsonl inn.jsonl": NEAR,
+    "report inn.jsonl": NEAR,
+    "report scored.jsonl inn.jsonl": NEAR,
+    "report scored.jsonl -o no/report.html": "create it with: mkdir -p",
+    "select inn.jsonl out.jsonl --where live": NEAR,
+    "select scored.jsonl no/out.jsonl --where live": "create it with: mkdir -p no",
+    "ledger import inn.jsonl --ledger own.db": NEAR,
+    f"batch submit inn.jsonl {ASKED} --ledger own.db": NEAR,
+    "config --config no.toml": "--config no.toml: no such file; check the path, or leave it out",
+}
+"""Files that do not exist, in every command and option that takes one, with the way out."""
+
+
+def test_missing(ruler: Ruler, tmp_path: Path) -> None:
+    """The error of a missing file is one sentence with what to do, and nothing is written."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    (tmp_path / "rubric.txt").write_text("Be brief.")
+    ruler("score", "in.jsonl", "scored.jsonl", "-m", "offline")
+    (tmp_path / "folder").mkdir()
+    before = {path.name for path in tmp_path.iterdir()}
+    for line, message in MISSING.items():
+        done = ruler(*line.split(), **KEY)
+        assert (done.returncode, done.stdout) == (2, ""), line
+        assert message in done.stderr, line
+        assert done.stderr.count("\n") == 1
+        assert not {path.name for path in tmp_path.iterdir()} - before - {"own.db", "own.db.batch-lock"}, line
+
+
+def test_typo_beside_output(ruler: Ruler, tmp_path: Path) -> None:
+    """INPUT that is missing beside an OUTPUT that is there is a typo if another name is near."""
+    for name in ("run.jsonl", "run_2.jsonl"):
+        write(tmp_path / name, [group("a", 0.1, 0.9)])
+    typo = ruler("score", "run2.jsonl", "run_2.jsonl", "-m", "offline")
+    assert typo.stderr == "ruler: run2.jsonl: no such file; did you mean run.jsonl?\n"
+    (tmp_path / "run.jsonl").unlink()
+    for name in ("run2.jsonl", "dump"):
+        swapped = ruler("score", name, "run_2.jsonl", "-m", "offline")
+        assert (
+            f"{name}: no such file, but OUTPUT run_2.jsonl is one; INPUT comes first: are" in swapped.stderr
+        )
+
+
 def test_own_ending(ruler: Ruler, tmp_path: Path) -> None:
     """An ending that INPUT has, too, is taken as INPUT takes it."""
     for name in ("dump.txt", "dump.json", "dump.log"):

@@ -169,7 +169,7 @@ def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
     args = ("-m", "openai/good", "--api-base", NEVER, "--ledger", "main", "--ledger", "s1")
     for command in (("score", dump, "out.jsonl"), ("check", dump)):
         done = ruler(*command, *args)
-        assert (done.returncode, "--ledger s1: no such file" in done.stderr) == (2, True)
+        assert (done.returncode, "--ledger s1: no such file, and of" in done.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 

@@ -688,7 +688,7 @@ def test_written(tmp_path: Path) -> None:
 
 def test_absent(tmp_path: Path) -> None:
     """Another ledger that is missing is bad usage, reported before the first is created."""
-    with pytest.raises(UsageError, match="misspelt: no such file; of several ledgers only the first"):
+    with pytest.raises(UsageError, match="misspelt: no such file, and of several ledgers only the first"):
         Ledger(tmp_path / "first", [tmp_path / "misspelt"])
     assert list(tmp_path.iterdir()) == []
 
