@@ -21,10 +21,10 @@ to 1.\
 
 _KEYED = """\
 Answer with one JSON object and nothing else: \
-{"scores": {"ID": {"explanation": "...", "score": "0.00"}}}. Give "scores" exactly one member for \
+{"scores": {"ID": {"explanation": "...", "score": "..."}}}. Give "scores" exactly one member for \
 every id in the last line of the request, in their order, with the id as its key as it stands \
 there, write the explanation (one or two sentences) before the score, and give the score as a \
-number from 0 to 1, in quotes.\
+number from 0 to 1 with up to two decimals, in quotes.\
 """
 EXPLANATION = 300
 """Characters of an explanation, if the form can bound them: one or two sentences."""
