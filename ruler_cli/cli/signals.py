@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 from ruler_cli.errors import InterruptedRun
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+
     from ruler_cli.pool.engine import StopSignal
 
 T = TypeVar("T")
 _GRACE = 2.0
 """Seconds for threads to end after the second signal."""
+_BUSY = 5.0
+"""Seconds after which a signal ends what keeps the event loop busy, such as the scores of a large group."""
 
 
 def run_interruptible(
@@ -54,8 +58,14 @@ async def _watch_signals(
     results: list[T] = []
     stop = StopSignal()
 
-    async def watch() -> None:
-        with anyio.open_signal_receiver(*handled) as signals:
+    async def beat() -> None:
+        while True:
+            signal.setitimer(signal.ITIMER_REAL, _BUSY)
+            await anyio.sleep(1)
+
+    async def watch(*, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(*handled) as signals, _end_if_busy(handled):
+            task_status.started()
             async for signum in signals:
                 if stop.reason is not None:
                     # end the process even if a thread waits for a pipe or for another process's lock
@@ -65,15 +75,42 @@ async def _watch_signals(
                     before_end(128 + signum)
                     raise InterruptedRun(signum)
                 stop.stop(InterruptedRun(signum))
+                tasks.start_soon(beat)
 
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
+            await tasks.start(watch)
             results.append(await main(stop))
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise first_of(group) from None
     return results[0]
+
+
+@contextmanager
+def _end_if_busy(numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    """Raise InterruptedRun where the program is, if a signal came and the event loop is busy for long.
+
+    The loop learns of a signal between two steps of its tasks, and puts the alarm off while it runs.
+    """
+    received = list[int]()
+
+    def receive(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        signal.setitimer(signal.ITIMER_REAL, _BUSY)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        if received:
+            raise InterruptedRun(received[0])
+
+    for number in numbers:  # beside the loop's own way: the system writes each signal into its pipe as well
+        signal.signal(number, receive)
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
