@@ -172,7 +172,7 @@ def is_pi(event: Event) -> bool:
     if kind == "message":
         message = event.get("message")
         return isinstance(message, dict) and isinstance(message.get("role"), str)
-    return kind in _PI and "timestamp" in event
+    return isinstance(kind, str) and kind in _PI and "timestamp" in event
 
 
 def is_opencode(event: Event) -> bool:

@@ -36,6 +36,7 @@ LEFT_ALONE = (
     '{"messages": [%s]}' % USER, '{"role": "user", "content": "q", "prompt": "p"}', "[]\n[]", "[1]\n", "",  # noqa: UP031
     "[[]]", '{"role": "user"}', "{}", '{"samples": [%s], "eval": 1}' % USER, "[[%s], 1]" % MESSAGES,  # noqa: UP031
     '{"eval": 1, "samples": [%s]}' % USER, '{"traceId": "t"}', '{"type": "user"}',  # noqa: UP031
+    '{"type": ["a", "b"], "timestamp": 1, "input": "q"}',
 )  # fmt: skip
 SPANS = [f'{{"trace_id": "t{trace}", "span_id": "{n}"}}' for n, trace in enumerate((2, 1, 2, 3, 1))]
 
