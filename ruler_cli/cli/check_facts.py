@@ -79,6 +79,7 @@ def check_facts(
             "bytes": coverage.bytes,
             "share": coverage.share,
             "not_shown": dict(coverage.not_shown()),
+            "beside": dict(coverage.not_shown(beside=True)),
         },
         "rollouts_without_task": source.openings.taskless,
         "groups_of_several_tasks": source.openings.mixed,

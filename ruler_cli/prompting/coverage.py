@@ -1,7 +1,10 @@
-"""The share of the records' text that judges are shown, and the paths of the rest.
+"""The share of the rollouts' text that judges are shown, and the paths of the rest.
 
 It reveals a dump that is read wrongly, of any shape: then the answers, or the tasks, are text that is in
-the records and in no prompt.
+the records and in no prompt. Only sentences count: no ids, paths, signatures or binary data. A text that is
+in a prompt in another form (a diff, JSON text, the printed form of an object) is shown. What graders,
+references, errors and metadata say is no part of a rollout, unless it stands above the turns: the names of
+keys tell it.
 """
 
 from __future__ import annotations
@@ -14,56 +17,64 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import orjson
-
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import printable
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.render import quoted
 from ruler_cli.reading.parse import parse
-from ruler_cli.types import Group
+from ruler_cli.types import Group, Record
 
 SHORTEST = 20
 """Characters of the shortest text that counts: shorter ones are roles, kinds and names."""
 ENOUGH = 20
 """Groups that a run looks at: to look at one takes as long as to judge it."""
-_LINE, _TEXT_IN_TEXT = 8, 3
-"""Characters of the shortest line that is searched by itself, and levels of JSON text inside JSON text."""
+_PIECE, _MOST_PIECES = 12, 64
+"""Characters of the shortest piece of a text that is searched by itself, and pieces searched of one text."""
 _MOST_TEXTS, _MOST_PATHS, _DEEPEST = 1_000_000, 10_000, 60
 _MOST_SCANNED = 1 << 29
 """Characters of prompts that may be searched in vain."""
-_HALF = 0.5
-"""The share of the text that judges should be shown."""
+_SHARE, _LEAST = 0.9, 200
+"""The share of the text that judges should be shown, and the bytes that may be missing in any case."""
 _NAMED = 3
 """Paths that a sentence names."""
+_BESIDE = frozenset((
+    "score", "scorer", "grade", "grader", "grading", "judge", "judgement", "judgment", "judged", "evaluation",
+    "evaluator", "eval", "assert", "assertion", "metric", "reward", "feedback", "rubric", "critique",
+    "review", "annotation", "annotator", "verifier", "verification", "verdict", "label", "target",
+    "reference", "truth", "gold", "golden", "expected", "solution", "note", "error", "exception", "traceback",
+    "signature", "attachment", "file", "filename", "path", "uri", "url",
+))  # fmt: skip
+"""Words, in the singular, of keys with text of graders, references and errors, not of a rollout."""
+_HARNESS = frozenset(("metadata", "meta", "config", "setting", "log", "usage", "stat", "version", "replay"))
+_TURNS = frozenset(("messages", "turns", "steps", "history", "conversation", "transcript", "trajectory"))
+"""Words of keys with text of a harness, and of keys with turns, which may stand among them."""
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
 """Keys that are ids rather than names: in a path they all become `*`."""
-_ID = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_.:+-]{20,80}")
-"""An id, a hash or a time: none of them is text."""
-_BINARY = re.compile(r"(?:data:[A-Za-z0-9/+.;=-]{1,100},)?[A-Za-z0-9+/=_-]{200,}")
-"""A picture, a signature, something encrypted."""
-_LONGEST_ID = 80
-_SPEAKER = re.compile(r"^[# ]*[A-Za-z]{2,9}:\s*")
+_BREAKS = re.compile(r"""(?:\\+(?:u[0-9a-fA-F]{4}|.)?|["'`<>{}\[\]|\x00-\x1f\x7f-\x9f\u2028-\u202e])+""")
+"""Characters that another form of a text may escape, drop or replace, with the escapes themselves."""
+_LEAD = re.compile(r"[\s+*#:→│0-9-]*(?:[A-Za-z]{2,9}:\s+)?")
+"""Marks, numbers or the name of a speaker before a line of a diff, a listing or a dialogue."""
 _RULER, _LOG = "ruler", "RULER explanation: "
 """Key and beginning of what ruler itself wrote into a record."""
 
 
 @dataclass(slots=True)
 class Coverage:
-    """Bytes of the texts of groups, each distinct text once, and the number of them that prompts show.
+    """Bytes of the texts of groups, each distinct text once, by path, with `[]` for any item of a list.
 
-    `missing` counts the bytes that are not shown, by path, with `[]` for any item of a list.
-    `continued` counts groups in which a rollout goes on where another ends.
+    `found` counts what prompts show, `unseen` what they do not. `continued` counts groups in which a rollout
+    goes on where another ends.
     """
 
     groups: int = 0
-    bytes: int = 0
-    shown: int = 0
-    missing: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    unseen: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
     _reported: bool = False
     _seen: set[int] = field(default_factory=set)
+    _columns: tuple[int, list[str]] | None = None
 
     def add(self, group: Group, layout: PromptLayout) -> None:
         """Add a group with the layout of its prompts."""
@@ -76,7 +87,7 @@ class Coverage:
             self.first_continued = self.first_continued or group.key
         prompt = _PromptText("\n".join((layout.context, layout.tools, *layout.distinct, layout.rubric)))
         for record in group.records:
-            if record.part:
+            if record.parts > 1 and not self._join(record, prompt):
                 continue
             try:
                 value = parse(record.line.raw, exact=False)
@@ -87,19 +98,52 @@ class Coverage:
                 if prompt.exhausted:
                     return
 
+    def _join(self, record: Record, prompt: _PromptText) -> bool:
+        """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""
+        if self._columns is None or self._columns[0] != record.line.number:
+            self._columns = record.line.number, []
+        texts = self._columns[1]
+        texts.append(prompt.text)
+        if len(texts) < record.parts:
+            return False
+        prompt.text = "\n".join(texts)
+        return True
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the rollouts' text, shown or not."""
+        turns = self._turns()
+        texts = self.found + self.unseen
+        return sum(size for path, size in texts.items() if not _is_beside(path, turns))
+
     @property
     def share(self) -> float | None:
         """The share of the bytes that is shown; None if there is no text."""
-        return self.shown / self.bytes if self.bytes else None
+        missing = sum(size for _, size in self.not_shown())
+        return 1 - missing / whole if (whole := self.bytes) else None
 
     @property
     def enough(self) -> bool:
         """True if a run has looked at enough groups."""
         return self.groups >= ENOUGH
 
-    def not_shown(self) -> list[tuple[str, int]]:
-        """Return the paths with text that is not shown, and its bytes; the most bytes first."""
-        return sorted(self.missing.items(), key=lambda pair: (-pair[1], pair[0]))
+    def not_shown(self, *, beside: bool = False) -> list[tuple[str, int]]:
+        """Return the paths with text that is not shown, and its bytes; the most bytes first.
+
+        Those of the rollouts, or with `beside` those that are no part of them.
+        """
+        turns = self._turns()
+        paths = [pair for pair in self.unseen.items() if _is_beside(pair[0], turns) is beside]
+        return sorted(paths, key=lambda pair: (-pair[1], pair[0]))
+
+    def _turns(self) -> str:
+        """Return the path of the list that holds most of what is shown; empty if none holds half of it."""
+        lists: Counter[str] = Counter()
+        for path, size in self.found.items():
+            for end in re.finditer(r"\[\]", path):
+                lists[path[: end.end()]] += size
+        turns = max(lists, key=lambda path: (not _is_beside(path, ""), lists[path], len(path)), default="")
+        return turns if 2 * lists[turns] >= self.found.total() else ""
 
     def not_shown_text(self) -> str:
         """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
@@ -108,55 +152,56 @@ class Coverage:
         return some + (", …" if len(every) > _NAMED else "")
 
     def warnings(self) -> list[str]:
-        """Return a warning if rollouts seem to be steps of one run, each with all steps before it."""
-        if not self.continued:
-            return []
-        groups = "1 group has" if self.continued == 1 else f"{self.continued:,} groups have"
-        return [
-            f"{groups} rollouts that go on where another of the group ends (first: "
-            f"{printable(self.first_continued)}), as if they were steps of one run; if they are, keep the "
-            "last step of each run"
-        ]
+        """Return a warning if judges are not shown enough of the rollouts' text.
 
-    def report(self) -> list[str]:
-        """Return the warnings of a run; none if it is called again.
-
-        They say if judges are shown less than half of the text, and which text they are not shown.
+        And one if rollouts seem to be steps of one run, each with all steps before it.
         """
-        if self._reported:
-            return []
-        self._reported, sentences = True, self.warnings()
-        if self.share is not None and self.share < _HALF:
+        sentences = []
+        if self.continued:
+            groups = "1 group has" if self.continued == 1 else f"{self.continued:,} groups have"
+            sentences.append(
+                f"{groups} rollouts that go on where another of the group ends (first: "
+                f"{printable(self.first_continued)}), as if they were steps of one run; if they are, keep "
+                "the last step of each run"
+            )
+        missing, whole = sum(size for _, size in self.not_shown()), self.bytes
+        if missing > max(_LEAST, (1 - _SHARE) * whole):
             groups = f"the first {self.groups} groups" if self.groups > 1 else "the first group"
             sentences.append(
-                f"judges are shown {self.share:.0%} of the text in {groups}; "
-                f"not shown: {self.not_shown_text()} (`ruler check` names every place)"
+                f"judges are shown {1 - missing / whole:.0%} of the text in {groups}; "
+                f"not shown: {self.not_shown_text()} (`ruler check --json` names every path)"
             )
         return sentences
+
+    def report(self) -> list[str]:
+        """Return the warnings of a run; none if it is called again."""
+        if self._reported:
+            return []
+        self._reported = True
+        return self.warnings()
 
     def _count(self, path: str, text: str, prompt: _PromptText) -> None:
         digest = hash(text)
         if digest in self._seen:
             return
         self._seen.add(digest)
-        no_text = _ID if len(text) <= _LONGEST_ID else _BINARY
-        if " " not in text[:_LONGEST_ID] and no_text.fullmatch(text):
-            return
-        size = _bytes(text)
-        shown = size if prompt.holds(text) else round(size * prompt.share_of(text))
+        if text.isascii() and " " not in text.strip() and text[:1] not in "{[":
+            return  # an id, a path, a signature
+        whole = shown = _bytes(text)
+        if not prompt.holds(text):
+            shown, whole = prompt.pieces_of(text)
         if prompt.exhausted:
             return
-        self.bytes += size
-        self.shown += shown
-        if shown < size and (path in self.missing or len(self.missing) < _MOST_PATHS):
-            self.missing[path] += size - shown
+        for counter, size in ((self.found, shown), (self.unseen, whole - shown)):
+            if size and (path in counter or len(counter) < _MOST_PATHS):
+                counter[path] += size
 
 
 class _PromptText:
     """The text of a prompt. Each search begins at the last match, since records and prompt have one order."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._at, self._scanned = text, 0, 0
+        self.text, self._at, self._scanned = text, 0, 0
 
     @property
     def exhausted(self) -> bool:
@@ -168,54 +213,54 @@ class _PromptText:
         escaped = quoted(text)[1:-1]
         return self._find(escaped) or (escaped != text and self._find(text))
 
-    def share_of(self, text: str, depth: int = 0) -> float:
-        """Return the share of a text that is shown, if it is not shown as one piece.
+    def pieces_of(self, text: str) -> tuple[int, int]:
+        """Return the bytes of a text's sentences that are shown, and of all, if it is not shown as it is.
 
-        JSON text may be shown as JSON values; any other text is searched line by line.
+        The text is searched in the pieces that all its forms have in common; of many pieces some are
+        searched, spread over the text.
         """
-        if text.lstrip()[:1] in ("{", "["):
-            try:
-                value = orjson.loads(text)
-                if self._find(orjson.dumps(value).decode()):
-                    return 1.0
-            except (ValueError, TypeError):  # it only looks like JSON, or is nested too deeply
-                value = None
-            inner = [leaf for _, leaf in _leaves(value, 1)]
-        else:
-            inner = [line.strip() for line in re.split(r"[\n\r]+", text) if len(line) >= _LINE]
-        whole = sum(map(_bytes, inner))
-        if not whole or depth == _TEXT_IN_TEXT or inner == [text]:
-            return 0.0
-        shown = 0.0
-        for one in inner:
-            # a line is shown with or without the name of its speaker
-            held = self.holds(one) or ((speech := _SPEAKER.sub("", one)) != one and self.holds(speech))
-            shown += _bytes(one) * (1.0 if held else self.share_of(one, depth + 1))
-        return shown / whole
+        pieces = [_LEAD.sub("", piece, 1).rstrip() for piece in _BREAKS.split(text)]
+        pieces = [piece for piece in pieces if len(piece) >= _PIECE and (" " in piece or not piece.isascii())]
+        whole = sum(map(_bytes, pieces))
+        tried = pieces[:: -(-len(pieces) // _MOST_PIECES) or 1]
+        shown = sum(_bytes(piece) for piece in tried if self._find(piece))
+        return (round(whole * shown / sum(map(_bytes, tried))) if shown else 0), whole
 
     def _find(self, text: str) -> bool:
         if self.exhausted:
             return False
-        at = self._text.find(text, self._at)
+        at = self.text.find(text, self._at)
         if at < 0:
-            self._scanned += len(self._text)
-            at = self._text.find(text)
+            self._scanned += len(self.text)
+            at = self.text.find(text)
         if at >= 0:
             self._at = at
         return at >= 0
 
 
-def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each string of `shortest` characters or more, in order, without ruler's own."""
+def _is_beside(path: str, turns: str) -> bool:
+    """Tell if a path leads to what is no part of a rollout, by the words of its keys below the turns."""
+    words = {word.lower() for word in _WORD.findall(path.removeprefix(turns))}
+    singular = {word.removesuffix("s") for word in words}
+    return bool(singular & _BESIDE or (singular & _HARNESS and not words & _TURNS))
+
+
+def _leaves(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each string that may count, in order.
+
+    Without ruler's own, and without demonstrations, which an agent is given and formats leave out.
+    """
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
         path, item, depth = stack.pop()
         if isinstance(item, str):
-            if len(item) >= shortest and not item.startswith(_LOG):
+            if len(item) >= SHORTEST and not item.startswith(_LOG):
                 yield path, item
         elif depth > _DEEPEST:
             continue
         elif isinstance(item, dict):
+            if item.get("is_demo") is True:
+                continue
             before = f"{path}." if path else ""
             stack += [
                 (before + _key(key), one, depth + 1)

@@ -60,7 +60,7 @@ def test_not_shown() -> None:
     }
     coverage = coverage_of(group_of(LONG, "b", **notes), group_of(LONG, "c", **notes))
     assert coverage.not_shown() == [("info.why", len(LONG) + 4), ("output.choices[].message", len(LONG))]
-    assert (coverage.shown, coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
+    assert (coverage.found.total(), coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
     assert coverage.not_shown_text() == "info.why 53 bytes, output.choices[].message 49 bytes"
 
 
@@ -75,23 +75,106 @@ def test_no_text() -> None:
 
 
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
-    """`check` has a row, in JSON with all paths; `score` warns once if less than half is shown."""
-    hidden = {f"field {n}": f"{n} {LONG}" for n in range(5)}
+    """`check` has a row and a warning, with all paths in JSON; `score` warns once."""
+    hidden = {f"field {n}": f"{LONG[::-1]} {n}" for n in range(5)}
     path = write(tmp_path / "in.jsonl", [group_of(LONG, "b", **hidden), group_of(LONG + "!", "b")])
     page = ruler("check", path, "-m", "offline").stdout
     reported = "28% of the text; not shown: field 0 51 bytes, field 1 51 bytes"
     assert rows(page)["shown"].startswith(reported)
-    shown = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)["shown_to_the_judge"]
+    facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
+    shown = facts["shown_to_the_judge"]
     assert shown["share"] == pytest.approx(0.286, abs=0.01)
     assert shown["not_shown"] == {f"field {n}": len(LONG) + 2 for n in range(5)}
+    reported = "judges are shown 28% of the text in the first 2 groups; not shown: field 0 51 bytes"
+    assert [one for one in facts["warnings"] if one.startswith(reported)]
     run = ruler("score", path, "out.jsonl", "-m", "offline")
-    reported = (
-        "ruler: warning: judges are shown 28% of the text in the first 2 groups; not shown: field 0 51 bytes"
-    )
     assert run.returncode == 0
-    assert run.stderr.count(reported) == 1, run.stderr
+    assert run.stderr.count(f"ruler: warning: {reported}") == 1, run.stderr
     whole = write(tmp_path / "whole.jsonl", [group_of(LONG, "b")])
     assert "judges are shown" not in ruler("score", whole, "out.jsonl", "-m", "offline").stderr
+
+
+TOLD = "It rained in Oslo all day, and the harbour was grey and empty. " * 7 + "Nobody came."
+"""Sentences that no judge is shown."""
+PATCH = "\n".join(f"+{number}| {line}" for number, line in enumerate(LONG.split(", ")))
+RIGHT: dict[str, dict[str, Any]] = {
+    "a signature": {
+        "messages": [*talk(LONG), {"role": "user", "content": "Go on.", "signature": "Zx9/" * 99}]
+    },
+    "an encrypted text in words": {"encrypted": "reasoning-details://" + "gAAAAABk" * 99},
+    "a grader's sentences": {
+        "scores": {"judge": {"explanation": TOLD, "metadata": {"grading": [TOLD + "!"]}}}
+    },
+    "the result of an assertion": {"gradingResult": {"componentResults": [{"reason": TOLD}]}},
+    "a traceback": {"exceptions": [{"message": TOLD, "traceback": TOLD + "!"}], "error": TOLD + "?"},
+    "an attachment": {"attachments": {"1f": TOLD}, "image": "data:image/png;base64," + "iVBORw0KGgo" * 99},
+    "a reference": {"reference_answer": TOLD, "expectedOutput": TOLD + "!", "ground_truth": [TOLD + "?"]},
+    "the harness's settings": {"metadata": {"plan": TOLD}, "runConfig": {"template": TOLD + "!"}},
+    "ids and paths": {"uuids": [f"4f1c-{n:030}" for n in range(30)], "cwd": "/home/agent/work" * 30},
+    "a diff of what is shown": {"display": {"fileDiff": PATCH * 9}},
+    "an object printed": {"repr": f"Response(text='{LONG}', texts=['{LONG[:20]}', '{LONG[20:]}'])"},
+    "JSON in JSON": {"raw": json.dumps(json.dumps({"say": LONG, "n": [1]}, indent=2)) * 9},
+    "a dialogue of the turns": {"log_text": f"User: 6 times 7?\nAssistant: {LONG}\n" * 9},
+    "a demonstration": {"shots": [{"is_demo": True, "content": TOLD}]},
+}
+PARTIAL: dict[str, dict[str, Any]] = {
+    "thoughts in a field of their own": {"assistant_scratchpad": TOLD},
+    "the model's own prompt": {"llm_info": {"input": TOLD}},
+    "turns under another key": {"steps": [{"action": TOLD, "observation": TOLD + "!"}]},
+    "turns in metadata": {"metadata": {"redteamHistory": [{"prompt": TOLD, "output": TOLD + "!"}]}},
+    "acts in a message": {
+        "messages": [*talk(LONG), {"role": "assistant", "content": "Done.", "actions": [TOLD]}]
+    },
+    "what a subagent said": {"details": {"results": [{"messages": [{"content": [{"text": TOLD}]}]}]}},
+}
+
+
+@pytest.mark.parametrize(("records", "alarm"), [(RIGHT, False), (PARTIAL, True)])
+def test_what_counts(records: dict[str, dict[str, Any]], alarm: bool, tmp_path: Path, ruler: Ruler) -> None:
+    """Unseen sentences of task and agent are warned about, wherever they stand; those of others are not."""
+    for number, (name, more) in enumerate(records.items()):
+        path = write(
+            tmp_path / f"{number}.jsonl", [{"group_id": 1, "messages": talk(LONG, n)} | more for n in "ab"]
+        )
+        facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
+        reported = [one for one in facts["warnings"] if one.startswith("judges are shown")]
+        assert bool(reported) is alarm, name
+        assert bool(facts["shown_to_the_judge"]["not_shown"]) is alarm, name
+
+
+def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
+    """A list that holds half of what is shown is of the rollouts, whatever the keys above it are."""
+    log = [*talk(LONG), {"role": "assistant", "content": "Done.", "actions": [TOLD]}]
+    path = write(
+        tmp_path / "in.jsonl", [{"group_id": 1, "evaluation_log": log, "eval_notes": [TOLD + "!"]}] * 2
+    )
+    done = ruler("check", path, "-m", "offline", "--json", "--messages", "evaluation_log")
+    shown = json.loads(done.stdout)["shown_to_the_judge"]
+    assert shown["not_shown"] == {"evaluation_log[].actions[]": len(TOLD)}
+    assert shown["beside"] == {"eval_notes[]": len(TOLD) + 1}
+
+
+def test_columns() -> None:
+    """A columnar record is compared with the prompts of all its groups."""
+    tasks = [f"{task} times seven, in words?" for task in ("six", "five")]
+    record = {"step": ["1"] * 2, "prompt": tasks, "completion": [LONG, LONG[::-1]], "advantages": [0.1, -0.1]}
+    raw = json.dumps(record).encode()
+    coverage, (one, other) = Coverage(), reader(raw).read(Line(1, 0, raw))
+    for part in (one, other):
+        group = Group(str(part.key), (part,))
+        coverage.add(group, build_layout(group, AskSettings()))
+    assert (coverage.share, coverage.bytes) == (1.0, len("".join([*tasks, LONG * 2])))
+
+
+def test_session_file_name(tmp_path: Path, ruler: Ruler) -> None:
+    """The name of a session's file, which ruler adds to its record, is no text of the rollout."""
+    head = {"sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/"}
+    path = tmp_path / f"{'a long name of a session ' * 9}.jsonl"
+    user = {"type": "user", "uuid": "1", "message": {"role": "user", "content": "6 times 7?"}, **head}
+    said = {"role": "assistant", "content": [{"type": "text", "text": "42"}]}
+    write(path, [user, {"type": "assistant", "uuid": "2", "parentUuid": "1", "message": said, **head}])
+    facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
+    assert (facts["format"]["family"], facts["shown_to_the_judge"]["not_shown"]) == ("claude-code", {})
 
 
 def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
