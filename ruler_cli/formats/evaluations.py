@@ -333,7 +333,7 @@ FORMATS = (
         lambda record: isinstance(lookup(record, "prompt.raw"), str)
         and any(has_keys(*keys.split())(record) for keys in ("testIdx promptIdx", "vars gradingResult")),
         _read_promptfoo, layout=RecordLayout(reward=("score",)), key_of=_test_key,
-        key_description="variables of the test",
+        key_description="variables of the test", varied_prompts=True,
     ),
     keyed_format(
         "task_id messages reward_info", "tau2-bench", "tau2", _read_tau2, ("task_id",),

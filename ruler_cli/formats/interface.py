@@ -85,8 +85,8 @@ class Format:
     highest `rank` wins: named shapes have a higher one than generic ones. `rollouts` raises UnreadableError.
     `keys` are dotted paths of a group key, best first. `key_of` computes the key if it is no field, and
     `key_description` names it for messages. `simulated_user`: a model plays the user, so that rollouts of
-    one task begin differently. `refine` adapts the format to the first records of a file, if one record
-    alone cannot tell.
+    one task begin differently. `varied_prompts`: they do because prompts are what is compared. `refine`
+    adapts the format to the first records of a file, if one record alone cannot tell.
     """
 
     name: str
@@ -101,6 +101,7 @@ class Format:
     key_description: str = ""
     rank: int = 1
     simulated_user: bool = False
+    varied_prompts: bool = False
     refine: Callable[[Sequence[Mapping[str, Any]]], Format] | None = None
 
     @property

@@ -46,9 +46,11 @@ class Openings:
 
     `simulated_user`: the user of the dump is a model too and words the task anew for each rollout, so
     that only the system's messages are compared. Without any the agent's rules are not shown.
+    `varied_prompts`: the dump compares prompts, so that nothing is.
     """
 
     simulated_user: bool = False
+    varied_prompts: bool = False
     taskless: int = 0
     first_taskless: str = ""
     mixed: int = 0
@@ -81,7 +83,7 @@ class Openings:
 
     def compared(self, openings: Sequence[Opening], key: str) -> None:
         """Count a group whose openings are not all the same."""
-        if any(opening != openings[0] for opening in openings):
+        if not self.varied_prompts and any(opening != openings[0] for opening in openings):
             self.mixed += 1
             self.first_mixed = self.first_mixed or key
 
@@ -144,15 +146,24 @@ class Survey:
     cut: bool = False
     where: Where = "line {}".format
 
+    @property
+    def _is_one_group(self) -> bool:
+        """True if several records are one group, by a key and not because a record is a group."""
+        several = self.groups == 1 and self.records > 1
+        return several and self.reader.format.shape == "trajectory" and not self.cut
+
     def warnings(self) -> list[str]:
-        """List the signs of a wrong group key, a sentence each."""
+        """List the signs of a wrong group key, a sentence each.
+
+        One group is none by itself: a dump of one task is normal. It is one if its rollouts begin
+        differently, or if the dump has no key.
+        """
         out: list[str] = []
-        whole = self.reader.format.shape != "trajectory"
         if self.groups > 1 and self.singles == self.groups:
             given = self.reader.format.shape == "group"
             key, advice = ("", "") if given else (f" ({self.reader.shown_key})", f"; {_WAY}")
             out.append(f"every group has one rollout{key}: nothing can be compared{advice}")
-        elif self.groups == 1 and self.records > 1 and not (whole or self.cut):
+        elif self._is_one_group and (self.reader.by_prompt or self.openings.mixed):
             out.append(f"all {self.records} records are one group ({self.reader.shown_key}); {_WAY}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
             sizes = f"{self.smallest} to {self.largest}"
@@ -207,7 +218,7 @@ def survey(
     whole = reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
-    openings = Openings(reader.format.simulated_user)
+    openings = Openings(reader.format.simulated_user, reader.format.varied_prompts)
     result = Survey(reader, where=where, openings=openings)
 
     def noted() -> Iterator[Line]:
@@ -215,7 +226,8 @@ def survey(
             result.end = (line.number, line.offset + len(line.raw))
             yield line
 
-    compare = not reader.by_prompt  # else rollouts of one group begin alike
+    # else rollouts of one group begin alike, or are meant not to
+    compare = not (reader.by_prompt or openings.varied_prompts)
     last, runs, read = b"", 0, records(noted(), reader.read_rounded, on_problem)
     ends = limit is None or whole or grouping == "line"
     if limit is not None and ends:

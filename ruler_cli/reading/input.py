@@ -155,7 +155,7 @@ def open_input(
 
     if not container.once:
         return _survey_file(container, settings, stack, index, reader, report, on_record, on_again)
-    openings = Openings(reader.format.simulated_user)
+    openings = Openings(reader.format.simulated_user, reader.format.varied_prompts)
     read = records(itertools.chain(first, lines), reader.read, report)
     groups = streamed(read, reader, settings, index, openings, on_record)
     notes = [_first(settings.limit, "the groups")] if settings.limit is not None else []

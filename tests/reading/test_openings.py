@@ -114,6 +114,38 @@ def test_simulated_users(tmp_path: Path) -> None:
     assert result.openings.mixed == 1
 
 
+def test_one_group(tmp_path: Path) -> None:
+    """A dump of one task is warned about if it has no key, or if its rollouts begin differently."""
+    alike, mixed = [rollout_of("a", n) for n in "12"], [rollout_of("a"), rollout_of("b")]
+    unkeyed = [{"messages": one["messages"]} for one in alike]
+    for number, (records, key, warned) in enumerate(
+        ((alike, "`task_id`", False), (mixed, "`task_id`", True), (unkeyed, "hash of the prompt", True))
+    ):
+        result, keys = opened(write(tmp_path / f"{number}.jsonl", records))
+        assert len(keys) == 1
+        assert ("all 2 records are one group" in warnings(result)) is warned
+        assert key in result.found()
+
+
+def test_prompts_compared(tmp_path: Path) -> None:
+    """Prompts of one test of promptfoo may differ: they are what its dump compares."""
+    lines = [
+        {
+            "testIdx": 0,
+            "promptIdx": number,
+            "prompt": {"raw": f"{how}: 6 times 7?"},
+            "vars": {"x": "6 times 7"},
+            "response": {"output": "42"},
+            "score": 1,
+        }
+        for number, how in enumerate(("Briefly", "At length"))
+    ]
+    path = write(tmp_path / "in.jsonl", lines)
+    result, keys = opened(path)
+    assert (len(keys), result.reader and result.reader.format.family) == (1, "promptfoo")
+    assert warnings(result) == ""
+
+
 @pytest.mark.parametrize(
     ("files", "keys", "description"),
     [
