@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -59,15 +59,17 @@ def check(settings: ScoreSettings, options: Options) -> int:
         if options.as_json:
             console = _ProblemList(stack.enter_context(tempfile.TemporaryFile()))
         notes = InputCounts(console.problem)
-        opened = open_input(settings.input, stack, console.problem, on_record=notes.add, on_again=notes.again)
-        result = estimate(sample(opened, notes.bytes), bills)
+        with closing(console):
+            opened = open_input(
+                settings.input, stack, console.problem, on_record=notes.add, on_again=notes.again
+            )
+            result = estimate(sample(opened, notes.bytes), bills)
         facts = check_facts(settings, opened, notes, result, console.problems, refused, missing)
         if options.batch:
             facts["batch"] = batch_facts(settings.judges, bills)
         if isinstance(console, _ProblemList):
             console.write(facts)
         else:
-            console.close()
             print_page(facts, console.problems, opened.found(), result)
     return 2 if refused else 0 if facts["ready"] else 1
 
@@ -103,7 +105,7 @@ class _ProblemList(Console):
     """A console that lists what cannot be scored as JSON, in a file: the list may be as long as the input."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        super().__init__("none", "")
+        super().__init__("none", "", named=float("inf"))
         self._file = file
 
     def problem(self, problem: Problem) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -86,7 +86,8 @@ def _group(settings: InputSettings, key: str | None) -> Group:
     name = Location(settings.source).shown
     search = KeySearch(name, key)
     with ExitStack() as stack:
-        for group in open_input(settings, stack, Console("log", settings.source).problem).groups:
+        console = stack.enter_context(closing(Console("log", settings.source)))
+        for group in open_input(settings, stack, console.problem).groups:
             if key is None or search.matches(group.key):
                 return group
     search.refuse_unknown()

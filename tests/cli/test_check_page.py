@@ -102,10 +102,26 @@ def test_many_bad_lines(kind: str, ruler: Ruler, tmp_path: Path) -> None:
             assert (done.returncode, done.stderr.count(": line ")) == (1, 20), words
             assert "ruler: … and 2480 more lines that cannot be read\n" in done.stderr
             assert len(done.stderr.splitlines()) < 55, "20 lines, 20 groups, and what is said of the run"
+    for words in (("render", "requests.jsonl"), ("prompt",)):
+        done = ruler(words[0], "in.jsonl", *words[1:], *options, "-m", "openai/o3")
+        assert (done.stderr.count(": line "), "more lines that cannot be read\n" in done.stderr) == (20, True)
     done = ruler("check", "in.jsonl", *options, "-m", "offline")
     assert rows(done.stdout)["cannot be scored"] == "2,500 lines or trajectories"
     facts = json.loads(ruler("check", "in.jsonl", *options, "-m", "offline", "--json").stdout)
     assert (facts["cannot_be_scored"], len(facts["bad"])) == (2500, 2500)
+
+
+def test_only_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """The rest is counted too if no line can be read, before the reason why the command ends."""
+    (tmp_path / "in.jsonl").write_text('{"messages": [1]}\n' * 300)
+    for words in (("check",), ("check", "--json"), ("score", "out.jsonl"), ("prompt",)):
+        done = ruler(words[0], "in.jsonl", *words[1:], "-m", "offline")
+        *named, more, reason = (
+            done.stderr.splitlines() if "--json" not in words else [*"x" * 20, "", done.stderr]
+        )
+        assert (done.returncode, len(named)) == (2, 20)
+        assert more in ("", "ruler: … and 280 more lines that cannot be read")
+        assert "none of its lines can be read" in reason
 
 
 def test_json(ruler: Ruler, custom: Path) -> None:
