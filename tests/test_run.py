@@ -210,7 +210,7 @@ async def test_identical_and_single(tmp_path: Path, server: JudgeServer) -> None
     write(tmp_path / "in.jsonl", groups)
     done = await score(run)
     assert rewards(tmp_path) == [[0.3, 0.3, 0.9], [0.3, 0.3], [0.3], []]
-    assert [r["ruler"].get("tied") for r in read(tmp_path / "out.jsonl")] == [False, True, True, None]
+    assert [r["ruler"]["tied"] for r in read(tmp_path / "out.jsonl")] == [False, True, True, False]
     assert server.stats()["requests"] == 3
     assert (done.tied, done.failed) == (2, {"input": 1})
 

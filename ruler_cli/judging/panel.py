@@ -137,20 +137,16 @@ class Panel:
         return Status.of([gate.status() for gate in self._gates])
 
     def cost(self, used: Sequence[Usage]) -> float | None:
-        """USD of tokens by judge; None if the price of a judge that was asked is not known."""
-        total = 0.0
-        for usage, judge in zip(used, self.judges, strict=True):
-            if judge.price is not None:
-                total += judge.price.of(usage)
-            elif usage.calls:
-                return None
-        return total
+        """USD of tokens by judge; None if the price of any judge is not known, whichever were asked."""
+        prices = [judge.price for judge in self.judges if judge.price is not None]
+        if len(prices) < len(self.judges):
+            return None
+        return sum((price.of(usage) for price, usage in zip(prices, used, strict=True)), 0.0)
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
         used = [Usage() if judge.caller is None else judge.caller.stats.usage for judge in self.judges]
-        priced = all(judge.price is not None for judge in self.judges)
-        return sum(used, Usage()), self.cost(used) if priced else None
+        return sum(used, Usage()), self.cost(used)
 
     def count(self, summary: Summary) -> None:
         """Set the counts of all calls so far: sent, most in flight, tried again, without a cached reply."""

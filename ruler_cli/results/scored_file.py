@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 from ruler_cli.config import InputSettings
@@ -184,6 +183,8 @@ class AnnotationReader:
         if not all(0 <= position <= 1 for position in positions):
             positions = ()
         pass_scores = _numbers(annotation.get("pass_scores"))
+        if len(pass_scores) == 1 and judge_score is not None and round(judge_score, 3) == pass_scores[0]:
+            pass_scores = ()  # it says no more than the score
         reason = "its score is no number" if invalid else _text(annotation.get("reason"))
         return ScoredRollout(
             indices=tuple([index for index, _, _ in parts]),
@@ -240,10 +241,12 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
     status: AnnotationStatus = "failed" if first or part.get("status") == "failed" else "unmarked"
     status = "scored" if any(r.status == "scored" for r in rollouts) else status
     failed, cost = status == "failed", _finite(part.get("cost_usd"), 0)
+    quality = part if status == "scored" else _NOTHING
+    reliability, weight = _finite(quality.get("reliability"), 0, 1), _finite(quality.get("weight"), 0)
     failure = part if part.get("kind") or not first else {"kind": first.kind, "reason": first.reason}
     flags = {
         "suspect": any(r.suspect for r in rollouts),
-        **{name: part.get(name) for name in ("degraded", "escalated", "windows", "shortened")},
+        **{name: quality.get(name) for name in ("degraded", "escalated", "windows", "shortened")},
         "alone": len(rollouts) == 1,
         "cached": part.get("cached") is True,
     }
@@ -254,10 +257,10 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
         kind=_kind(failure) if failed else "",
         reason=_text(failure.get("reason")) if failed else "",
         judge=_text(part.get("judge")),
-        passes=_whole(part.get("passes")),
-        annotated_tied=part["tied"] if isinstance(part.get("tied"), bool) else None,
-        reliability=_finite(part.get("reliability"), 0, 1),
-        weight=_finite(part.get("weight"), 0),
+        passes=_whole(quality.get("passes")),
+        annotated_tied=quality["tied"] if isinstance(quality.get("tied"), bool) else None,
+        reliability=reliability,
+        weight=None if reliability is None and weight == 1 else weight,  # then it says nothing
         usage=_usage(_object(part.get("usage"))),
         cost=cost,
         latency=_finite(part.get("latency_s"), 0),
@@ -303,11 +306,12 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 def _panel(value: Any) -> tuple[Mapping[str, float], int]:
     """Return the scores of the first few judges that have one, and the number of judges beyond them."""
-    if not isinstance(value, Mapping) or not value:
-        return {}, 0
-    first = ((name, _finite(score)) for name, score in islice(value.items(), MOST_JUDGES))
+    pairs = list(value.items()) if isinstance(value, Mapping) else []  # as the first schema has it
+    if isinstance(value, list):
+        pairs = [(_text(one.get("judge")), one.get("score")) for one in value if isinstance(one, Mapping)]
+    first = ((name, _finite(score)) for name, score in pairs[:MOST_JUDGES])
     judges = {name: score for name, score in first if score is not None}
-    return judges, max(0, len(value) - MOST_JUDGES)
+    return judges, max(0, len(pairs) - MOST_JUDGES)
 
 
 def _usage(value: _Json) -> Usage:

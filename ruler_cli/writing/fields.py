@@ -7,15 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ruler_cli import __version__
-from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, RolloutScore, Usage
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, RolloutScore, Usage
 
 Annotation = Mapping[str, Any]
 """The `ruler` object of a rollout but for `independent_reward`, which is taken from the record's own bytes.
-Without a `score` the rollout failed."""
+Without a `score` (None) the rollout failed."""
 _FINE = 6
 """Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
 _COARSE = 3
 """Decimals of a judge's score in one pass, and of the position of the rollout there."""
+SCHEMA = 2
+"""Version of both objects: since 2 every key stands in every record, with one type."""
+_NO_SCORES, _NO_REPLIES = GroupScores((), passes=0, weight=0.0), GroupResult((), (), ())
+"""Quality and counts of a group that failed."""
 _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """RFC 3339 in UTC, to the second."""
 
@@ -34,29 +38,43 @@ def annotations_of(
     """The `ruler` object of each rollout of the group, in input order; `names` are those of all judges."""
     judge = _judge_names(result, scores, names)
     if isinstance(scores, GroupError):
-        failed = {"status": "failed", "kind": scores.kind, "reason": scores.reason, "judge": judge}
-        return [dict(failed) for _ in group.rollouts]
+        return [_no_score(scores.kind, scores.reason, judge) for _ in group.rollouts]
     return [_annotation(rollout, scores.passes, judge, names) for rollout in scores.rollouts]
 
 
 def _annotation(rollout: RolloutScore, passes: int, judge: str, names: Sequence[str]) -> Annotation:
-    score, text = rollout.score, rollout.explanation
-    if score is None:
-        return {"status": "failed", "kind": "input", "reason": text, "judge": judge}
-    fields: dict[str, Any] = {"status": "scored", "score": score, "explanation": text, "judge": judge}
-    fields["passes"] = passes
-    if rollout.judge_score != score:
-        fields["judge_score"] = _fine(rollout.judge_score)
-    if rollout.spread is not None:
-        fields["spread"] = _fine(rollout.spread)
-    if len(names) > 1:
-        fields["judges"] = {names[number]: _fine(own) for number, own in rollout.by_judge.items()}
-    fields["slots"] = [round(position, _COARSE) for position in rollout.positions]
-    if rollout.pass_scores != (rollout.judge_score,):  # of one pass the score itself says it
-        fields["pass_scores"] = [round(each, _COARSE) for each in rollout.pass_scores]
-    if rollout.suspect:
-        fields["suspect"] = True
-    return fields
+    if rollout.score is None:
+        return _no_score("input", rollout.explanation, judge)
+    panel = rollout.by_judge.items() if len(names) > 1 else ()
+    own = rollout.score if rollout.judge_score == rollout.score else _fine(rollout.judge_score)
+    return {
+        "status": "scored",
+        "score": rollout.score,
+        "judge_score": own,
+        "explanation": rollout.explanation,
+        "kind": "",
+        "reason": "",
+        "judge": judge,
+        "judges": [{"judge": names[number], "score": _fine(each)} for number, each in panel],
+        "passes": passes,
+        "spread": _fine(rollout.spread),
+        "slots": [round(position, _COARSE) for position in rollout.positions],
+        "pass_scores": [round(each, _COARSE) for each in rollout.pass_scores],
+        "suspect": rollout.suspect,
+        "schema": SCHEMA,
+    }
+
+
+def _no_score(kind: Kind, reason: str, judge: str) -> Annotation:
+    empty = _annotation(RolloutScore(0.0, ""), 0, judge, ())
+    return {
+        **empty,
+        "status": "failed",
+        "score": None,
+        "judge_score": None,
+        "kind": kind,
+        "reason": reason,
+    }
 
 
 def group_fields(
@@ -71,21 +89,37 @@ def group_fields(
 
     `digests` are those of the rubric and of the judges' parameters.
     """
-    usage, failed = result.usage, isinstance(scores, GroupError)
-    fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
-    if isinstance(scores, GroupError):
-        fields |= {"kind": scores.kind, "reason": scores.reason}
-    fields |= {"judge": _judge_names(result, scores, names), "size": group.compared}
-    if isinstance(scores, GroupScores):
-        fields |= _quality(scores, result)
-    fields |= digests
-    fields["version"], fields["served"] = __version__, list(result.served)
-    fields["usage"] = usage_fields(usage)
-    fields["cost_usd"] = None if cost_usd is None else round(cost_usd, 8)
-    fields["judged_at"] = time.strftime(_INSTANT, time.gmtime(result.ended))
-    fields["latency_s"] = round(result.seconds, 3)
-    fields["cached"] = result.cached
-    return fields
+    failure = scores if isinstance(scores, GroupError) else None
+    quality, counted = (scores, result) if isinstance(scores, GroupScores) else (_NO_SCORES, _NO_REPLIES)
+    return {
+        "status": "failed" if failure else "scored",
+        "key": group.key,
+        "kind": failure.kind if failure else "",
+        "reason": failure.reason if failure else "",
+        "judge": _judge_names(result, scores, names),
+        "size": group.compared,
+        "passes": quality.passes,
+        "tied": quality.tied,
+        "reliability": _fine(quality.reliability),
+        # a factor: one pass says nothing against the scores
+        "weight": 1.0 if quality.weight is None else _fine(quality.weight),
+        "passes_for_0.9": quality.passes_for,
+        "degraded": quality.degraded,
+        "escalated": counted.escalated_to in quality.used,
+        "windows": counted.windows if counted.windows > 1 else 0,
+        "rescaled": counted.rescaled,
+        "unknown_ids": counted.unknown,
+        "shortened": counted.shortened,
+        **digests,
+        "version": __version__,
+        "served": list(result.served),
+        "usage": usage_fields(result.usage),
+        "cost_usd": None if cost_usd is None else round(cost_usd, 8),
+        "judged_at": time.strftime(_INSTANT, time.gmtime(result.ended)),
+        "latency_s": round(result.seconds, 3),
+        "cached": result.cached,
+        "schema": SCHEMA,
+    }
 
 
 def usage_fields(usage: Usage) -> dict[str, int]:
@@ -96,28 +130,6 @@ def usage_fields(usage: Usage) -> dict[str, int]:
         "completion_tokens": usage.completion,
         "cached_tokens": usage.cached,
     }
-
-
-def _quality(scores: GroupScores, result: GroupResult) -> dict[str, Any]:
-    """The quality of a group's scores, and the counts of what they needed; a count of 0 is left out."""
-    fields: dict[str, Any] = {"passes": scores.passes, "tied": scores.tied}
-    if scores.reliability is not None:
-        fields |= {
-            "reliability": _fine(scores.reliability),
-            "weight": _fine(scores.weight),
-            "passes_for_0.9": scores.passes_for,
-        }
-    elif scores.weight is not None:
-        fields["weight"] = _fine(scores.weight)
-    counts: dict[str, Any] = {
-        "degraded": scores.degraded,
-        "escalated": result.escalated_to in scores.used,
-        "windows": result.windows if result.windows > 1 else 0,
-        "rescaled": result.rescaled,
-        "unknown_ids": result.unknown,
-        "shortened": result.shortened,
-    }
-    return fields | {name: value for name, value in counts.items() if value}
 
 
 def _fine(value: float | None) -> float | None:

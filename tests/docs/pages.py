@@ -15,7 +15,7 @@ OTHERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
-_INSTANT = re.compile(r'("(?:judged|started|ended)_at": ?")[^"]+')
+_INSTANT = re.compile(r'("(?:(?:judged|started|ended)_at|version)": ?")[^"]+')
 _LATENCY = re.compile(r"^a group +half within .* s\n", re.MULTILINE)
 """A line of the report that is there only if groups took long enough."""
 _MINUTES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d)? UTC")

@@ -102,14 +102,17 @@ def test_sums() -> None:
 
 
 def test_unknown_price() -> None:
-    """If one price is unknown so is the sum, except for a group that this judge was not asked about."""
+    """If one price is unknown so is the cost of every group, whichever judges were asked."""
 
     async def main() -> None:
         of = panel(World(), World(), prices=[PRICE, None])
         await ask_all(of, 1)
         assert of.spent()[1] is None
-        assert of.cost((Usage(1000, 0, 0, 1), Usage())) == pytest.approx(1e-3)
-        assert of.cost((Usage(), Usage(1, 1, 0, 1))) is None
+        assert of.cost((Usage(1000, 0, 0, 1), Usage())) is None
+        assert of.cost((Usage(), Usage())) is None
+        priced = panel(World(), World(), prices=[PRICE, PRICE])
+        assert priced.cost((Usage(1000, 0, 0, 1), Usage())) == pytest.approx(1e-3)
+        assert repr(priced.cost((Usage(), Usage()))) == "0.0"
 
     virtually(main)
 

@@ -126,7 +126,7 @@ def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=3)
     assert (done.summary.complete, done.summary.degraded) == (True, 1)
-    assert [part.get("degraded") for part in stage.parts()] == [True if i == 3 else None for i in range(12)]
+    assert [part["degraded"] for part in stage.parts()] == [i == 3 for i in range(12)]
     assert stage.parts()[3]["passes"] == 2
     first = 'assistant: "g03-0 truth=0.1"'
     assert stage.rewards()[3][0] == pytest.approx(exact([given(first, 0), given(first, 2)]), rel=1e-15)
@@ -181,7 +181,7 @@ def test_interrupted(until: int, debias: bool, tmp_path: Path, monkeypatch: pyte
     if text:
         for record in stage.records("out.jsonl.partial"):
             assert (record["ruler"]["status"], record["ruler"]["passes"]) == ("scored", 3)
-            assert "degraded" not in record["ruler"]
+            assert record["ruler"]["degraded"] is False
     stage.run(passes=3, concurrency=4, debias=debias)
     assert stage.asked == 36
     resumed = stage.masked()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 from ruler_cli.config import InputSettings
 from ruler_cli.reading.input import open_input
+from ruler_cli.reading.parse import parse
 from ruler_cli.results.scored_file import MOST_JUDGES, AnnotationReader, ScoredFile, label_of
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group, Problem
-from tests.conftest import write
+from tests.conftest import ROOT, Ruler, write
 from tests.formats.test_every_format import annotations_in, each_layout, scored
 from tests.values import read, reader, talk
 
@@ -259,3 +261,27 @@ def test_many_judges(tmp_path: Path) -> None:
     """Judges beyond a limit are counted."""
     records = [trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)]
     assert counts_of(tmp_path, *records) == {"scored": 2, "more_judges": 18 - MOST_JUDGES}
+    listed = [{"judge": f"1{j}", "score": 0.5} for j in range(9)]
+    assert counts_of(tmp_path, trajectory(annotation(0.5, judges=listed))) == {"scored": 1, "more_judges": 1}
+
+
+def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that the first version wrote is read as what this one writes of the same run."""
+    old = ROOT / "tests" / "data" / "scored_schema_1.jsonl"
+    groups = [parse(line) for line in old.read_bytes().splitlines()]
+    for each in (each for one in groups for each in one["trajectories"]):
+        each["reward"] = each.pop("ruler")["independent_reward"]
+        del each["metrics"]
+    write(tmp_path / "in.jsonl", [{name: one[name] for name in one if name != "ruler"} for one in groups])
+    ruler("score", "in.jsonl", "out.jsonl", "-m", "simulated", "-m", "offline", "--passes", "2")
+    assert b"schema" not in old.read_bytes()
+    first, second = (
+        [
+            replace(scored, judged_at=None, latency=None)
+            for _, scored in ScoredFile(InputSettings(str(path)), stack, pytest.fail).groups()
+        ]
+        for path in (old, tmp_path / "out.jsonl")
+        for stack in (ExitStack(),)
+    )
+    assert [one.status for one in first] == ["scored", "scored", "failed"]
+    assert first == second
