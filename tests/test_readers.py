@@ -68,7 +68,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def told(rows: Rows) -> list[Any]:
-    """What a reader is to find of each rollout, with the group's part beside it."""
+    """The values that a reader is to find of each rollout, with the group's part."""
     pairs = [(each["ruler"], row["ruler"]) for row in rows for each in row.get("trajectories", [row])]
     return [
         (

@@ -265,6 +265,13 @@ def test_many_judges(tmp_path: Path) -> None:
     assert counts_of(tmp_path, trajectory(annotation(0.5, judges=listed))) == {"scored": 1, "more_judges": 1}
 
 
+def scored_of(path: Path) -> list[ScoredGroup]:
+    """Return the groups of a scored file without their times."""
+    with ExitStack() as stack:
+        file = ScoredFile(InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason))
+        return [replace(scored, judged_at=None, latency=None) for _, scored in file.groups()]
+
+
 def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
     """A file that the first version wrote is read as what this one writes of the same run."""
     old = ROOT / "tests" / "data" / "scored_schema_1.jsonl"
@@ -275,13 +282,6 @@ def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [{name: one[name] for name in one if name != "ruler"} for one in groups])
     ruler("score", "in.jsonl", "out.jsonl", "-m", "simulated", "-m", "offline", "--passes", "2")
     assert b"schema" not in old.read_bytes()
-    first, second = (
-        [
-            replace(scored, judged_at=None, latency=None)
-            for _, scored in ScoredFile(InputSettings(str(path)), stack, pytest.fail).groups()
-        ]
-        for path in (old, tmp_path / "out.jsonl")
-        for stack in (ExitStack(),)
-    )
+    first, second = map(scored_of, (old, tmp_path / "out.jsonl"))
     assert [one.status for one in first] == ["scored", "scored", "failed"]
     assert first == second

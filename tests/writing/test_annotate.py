@@ -310,8 +310,8 @@ def test_other_members_in_lists(more: dict[str, Any], layout: dict[str, Any], re
 
 
 NAMES = ("one", "two", "three", "strong")
-DIGESTS = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
-ROLLOUT = {
+DIGESTS: dict[str, Any] = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
+ROLLOUT: dict[str, Any] = {
     "status": "scored", "score": 0.1, "judge_score": 0.1, "explanation": "judge 0 turn 0 body 0", "kind": "",
     "reason": "", "judge": "one", "judges": [], "passes": 1, "spread": None, "slots": [0.0],
     "pass_scores": [0.1], "suspect": False, "schema": 2,
@@ -320,7 +320,7 @@ FAILED = ROLLOUT | {
     "status": "failed", "score": None, "judge_score": None, "explanation": "", "passes": 0, "slots": [],
     "pass_scores": [],
 }  # fmt: skip
-PART = {
+PART: dict[str, Any] = {
     "status": "scored", "key": "g", "kind": "", "reason": "", "judge": "one", "size": 2, "passes": 1,
     "tied": False, "reliability": None, "weight": 1.0, "passes_for_0.9": None, "degraded": False,
     "escalated": False, "windows": 0, "rescaled": 0, "unknown_ids": 0, "shortened": 0, **DIGESTS,
