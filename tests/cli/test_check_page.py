@@ -269,11 +269,11 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
 
 
-def test_every_reason(process: Ruler, tmp_path: Path) -> None:
+def test_every_reason(ruler: Ruler, tmp_path: Path) -> None:
     """`--json` has every reason why a run is not ready, and a judge that is refused decides the exit code."""
     path = write(tmp_path / "in.jsonl", PAIRS[:1])
     path.write_text(path.read_text() + "{broken\n")
-    done = process("check", "in.jsonl", "-m", "openai/o3", "-m", "opneai/o3", "--json")
+    done = ruler("check", "in.jsonl", "-m", "openai/o3", "-m", "opneai/o3", "--json")
     facts = json.loads(done.stdout)
     assert (done.returncode, facts["ready"], len(facts["missing_keys"])) == (2, False, 1)
     starts = (
