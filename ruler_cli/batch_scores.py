@@ -98,7 +98,8 @@ def _waits(settings: ScoreSettings) -> bool:
     Reliability does, a little: its noise is shrunk towards the batch's. A pipe is not held up for that.
     """
     how, several = settings.combine, settings.ask.passes > 1 or bool(settings.panel)
-    return how.debias or how.standardize or (several and settings.output != "-")
+    in_order = settings.output == "-" and settings.draw is None
+    return how.debias or how.standardize or (several and not in_order)
 
 
 _canonical = json.JSONEncoder(

@@ -89,6 +89,7 @@ def _default_ledger() -> Path | None:
 
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]
+Spend = Literal["first", "spread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,8 @@ class ScoreSettings:
     `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` keeps every
     reply: by default the command's own, None keeps nothing; `ledgers` are others in which replies are looked
     up too; `~` in their paths is replaced. `grace` is how many seconds calls in flight may take to finish
-    once the run is told to stop. `cached_only` asks nobody: what no ledger answers fails.
+    once the run is told to stop. `cached_only` asks nobody: what no ledger answers fails. `spend` says which
+    groups of a file the cap pays for: the first ones, or a sample of all that is drawn by the seed.
     """
 
     input: InputSettings = InputSettings()
@@ -269,6 +271,7 @@ class ScoreSettings:
     escalate: JudgeSettings | None = None
     cached_only: bool = False
     ledgers: tuple[Path, ...] = ()
+    spend: Spend = "first"
 
     def __post_init__(self) -> None:
         """Replace a leading `~` in the paths of ledgers, as the command does."""
@@ -278,6 +281,11 @@ class ScoreSettings:
         if isinstance(self.ledgers, list | tuple):
             paths = [expand_home(str(one)) if isinstance(one, Path) else one for one in self.ledgers]
             object.__setattr__(self, "ledgers", tuple(paths))
+
+    @property
+    def draw(self) -> int | None:
+        """The seed by which groups are drawn from all of INPUT; None if they are judged in its order."""
+        return self.ask.seed if self.spend == "spread" and self.pool.max_cost is not None else None
 
     @property
     def judges(self) -> list[JudgeSettings]:

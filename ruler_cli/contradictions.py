@@ -155,6 +155,12 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
         raise UsageError(
             f"{few}: the judge of --escalate gives 2 passes, so its scores would never count; give 2 or less"
         )
+    if settings.draw is not None and (settings.adaptive or settings.escalate):
+        option = "--adaptive" if settings.adaptive else "--escalate"
+        raise UsageError(
+            f"--spend spread: {option} decides over groups that are neighbours in INPUT, and drawn ones are "
+            "not; leave one of the two out"
+        )
     needing_all = (
         ("--adaptive", settings.adaptive, "give --passes 2 here, and --adaptive", ""),
         ("--escalate", settings.escalate, "leave it out here, and give it", ""),

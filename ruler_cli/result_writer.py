@@ -57,7 +57,7 @@ class ResultWriter:
                 "for one of them; give null or keep"
             )
         self._reader, self._group_in_record = reader, reader.format.group_in_record
-        if source.scattered:
+        if not source.in_order:
             self.output.keep_order(source.index)
 
     def unreadable(self, problem: Problem) -> None:

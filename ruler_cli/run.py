@@ -250,7 +250,8 @@ class _Run:
         return RunResult(summary, stopped, written)
 
     def _open(self, stack: ExitStack) -> Input:
-        source = open_input(self._settings.input, stack, self._unreadable, self._writer.output.write_as)
+        settings, write_as = self._settings, self._writer.output.write_as
+        source = open_input(settings.input, stack, self._unreadable, write_as, draw=settings.draw)
         if error := nothing_to_compare(self._settings, source):
             self._observer.note(source.found())
             raise error

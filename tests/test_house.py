@@ -140,12 +140,6 @@ def test_only_the_command_line_prints() -> None:
     assert {path.name: result for path in below if (result := stdout_calls(path))} == {}
 
 
-def test_modules_are_short() -> None:
-    """No module has more than 400 lines."""
-    sizes = {str(path): len(path.read_text().splitlines()) for path in MODULES}
-    assert {name: size for name, size in sizes.items() if size > 400} == {}
-
-
 def test_no_machine_path() -> None:
     """No module contains a path of a developer's machine."""
     folders = ("/home/", "/work/", "/Users/")

@@ -206,6 +206,11 @@ class ScoreOptions:
     retries: int = _limits(
         "Retries per call; waits at a limit do not count.", PoolSettings().retries, metavar="N", min=0
     )
+    spend: Literal["first", "spread"] = _limits(
+        "Groups that --max-cost pays for: the first ones of INPUT, or a fair sample of all, drawn by --seed; "
+        "the next run goes on with either.",
+        "first",
+    )
     max_failures: str | None = _limits("Stop when more groups and lines than that fail.", metavar="N|P%")
     price: list[str] | None = _limits(
         "USD per million prompt and completion tokens, if it is not known; once, or once for each judge in "

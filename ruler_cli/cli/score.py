@@ -89,7 +89,7 @@ def command(
 
 def _with_debug_command(settings: ScoreSettings, error: NoUsableReply) -> RefusedError:
     """Return the error with the command that shows the reply to the first group that failed."""
-    in_order = settings.input.shard is None
+    in_order = settings.input.shard is None and settings.draw is None
     more = ["--debug", *(["--limit", str(error.first)] if in_order else ["--max-failures", "0"])]
     more += ["--on-failure", "null"] * (settings.on_failure == "drop")  # dropped records need a file
     words = debug_command(settings.input.source, settings.output, *more)
@@ -180,6 +180,8 @@ def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
 
     if not quiet:
         print_note(*dict.fromkeys(note for judge in settings.judges if (note := address_note(judge))))
+    if settings.spend == "spread" and settings.draw is None and not quiet:
+        print_note("--spend spread: has an effect with --max-cost only; here all groups are asked about")
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         print_note(

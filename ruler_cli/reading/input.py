@@ -47,9 +47,9 @@ class Input:
 
     `survey` is None for a stream, `total` the number of groups if it is known. `again` yields the groups from
     the first on once more; None for a stream. `waits`: to read it may take long, because of a pipe or a
-    network. `notes` are sentences on parts that are not read. `index` keeps the records that wait for their
-    turn if groups are scattered. `fd` is a file in which a record can be read at
-    its offset; None if there is none.
+    network. `notes` are sentences on parts that are not read. `in_order`: groups come as their records lie in
+    INPUT; else output must wait for its turn, and `index` keeps the records that do. `fd` is a file in which
+    a record can be read at its offset; None if there is none.
     """
 
     container: Container
@@ -63,6 +63,7 @@ class Input:
     fd: int | None = None
     openings: Openings = field(default_factory=Openings)
     total: int | None = None
+    in_order: bool = True
 
     def warnings(self) -> Sequence[str]:
         """Warnings on how records are grouped; those of a stream are known at its end."""
@@ -77,11 +78,6 @@ class Input:
             observer.note(sentence)
         for sentence in self.warnings() if end == (self.survey is None) else ():
             observer.warn(sentence)
-
-    @property
-    def scattered(self) -> bool:
-        """Tell if the records of a group lie apart, so that output must wait for its turn."""
-        return self.survey is not None and self.survey.grouping == "scattered"
 
     def picked(self, firsts: Collection[int]) -> Iterator[Group]:
         """Some groups, each given by the number of its first record: fetched, or found among `groups`."""
@@ -123,19 +119,26 @@ def open_input(
     on_open: Callable[[Container], None] = lambda _container: None,
     on_record: OnRecord | None = None,
     on_again: Callable[[], None] = lambda: None,
+    draw: int | None = None,
 ) -> Input:
     """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
     Each problem and each record is reported once: by the survey of a file, or as a stream is read. `on_open`
     gets the container before its records are read. A shard reports its own problems only. `on_again`: all
-    records are reported once more, with other groups; problems are not.
+    records are reported once more, with other groups; problems are not. With `draw`, a seed, the groups of a
+    file come in an order that only it and their contents decide; UsageError for a pipe.
     """
     shard, name = settings.shard, Location(settings.source).shown
     container = open_container(settings.source, stack)
     on_open(container)
+    if container.once and draw is not None:
+        raise UsageError(
+            f"--spend spread: groups are drawn from all of INPUT, and {name} is read once, as it comes; give "
+            "INPUT as a file, or leave it out"
+        )
     if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
         container = spool_lines(container.name, container.records(), stack)
-    index = stack.enter_context(closing(Index()))
+    index = stack.enter_context(closing(Index(draw)))
     lines = container.records()
     first = list(itertools.islice(lines, SAMPLE)) if container.once else container.sample(SAMPLE)
     if not first:
@@ -191,7 +194,7 @@ def _survey_file(
     if settings.group_by is None and reader.format.shape == "trajectory":
         within = labelled(result.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
-            index = stack.enter_context(closing(Index()))
+            index = stack.enter_context(closing(Index(index.seed)))
             on_again()
             result = survey(lines(), within, settings, index, lambda _: None, where, on_record)
     reader = result.reader
@@ -208,7 +211,8 @@ def _survey_file(
     if result.records == 0:
         why = f"; {problems[0].where} {problems[0].reason}" if problems else ""
         raise UsageError(f"{name}: none of its {container.unit}s can be read{why}")
-    if result.grouping == "scattered" and fd is None:
+    in_order = result.grouping != "scattered" and index.seed is None
+    if not in_order and fd is None:
         scratch = stack.enter_context(Scratch())
         with unchanged(name):
             for line in surveyed(lines(), result, index):
@@ -218,15 +222,20 @@ def _survey_file(
 
     def groups() -> Iterator[Group]:
         with unchanged(name):
-            if result.grouping != "scattered" or fd is None:
+            if in_order or fd is None:
                 yield from grouped(surveyed(lines(), result, index), reader, result.grouping)
                 return
-            for places in index.places():
-                yield fetched(fd, reader, places, container.line)
+            each_line = result.grouping == "line"
+            for places in index.places(each_line=each_line):
+                if each_line:
+                    group = fetched(fd, reader, places[:1], container.line)
+                    yield from (Group(str(record.key), (record,)) for record in group.records)
+                else:
+                    yield fetched(fd, reader, places, container.line)
 
     return Input(
         container, index, reader, result, groups(), groups, notes=notes, fd=fd, openings=result.openings,
-        waits=location.remote and result.grouping != "scattered", total=result.mine,
+        waits=location.remote and in_order, total=result.mine, in_order=in_order,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ _TABLES = (
     # `id` is the line's number and the part of a columnar line, which is several groups
     "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT, mine INT, "
     "opening INT, source INT, hash INT)",
+    "CREATE TABLE draw (id INTEGER PRIMARY KEY, number INT)",
     "CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)",
     "CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID",
     "CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID",
@@ -127,8 +128,10 @@ class Index:
     would crash, so each statement holds a lock, and the thread finds the index closed instead.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, seed: int | None = None) -> None:
+        """With a `seed` the groups of `places` are in an order that only it and their contents decide."""
+        self._lock, self.seed = threading.Lock(), seed
+        self._draws: list[tuple[int, int]] = []
         # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
         self._db = temporary_database("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)
         self._rows: list[tuple[int, int, int, bytes, int, bool, int | None, int, int]] = []
@@ -155,6 +158,9 @@ class Index:
         begins = opening if rollouts else None  # a later part of a rollout may begin otherwise
         size, hashed = len(line.raw), hash(line.raw)
         self._rows.append((place(record), line.offset, size, short, rollouts, mine, begins, source, hashed))
+        if self.seed is not None:
+            drawn = blake2b(line.raw, digest_size=8, person=b"draw", key=_seed_key(self.seed)).digest()
+            self._draws.append((place(record), int.from_bytes(drawn, signed=True)))
         if len(self._rows) >= _BATCH:
             self.flush()
         return short, rollouts
@@ -178,7 +184,9 @@ class Index:
         """Hand the noted lines to SQLite."""
         with self._statement():
             self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
+            self._db.executemany("INSERT INTO draw VALUES (?, ?)", self._draws)
         self._rows.clear()
+        self._draws.clear()
 
     def first_seen(self, key: str, number: int) -> int:
         """The line on which a key was first told here; `number` itself the first time."""
@@ -283,14 +291,19 @@ class Index:
         with self._statement():
             return self._db.execute(query, values).fetchall()
 
-    def places(self) -> Iterator[list[Place]]:
-        """The places of the lines of each own group, groups in the order of their first line."""
+    def places(self, *, each_line: bool = False) -> Iterator[list[Place]]:
+        """The places of the lines of each own group, groups in the order of their first line, or as drawn.
+
+        A line may be a group of its own, or several: then it comes once for each.
+        """
+        by = f"id >> {PARTS}" if each_line else "key"
         with self._statement():
-            self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
+            self._db.execute(f"CREATE INDEX IF NOT EXISTS by_group ON line ({by}, id)")
             self._db.execute(
-                "CREATE TEMP TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, l.hash, f.first "
-                "FROM line l JOIN (SELECT key, min(id) first FROM line WHERE mine GROUP BY key) f "
-                "ON f.key = l.key ORDER BY f.first, l.id"
+                "CREATE TEMP TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, l.hash, f.first "  # noqa: S608 - one of two
+                f"FROM (SELECT {by} own, min(id) first FROM line WHERE mine GROUP BY {by}) f "
+                f"JOIN line l ON l.{by} = f.own LEFT JOIN draw d ON d.id = f.first "
+                "ORDER BY d.number, f.first, l.id"
             )
         rows = self._db.execute("SELECT id, start, size, hash, first FROM ranked ORDER BY rowid")
         for _, members in itertools.groupby(rows, key=lambda row: row[4]):
@@ -330,6 +343,11 @@ def _place(at: int, start: int, size: int, hashed: int) -> Place:
 def place(record: Record) -> int:
     """A number for each record of a file, in input order."""
     return record.line.number << PARTS | record.part
+
+
+def _seed_key(seed: int) -> bytes:
+    """The key of a hash for a seed; a seed of a hundred digits is one too."""
+    return blake2b(str(seed).encode(), digest_size=32).digest()
 
 
 def digest(key: str) -> bytes:

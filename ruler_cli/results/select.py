@@ -105,7 +105,7 @@ def select(
         on_open(opened)
         refuse_in_place(counts.unreadable, "lose what cannot be read")
         if opened.reader is not None:
-            if opened.scattered:
+            if not opened.in_order:
                 out.keep_order(opened.index)
             annotations = AnnotationReader(opened.reader, given=source.outcome is not None, sized=False)
             selector = _Selector(annotations, conditions, keep, counts)

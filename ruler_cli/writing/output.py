@@ -7,6 +7,7 @@ records only. No file of a run destroys another.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import shlex
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -114,7 +116,9 @@ class Output:
 
     def keep_order(self, index: Index) -> None:
         """Write records in the order of `index`, which keeps those that wait for their turn."""
-        self._index, self._order = index, index.lines()
+        # a columnar line, which is several groups, is written once
+        lines = itertools.groupby(index.lines(), key=itemgetter(0))
+        self._index, self._order = index, (next(same) for _, same in lines)
         self._next = next(self._order, None)
 
     def write(self, records: Iterable[tuple[int, bytes]]) -> int:

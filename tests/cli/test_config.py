@@ -122,7 +122,7 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
 def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
     """A run says what it takes from a file that lies in the working directory, unless it is quiet."""
     (tmp_path / "ruler.toml").write_text('[judges.f]\nmodel = "offline"\n[score]\nmodel = "f"\nseed = 1\n')
-    write(tmp_path / "in.jsonl", [group("a", 2)])
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     done = ruler("score", "in.jsonl", "out.jsonl")
     assert done.stderr.startswith("ruler: settings of ruler.toml: model, seed, judge f\n")
     assert (
@@ -139,7 +139,7 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
     """A file that names an endpoint or a key is named with both, however quiet the run is."""
-    write(tmp_path / "in.jsonl", [group("a", 2)])
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     base, key = "api_base = 'http://127.0.0.1:9/v1'", "api_key_env = 'LAB'"
     score, judge = "[score]\nmodel = 'openai/x'\nretries = 0\n", "[judges.f]\nmodel = 'openai/x'\n"
     at, by = "at http://127.0.0.1:9/v1", "with the key in LAB"
@@ -505,7 +505,7 @@ def test_pair_of_one_table(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_key_that_is_not_sent(ruler: Ruler, tmp_path: Path) -> None:
     """A run says that a variable's key is not sent to the endpoint of the file."""
-    write(tmp_path / "in.jsonl", [group("a", 2)])
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     (tmp_path / "ruler.toml").write_text(
         "[score]\nmodel = 'openai/x'\napi_base = 'http://127.0.0.1:9/v1'\nretries = 0\n"
     )

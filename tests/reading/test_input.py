@@ -59,7 +59,7 @@ def test_groups(path: Path) -> None:
             with ExitStack() as stack:
                 result = open_input(InputSettings(str(path)), stack, problems.append)
                 assert groups(result) == wanted
-                assert result.scattered is (keys == "ab.ab")
+                assert result.in_order is (keys != "ab.ab")
             assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
 
 
@@ -91,7 +91,7 @@ def test_scattered_pipe(tmp_path: Path) -> None:
         fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
         with ExitStack() as stack:
             result = open_input(InputSettings(str(pipe), grouping="scattered"), stack, problems.append)
-            assert result.scattered
+            assert not result.in_order
             assert groups(result) == [("a", [1, 5]), ("b", [3, 6])]
         assert [p.where for p in problems] == ["line 4"]
     fed(tmp_path / "pipe", b'{"messages": []}\n')
@@ -118,7 +118,7 @@ def test_document(tmp_path: Path) -> None:
             result = open_input(InputSettings(str(path)), stack, problems.append)
             read = sorted(n for _, numbers in groups(result) for n in numbers)
             assert read == [i for i, k in enumerate(keys, 1) if k != "."]
-            assert result.scattered is (keys != "aab")
+            assert result.in_order is (keys == "aab")
         assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
 
 
@@ -214,7 +214,7 @@ def test_rewritten_in_place(tmp_path: Path, kind: str, keys: str) -> None:
                 swapped = b"".join(reversed(before.splitlines(keepends=True)))
                 contained(tmp_path, kind, after if change == "equal" else swapped)
             again: list[list[bytes]] = []
-            copied = result.scattered and result.container.fd is None  # a temporary file has the records
+            copied = not result.in_order and result.container.fd is None  # a temporary file has the records
             try:
                 again += ([r.line.raw for r in g.records] for g in result.groups)
                 assert copied or kind == "list.gz"
