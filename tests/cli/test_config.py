@@ -705,3 +705,24 @@ def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     judges = read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]["judges"]
     assert [own["judge"] for own in judges] == ["fast", "strong"]
+
+
+def test_unknown_name(ruler: Ruler, tmp_path: Path) -> None:
+    """A name of no model says that no file is here that could name it, or which judges the file has."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+
+    def refused(*options: str) -> str:
+        done = ruler("score", "in.jsonl", "out.jsonl", "-m", "mine", *options)
+        assert done.returncode == 2
+        checked = ruler("check", "in.jsonl", "-m", "mine", "--json", *options)
+        assert f"ruler: {json.loads(checked.stdout)['not_ready'][0]}" == done.stderr.splitlines()[-1]
+        return done.stderr
+
+    assert refused().endswith("; there is no ruler.toml here that names it\n")
+    (tmp_path / "ruler.toml").write_text("[score]\npasses = 2\n")
+    assert refused().endswith("; ruler.toml names no judge\n")
+    (tmp_path / "ruler.toml").write_text(
+        "[judges.fast]\nmodel = 'openai/o4-mini'\n[judges.strong]\nmodel = 'openai/o3'\n"
+    )
+    assert refused().endswith("; the judges of ruler.toml are fast, strong\n")
+    assert refused("--config", "none").endswith("; --config none reads no ruler.toml, which could name it\n")
