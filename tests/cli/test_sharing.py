@@ -118,9 +118,10 @@ def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
     pq.write_table(trl("abacbdabc"), tmp_path / "in.parquet")
     parts = []
     for number in range(1, 9):
-        done = ruler("score", "in.parquet", "out.parquet", *SIMULATED, "--shard", f"{number}/8")
+        part = f"out-{number}.parquet"  # a shard without rows scores nothing, and would leave another's file
+        done = ruler("score", "in.parquet", part, *SIMULATED, "--shard", f"{number}/8")
         assert done.returncode == 0, done.stderr
-        parts.append(pq.read_table(tmp_path / "out.parquet").to_pylist())
+        parts.append(pq.read_table(tmp_path / part).to_pylist())
     assert [] in parts
     result = sorted((row["prompt"], row["completion"]) for part in parts for row in part)
     whole = pq.read_table(tmp_path / "in.parquet").to_pylist()
