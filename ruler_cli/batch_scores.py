@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from ruler_cli.errors import CapReached, NoUsableReply
 from ruler_cli.judging.panel import Panel
 from ruler_cli.keys import without_secrets
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.ledger.texts import digest_of
+from ruler_cli.ledger.texts import digest_of, params_text
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.prompting.layout import shown_rubric
 from ruler_cli.prompting.render import readable_text
@@ -102,9 +101,6 @@ def _waits(settings: ScoreSettings) -> bool:
     return how.debias or how.standardize or (several and not in_order)
 
 
-_canonical = json.JSONEncoder(
-    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=lambda value: type(value).__name__
-).encode
 _LISTED = 20
 """Rubrics of a run whose texts its summary has, and models that it names."""
 
@@ -123,7 +119,7 @@ class RunTexts:
         keys = [judge.api_key or os.environ.get(judge.api_key_env or "", "") for judge in judges]
         self._secrets = [key for key in keys if len(key) >= SHORTEST_KEY]
         named = [{"judge": each.label, "model": each.model, "params": dict(each.params)} for each in judges]
-        self._params, text = self._kept("params", _canonical(without_secrets(named, self._secrets)))
+        self._params, text = self._kept("params", params_text(without_secrets(named, self._secrets)))
         self._summary.params_texts[self._params] = text
         self._rubric = lru_cache(16)(partial(self._kept, "rubric"))
 

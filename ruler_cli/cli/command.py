@@ -42,7 +42,7 @@ COMMANDS = {
     "limit format_ group_by grouping messages prompt",
     "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
     "agree": f"{_SCORED} as_json",
-    "report": f"output open_page group as_json max_groups {_SCORED}",
+    "report": f"output open_page group as_json max_groups one_ledger {_SCORED}",
     "select": f"where keep by answer {_SCORED}",
     "ledger path": "one_ledger",
     "ledger stats": "one_ledger stats_json",

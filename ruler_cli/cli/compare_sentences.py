@@ -10,10 +10,13 @@ from ruler_cli.cli.report_sentences import given, percent
 from ruler_cli.cli.units import count, usd
 from ruler_cli.results.compare import ComparisonFigures
 from ruler_cli.results.report.comparison import ComparisonWords
+from ruler_cli.results.report.made_by import in_cells
 
 _Json = Mapping[str, Any]
 NAMES = ("A", "B")
 """Names of the two files."""
+_OF_ROWS = {"served as": "served", "rubric": "rubric", "parameters": "parameters", "ruler": "version"}
+"""Facts on what made the scores, as they are shown, and as the figures name the difference."""
 _INTERVAL = ("value", "low", "high")
 
 
@@ -35,11 +38,12 @@ def of_files(heads: Sequence[_Json], figures: ComparisonFigures) -> Iterator[tup
     each = [file["figures"] for file in figures["files"]]
     cells: list[dict[str, str]] = []
     for head, own in zip(heads, each, strict=True):
-        groups, usage = own["groups"], own["usage"]
+        groups, usage, made = own["groups"], own["usage"], in_cells(own["made_by"])
         cells.append(
             {
                 "file": head["source"],
                 "judge": ", ".join(filter(None, own["judges"])),
+                **{name: made.get(name, "") for name, what in _OF_ROWS.items() if figures["differs"][what]},
                 "passes": ", ".join(own["passes"]),
                 "groups": f"{groups['scored']} of {groups['all']} scored",
                 "failed": ", ".join(f"{n} {kind}" for kind, n in own["failed_by_kind"].items()),

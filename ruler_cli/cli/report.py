@@ -16,7 +16,7 @@ from ruler_cli.cli.group_keys import COMPARED, LONGEST, SAME_KEY, unknown_group
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
 from ruler_cli.cli.options import Options, Scored, Second
 from ruler_cli.cli.progress import Problems, group_counter
-from ruler_cli.cli.settings import scored_input
+from ruler_cli.cli.settings import scored_input, text_lookup
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
@@ -25,6 +25,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
+    from ruler_cli.results.report.made_by import TextLookup
     from ruler_cli.results.scored_file import ScoredFile
     from ruler_cli.types import Group
 
@@ -33,7 +34,12 @@ _Views = tuple[Callable[[], dict[str, Any]], Callable[[Terminal], None]]
 """Makes the object for a program, and shows the same to a person."""
 
 
-@with_options("report", group="Show one group as its judge read it.")
+@with_options(
+    "report",
+    group="Show one group as its judge read it.",
+    one_ledger="Where the texts of rubrics and parameters are looked up; `none` for nowhere.  [default: "
+    "ruler/ledger.sqlite in the user's cache directory]",
+)
 def command(source: Scored, options: Options, second: Second = None) -> int:
     """Look at a scored file: on a terminal, or as a page.
 
@@ -59,7 +65,7 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
         settings = [scored_input(options, one) for one in (source, second) if one is not None]
         problems = Problems(quiet=options.as_json)
         if options.output is None and not options.open_page:
-            _show(settings, problems, options.group, as_json=options.as_json)
+            _show(settings, problems, options)
         else:
             from ruler_cli.cli.report_page import write_page
 
@@ -106,10 +112,11 @@ def _refuse_same(source: str, second: str) -> None:
         )
 
 
-def _show(settings: Sequence[InputSettings], problems: Problems, key: str | None, *, as_json: bool) -> None:
+def _show(settings: Sequence[InputSettings], problems: Problems, options: Options) -> None:
     """Show one file or two, or their groups of a key, on stdout."""
     from ruler_cli.results.scored_file import ScoredFile
 
+    key, lookup = options.group, text_lookup(options)
     with ExitStack() as stack:
         stack.push(problems.print_on_error)
         files = [
@@ -123,12 +130,12 @@ def _show(settings: Sequence[InputSettings], problems: Problems, key: str | None
         for file in files:
             print_note(*file.input.notes)
         if len(files) == 2:
-            page, show = _two(files, heads, key, problems)
+            page, show = _two(files, heads, key, problems, lookup)
         else:
             head = {"version": 1, **heads[0]}
-            page, show = _run(files[0], head) if key is None else _groups(files[0], head, key)
+            page, show = _run(files[0], head, lookup) if key is None else _groups(files[0], head, key)
         problems.close()
-    if as_json:
+    if options.as_json:
         _print(page() | {"problems": problems.number, "first_problems": problems.first})
         return
     terminal = Terminal()
@@ -136,13 +143,13 @@ def _show(settings: Sequence[InputSettings], problems: Problems, key: str | None
     sys.stdout.flush()
 
 
-def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
+def _run(scored: ScoredFile, head: dict[str, Any], lookup: TextLookup) -> _Views:
     """Read the whole file; UsageError if no group has an annotation."""
     from ruler_cli.cli import report_overview
     from ruler_cli.results.report.figures import FiguresBuilder
     from ruler_cli.results.report.highlights import Shortlist
 
-    builder, shortlist = FiguresBuilder(), Shortlist()
+    builder, shortlist = FiguresBuilder(lookup), Shortlist()
     with group_counter() as tick:
         for _, scored_group in scored.groups():
             builder.add(scored_group)
@@ -159,7 +166,13 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
     return page, lambda terminal: report_overview.show(head, shortlist, terminal)
 
 
-def _two(files: Sequence[ScoredFile], heads: Sequence[_Json], key: str | None, problems: Problems) -> _Views:
+def _two(
+    files: Sequence[ScoredFile],
+    heads: Sequence[_Json],
+    key: str | None,
+    problems: Problems,
+    lookup: TextLookup,
+) -> _Views:
     """Read both files, or their groups with a key."""
     from ruler_cli.cli import report_compare
 
@@ -173,7 +186,7 @@ def _two(files: Sequence[ScoredFile], heads: Sequence[_Json], key: str | None, p
             _print_more(compared.more)
 
         return lambda: {"version": 1, "files": heads, **compared.as_json()}, show
-    figures, differing = report_compare.compare(files, problems)
+    figures, differing = report_compare.compare(files, problems, lookup)
     for file in files:
         if file.warning:
             print_note(f"warning: {file.name}: {file.warning}")

@@ -28,6 +28,7 @@ from ruler_cli.results.compare import (
 )
 from ruler_cli.results.pairing import LeftOutGroup, pair_groups, with_digests
 from ruler_cli.results.report.group_text import GroupText, rollout_json, shared_json
+from ruler_cli.results.report.made_by import TextLookup, opening
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ _BESIDE = 100
 _TITLE, _MUTED = "bold", "dim"
 
 
-def compare(files: Sequence[ScoredFile], problems: Problems) -> tuple[ComparisonFigures, list[ComparedGroup]]:
+def compare(
+    files: Sequence[ScoredFile], problems: Problems, texts: TextLookup
+) -> tuple[ComparisonFigures, list[ComparedGroup]]:
     """Read both files; return their figures and the groups on which they differ most."""
     ranking, unlike = DifferenceRanking(), UnlikeGroups()
     with group_counter() as tick:
@@ -52,7 +55,7 @@ def compare(files: Sequence[ScoredFile], problems: Problems) -> tuple[Comparison
             tick()
 
         names = [file.name for file in files]
-        figures = compare_files(files[0].groups(), files[1].groups(), names, unlike.add, add)
+        figures = compare_files(files[0].groups(), files[1].groups(), names, unlike.add, add, texts)
     unlike.hand_to(problems)
     return figures, ranking.ranked()
 
@@ -61,6 +64,8 @@ def show(
     heads: Sequence[_Json], figures: ComparisonFigures, differing: Sequence[ComparedGroup], terminal: Terminal
 ) -> None:
     """Write the page; `heads` hold the sources of the files."""
+    if made := opening(figures["differs"], figures["rubric_groups"]):
+        terminal.show(Text(made, _TITLE), "")
     terminal.show(_side_by_side([("", *NAMES), *of_files(heads, figures)], terminal))
     both = f"{count(figures['rollouts'], 'rollout')} that both scored"
     groups = count(figures["groups"], "group")

@@ -16,8 +16,10 @@ from rich.text import Text
 from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short, shorten
+from ruler_cli.prompting.templates import RUBRIC
 from ruler_cli.results.report.figures import ReportFigures, charts
 from ruler_cli.results.report.highlights import WORST, Highlight, Shortlist, next_commands
+from ruler_cli.results.report.made_by import rows
 from ruler_cli.results.scored_groups import ScoredGroup
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ _BESIDE = 72
 _ROWS = 10
 _PLOTS = 4
 _REASONS = 3
+_MADE_BY = 8
+"""Rows on what made the scores; --json has all."""
 _SCORES = 8
 """Scores of a group in a list; of more, the ends."""
 _LONGEST = 121
@@ -85,6 +89,9 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
     yield "scored", page["source"]
     yield "found", page["found"]
     yield "judge", sentences.judges(figures)
+    for row in islice(rows(figures["made_by"]), _MADE_BY):
+        beginning = "" if row.text == RUBRIC else shorten(" ".join(row.text.split()), _LONGEST)
+        yield row.name, ": ".join(filter(None, (row.sentence, beginning)))
     for name, sentence in sentences.counts(figures):
         yield name, sentence
         if name == "failed":

@@ -18,6 +18,7 @@ from ruler_cli.cli.group_keys import KeySearch
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import Options
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
+from ruler_cli.cli.settings import text_lookup
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.reading.location import Location
@@ -40,7 +41,7 @@ def write_page(files: Sequence[InputSettings], problems: Problems, options: Opti
             tick()
             return search.matches(key)
 
-        written = _write(files, output, problems, options.max_groups, is_asked, search)
+        written = _write(files, output, problems, options, is_asked, search)
     problems.close()
     if written.warning:
         print_note(f"warning: {written.warning}")
@@ -57,21 +58,22 @@ def _write(
     files: Sequence[InputSettings],
     output: str,
     problems: Problems,
-    most: int | None,
+    options: Options,
     is_asked: Callable[[str], bool],
     search: KeySearch,
 ) -> WrittenReport:
     """Write the page of one file or two."""
     from ruler_cli.results.report.html import MOST_GROUPS, write_html
 
-    most = MOST_GROUPS if most is None else most
+    most = MOST_GROUPS if options.max_groups is None else options.max_groups
+    texts = text_lookup(options)
     each = [(one, partial(problems.add, Location(one.source).shown)) for one in files]
     if len(each) == 1:
         from ruler_cli.cli.report_sentences import facts
 
         ((settings, on_problem),) = each
         return write_html(
-            settings, output, on_problem=on_problem, facts=facts, most=most, on_group=is_asked,
+            settings, output, on_problem=on_problem, facts=facts, texts=texts, most=most, on_group=is_asked,
             on_read=search.refuse_unknown,
         )  # fmt: skip
     from ruler_cli.cli import compare_sentences
@@ -85,7 +87,7 @@ def _write(
 
     written = write_comparison(
         each, output, on_left_out=leave_out, words=compare_sentences.words, most=most, on_group=is_asked,
-        on_read=search.refuse_unknown,
+        on_read=search.refuse_unknown, texts=texts,
     )  # fmt: skip
     unlike.hand_to(problems)
     return written

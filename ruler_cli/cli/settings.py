@@ -7,8 +7,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,6 +135,14 @@ def _way_of_file(judge: JudgeSettings, options: Options) -> str:
 def scored_input(options: Options, source: str) -> InputSettings:
     """Return how the records of a scored file are read; its outcome is what `--labels` names."""
     return replace(input_settings(options, source), outcome=options.labels, outcome_option="--labels")
+
+
+def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:
+    """Return a lookup of texts by their digests in the ledger of `--ledger`."""
+    from ruler_cli.ledger.texts import texts
+
+    path = ledger_path(options.one_ledger or os.environ.get(LEDGER_VARIABLE))
+    return partial(texts, [] if path is None else [path])
 
 
 def settings(**options: Any) -> ScoreSettings:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,10 +20,15 @@ _INSERT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
 _TOGETHER, _MOST, _LONGEST = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
 
+params_text = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=lambda value: type(value).__name__
+).encode
+"""Returns the text on the judges of a run, each an object of its name, model and parameters."""
+
 
 def digest_of(text: str) -> str:
     """Return 16 hex digits that stand for a text: the first of its SHA-256."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
 def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from ruler_cli.results.report.bins import Bins, quantile
 from ruler_cli.results.report.figures import FiguresBuilder
 from ruler_cli.results.report.group_text import summary
 from ruler_cli.results.report.highlights import DISPUTED, JUDGES_APART, Best, group_option
+from ruler_cli.results.report.made_by import TextLookup, differences, no_texts
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.scoring.sums import Moments, concordance
 from ruler_cli.types import Group
@@ -115,13 +116,15 @@ def compare_files(
     names: Sequence[str],
     on_left_out: OnLeftOut,
     on_group: Callable[[ComparedGroup], object],
+    texts: TextLookup = no_texts,
 ) -> ComparisonFigures:
     """Compare two files; `on_group` gets each group that both have, `on_left_out` any other.
 
-    UsageError if no rollout has a score in both; `names` are those of the files. Memory holds the annotations
-    of groups that wait for their like in the other file, and no messages.
+    UsageError if no rollout has a score in both; `names` are those of the files, `texts` finds those of
+    rubrics and parameters. Memory holds the annotations of groups that wait for their like in the other
+    file, and no messages.
     """
-    builders, sums, unlike = (FiguresBuilder(), FiguresBuilder()), _ComparisonSums(), list[str]()
+    builders, sums, unlike = (FiguresBuilder(texts), FiguresBuilder(texts)), _ComparisonSums(), list[str]()
 
     def digested(groups: ScoredGroups, builder: FiguresBuilder) -> Iterator[DigestedGroup]:
         for group, scored_group in groups:
@@ -141,6 +144,7 @@ def compare_files(
     agreement = measure_two(digested(first, builders[0]), digested(second, builders[1]), leave_out, add)
     files = [{"figures": builder.figures()} for builder in builders]
     figures = {"files": files, "paired": agreement["paired"], **sums.figures(), **_measured(agreement)}
+    figures["differs"] = differences([file["figures"] for file in files], figures["rubric_groups"])
     _refuse_unrelated(figures, names, unlike)
     return figures
 
@@ -186,6 +190,7 @@ class _ComparisonSums:
         self._moments, self._distances = (Moments(), Moments()), Moments()
         self._spreads = array("d"), array("d")
         self._farthest = 0.0
+        self._rubrics = {"same": 0, "other": 0}
         self._pairs, self._against = 0, 0.0
         self._bins = Bins(1, _CELLS), Bins(1, _CELLS)
         self._cells = Counter[tuple[int, int]]()
@@ -195,6 +200,8 @@ class _ComparisonSums:
         for side, (own, like) in enumerate(((group.one, group.other), (group.other, group.one))):
             self._one_scored[side] += bool(own.scores) and not like.scores
         both = common_scores(group.one, group.other)
+        if group.one.rubric and group.other.rubric:
+            self._rubrics["same" if group.one.rubric == group.other.rubric else "other"] += 1
         if not both:
             return
         self._groups += 1
@@ -221,6 +228,7 @@ class _ComparisonSums:
             "means": [moments.mean if rollouts else None for moments in self._moments],
             "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
             "tied": self._tied,
+            "rubric_groups": self._rubrics,
             "distance": {
                 "mean": self._distances.mean if rollouts else None,
                 "max": self._farthest if rollouts else None,

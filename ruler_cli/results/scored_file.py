@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ LARGEST = 1e50
 _DIGITS = 9
 """Decimals of a score that count: a mean over passes added in another order is the same score."""
 
+_DIGEST = re.compile("[0-9a-f]{16}")
 _Json = Mapping[str, Any]
 _NOTHING: _Json = {}
 _Part = tuple[int, Rollout, _Json]
@@ -265,6 +267,10 @@ def _group(key: str, rollouts: tuple[ScoredRollout, ...], part: _Json) -> Scored
         cost=cost,
         latency=_finite(part.get("latency_s"), 0),
         judged_at=_time(part.get("judged_at")),
+        rubric=_digest(part.get("rubric")),
+        params=_digest(part.get("params")),
+        version=_text(part.get("version")),
+        served=_names(part.get("served")),
         flags=tuple([name for name, holds in flags.items() if holds]),
         invalid_fields=("cost_usd",) if cost is None and part.get("cost_usd") is not None else (),
     )
@@ -276,6 +282,16 @@ def _object(value: Any) -> _Json:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _digest(value: Any) -> str:
+    return value if isinstance(value, str) and _DIGEST.fullmatch(value) else ""
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Return the texts among the first few of a list."""
+    first = value[:MOST_JUDGES] if isinstance(value, list) else ()
+    return tuple([name for name in first if isinstance(name, str) and name])
 
 
 def _kind(annotation: _Json) -> str:

@@ -62,7 +62,9 @@ class ScoredGroup:
 
     `cost` is in USD, `latency` in seconds, `judged_at` in seconds since 1970; None: the file does not say.
     `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached. `kind` and `reason`
-    say why a group failed. `invalid_fields` names fields of the group's part with impossible values.
+    say why a group failed. `rubric` and `params` are digests, `version` is that of ruler, `served` names the
+    models that answered; empty in files of older versions. `invalid_fields` names fields of the group's part
+    with impossible values.
     """
 
     key: str
@@ -79,6 +81,10 @@ class ScoredGroup:
     cost: float | None = None
     latency: float | None = None
     judged_at: float | None = None
+    rubric: str = ""
+    params: str = ""
+    version: str = ""
+    served: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     invalid_fields: tuple[str, ...] = ()
 

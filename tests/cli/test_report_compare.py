@@ -18,6 +18,8 @@ from tests.values import few
 OWN: dict[str, Any] = {"judge": "strict", "passes": 2, "cost_usd": 0.5, "usage": {"calls": 2}}
 OTHER: dict[str, Any] = {"judge": "kind", "passes": 1, "cost_usd": 0.25, "usage": {"calls": 1}}
 SCREEN = """\
+A and B differ in judge and passes
+
                       A                            B
 file                  a.jsonl                      b.jsonl
 judge                 strict                       kind
@@ -117,7 +119,8 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     assert list(result) == [
         "version", "files", "paired", "one_scored", "groups", "rollouts", "means", "spreads", "tied",
-        "distance", "order", "cells", "correlation", "labels", "differ", "problems", "first_problems",
+        "rubric_groups", "distance", "order", "cells", "correlation", "labels", "differs", "differ",
+        "problems", "first_problems",
     ]  # fmt: skip
     assert [list(file) for file in result["files"]] == [["source", "found", "figures"]] * 2
     assert [file["figures"]["cost_usd"] for file in result["files"]] == [4.0, 2.25]

@@ -1,4 +1,4 @@
-"""Counts, histograms, quantiles and axes of a run: counts are bounded, a number takes 8 bytes."""
+"""Counts, histograms, quantiles, times and axes of a run: counts are bounded, a number takes 8 bytes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Any, Literal
 
@@ -195,3 +196,11 @@ def bars_along(points: Sequence[tuple[float, str]], unit: Literal["time", "group
         }
         for n, bar in enumerate(bars, first)
     ]
+
+
+def iso(at: float | None) -> str | None:
+    """Write seconds since 1970 as a date and a time; None for a year that no calendar has."""
+    try:
+        return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}Z"
+    except (OverflowError, ValueError, OSError):
+        return None

@@ -41,6 +41,7 @@ from ruler_cli.results.report.html import (
     put,
     source_name,
 )
+from ruler_cli.results.report.made_by import TextLookup, no_texts, opening
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
@@ -113,6 +114,7 @@ def write_comparison(
     most: int = MOST_GROUPS,
     on_group: Callable[[str], bool] = lambda _key: False,
     on_read: Callable[[], object] = lambda: None,
+    texts: TextLookup = no_texts,
 ) -> WrittenReport:
     """Write the page that compares two scored files to `target`; the parameters are those of `write_html`.
 
@@ -132,7 +134,8 @@ def write_comparison(
             if chosen.add(group, asked=on_group(group.one.key)):
                 rows.put(group.number, first.text(group.number), group.one, group)
 
-        figures = compare_files(first, scored[1].groups(), [one.name for one in scored], on_left_out, add)
+        files_names = [one.name for one in scored]
+        figures = compare_files(first, scored[1].groups(), files_names, on_left_out, add, texts)
         on_read()
         all_ = figures["paired"]["groups"]
         left_out = LeftOut(all_, RULE, command_of(*sources), **rows.finish(chosen.chosen()))
@@ -148,6 +151,7 @@ def write_comparison(
             "comparison": {
                 "groups": figures["groups"],
                 "rollouts": figures["rollouts"],
+                "opening": opening(figures["differs"], figures["rubric_groups"]),
                 "rows": said.rows,
                 "findings": said.findings,
                 "differ": embedded.differing(differing),

@@ -12,10 +12,18 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
-from ruler_cli.results.report.bins import Bins, FailureReasons, LabelCells, WordCounts, bars_along, quantile
+from ruler_cli.results.report.bins import (
+    Bins,
+    FailureReasons,
+    LabelCells,
+    WordCounts,
+    bars_along,
+    iso,
+    quantile,
+)
+from ruler_cli.results.report.made_by import MadeBy, TextLookup, no_texts
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.position_bias import PositionBias, relative_position
 from ruler_cli.scoring.sums import LengthSums, Moments
@@ -46,7 +54,9 @@ class FiguresBuilder:
     the file.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lookup: TextLookup = no_texts) -> None:
+        """`lookup` finds the texts of rubrics and parameters."""
+        self._lookup, self._made = lookup, MadeBy()
         self._groups = Counter[str]()
         self._rollouts = Counter[str]()
         self._kinds, self._flags = WordCounts(12), WordCounts()
@@ -79,6 +89,7 @@ class FiguresBuilder:
     def _add_judged(self, group: ScoredGroup) -> None:
         if group.failed:
             self._reasons.add(group.kind, group.reason, group.key)
+        self._made.add(group)
         if group.judge:
             self._judges.add(group.judge)
         if group.passes is not None:
@@ -149,6 +160,7 @@ class FiguresBuilder:
             "flags": self._flags.by_count(),
             "judges": self._judges.by_count(),
             "passes": self._passes.by_number(),
+            "made_by": self._made.figures(self._lookup, self._judges.by_count()),
             "cost_usd": self._cost if self._costed else None,
             "cost_groups": self._costed,
             "usage": usage_fields(self._usage),
@@ -240,14 +252,6 @@ def charts(figures: ReportFigures) -> tuple[str, ...]:
         "failures": figures["groups"]["all"] if figures["groups"]["failed"] else 0,
     }
     return tuple(name for name, groups in counted.items() if groups >= ENOUGH)
-
-
-def iso(at: float | None) -> str | None:
-    """Write seconds since 1970 as a date and a time; None for a year that no calendar has."""
-    try:
-        return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}Z"
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:

@@ -14,7 +14,7 @@ from ruler_cli.formats.dialects import text_of
 from ruler_cli.prompting.layout import render_group
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import digest
-from ruler_cli.results.report.figures import iso
+from ruler_cli.results.report.bins import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Group
 from ruler_cli.writing.fields import usage_fields

@@ -28,6 +28,7 @@ from ruler_cli.results.report.embedded import EmbeddedGroups
 from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts
 from ruler_cli.results.report.group_text import GroupText, page_key, shorter
 from ruler_cli.results.report.highlights import RULE, Ranking, Shortlist, next_commands
+from ruler_cli.results.report.made_by import TextLookup, no_texts, short_rows
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.writing.atomic import WritableFile, create_file
 
@@ -63,6 +64,7 @@ def write_html(
     *,
     on_problem: OnProblem,
     facts: Callable[[ReportFigures], Iterable[tuple[str, str]]],
+    texts: TextLookup = no_texts,
     most: int = MOST_GROUPS,
     on_group: Callable[[str], bool] = lambda _key: False,
     on_read: Callable[[], object] = lambda: None,
@@ -71,7 +73,8 @@ def write_html(
 
     `on_problem` gets each record that cannot be read. `on_group` gets the key of each group, and is true for
     one that must be in the page: the first of them is. `on_read` is called after the last. `facts` puts
-    figures into words, without any text of the input, for a browser that runs no scripts. UsageError if the
+    figures into words, without any text of the input, for a browser that runs no scripts; `texts` finds those
+    of rubrics and parameters. UsageError if the
     input cannot be read or has no annotations, or if the target cannot have this name; OutputError if it
     cannot be written to its end. After an error the target is as it was.
     """
@@ -79,7 +82,7 @@ def write_html(
         file = page_file(stack, target, settings.source)
         scored = ScoredFile(settings, stack, on_problem)
         embedded_groups, ranking = EmbeddedGroups(stack), Ranking(most)
-        builder, shortlist = FiguresBuilder(), Shortlist()
+        builder, shortlist = FiguresBuilder(texts), Shortlist()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
             builder.add(scored_group)
             shortlist.add(scored_group)
@@ -92,6 +95,7 @@ def write_html(
         name, stream = source_name(settings.source), Location(settings.source).stream
         head = head_of(name, scored.input.found(), left_out) | {
             "figures": short_figures(figures),
+            "made_by": short_rows(figures["made_by"]),
             "charts": charts(figures),
             "facts": list(facts(figures)),
             "lists": embedded.lists(shortlist),
@@ -201,7 +205,7 @@ def short_figures(figures: ReportFigures) -> dict[str, Any]:
         {"kind": one["kind"], "reason": shorter(one["reason"], embedded.NAME), "groups": one["groups"]}
         for one in figures["reasons"]
     ]
-    return {**figures, "judges": judges, "reasons": short}
+    return {**figures, "judges": judges, "reasons": short, "made_by": None}  # beside them, in words
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ def test_contents(tmp_path: Path) -> None:
     assert (result.groups, result.rows, result.left_out, unlike) == (2, 2, "", [])
     data, rows = page.data, page.data["rows"]
     assert (data["source"], data["made"]) == ("a.jsonl and b.jsonl", "2026-11-21T14:00:00Z")
-    assert set(data["comparison"]) == {"groups", "rollouts", "rows", "findings", "differ", "cells"}
+    names = {"opening", "groups", "rollouts", "rows", "findings", "differ", "cells"}
+    assert set(data["comparison"]) == names
     assert ["file", "a.jsonl", "b.jsonl"] in data["comparison"]["rows"]
     assert rows["key"] == ["same", "turned"]
     assert (rows["scores"], rows["b_scores"]) == ([[0.2, 0.8]] * 2, [[0.2, 0.8], [0.9, 0.1]])

@@ -246,6 +246,7 @@
     const chart = lib.useMemo(() => scatter(comparison.cells), [comparison]);
     return html`<section aria-labelledby="overview-head">
       <h2 id="overview-head">${many(comparison.groups, "group")}, ${many(comparison.rollouts, "rollout")} that both judges scored</h2>
+      ${comparison.opening && html`<p class="judged">${visible(comparison.opening)}</p>`}
       <div class="beside">
         <${Sides} rows=${comparison.rows} />
         <div><${Findings} findings=${comparison.findings} /><${Next} data=${data} /></div>

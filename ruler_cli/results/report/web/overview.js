@@ -71,6 +71,16 @@ function judged(f) {
   return parts.filter(Boolean).join(" · ");
 }
 
+/** What made the scores, as the file and a ledger say it: rubrics, parameters, the models that answered. */
+function MadeBy({ rows }) {
+  if (!rows.length) return null;
+  return html`<details class="card findings made">
+    <summary><h3>What made the scores</h3></summary>
+    <dl>${rows.map(([name, sentence, text], i) => html`<div key=${i}><dt>${name}</dt>
+      <dd>${visible(sentence)}${text && html`<pre>${visible(text)}</pre>`}</dd></div>`)}</dl>
+  </details>`;
+}
+
 /** Why groups failed, the commonest sentence first. */
 function Reasons({ figures }) {
   if (!figures.reasons.length) return null;
@@ -169,6 +179,7 @@ function Overview({ data }) {
       <${Reasons} figures=${figures} />
       <${Findings} facts=${data.facts} />
     </div>
+    <${MadeBy} rows=${data.made_by} />
     ${drawings.length > 0 && html`<div class="charts">${drawings.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} />`)}</div>`}
     ${!drawings.length && figures.groups.scored > 0 && html`<p class="muted">Charts are drawn from 10 scored groups on.</p>`}
   </section>`;

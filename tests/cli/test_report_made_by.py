@@ -1,0 +1,160 @@
+"""`report` shows what made the scores, from OUTPUT and a ledger, and in what two files differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli import __version__
+from tests.conftest import Ruler, group, read, write
+from tests.judge_server import JudgeServer
+
+STRICT = "Be strict.\nTools must be used well."
+GROUPS = [group(f"g{i}", 0.1, 0.9) for i in range(4)]
+HOSTILE = "</script><script>alert(1)</script>\x1b[2J\u202e<img src=x onerror=alert(1)>"
+Score = Callable[..., None]
+
+
+@pytest.fixture
+def score(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Score:
+    """Scores groups into NAME.jsonl with the judge server; replies and texts are kept in l.sqlite."""
+
+    def run(name: str, *options: str, judge: str = "openai/good", groups: Any = GROUPS) -> None:
+        write(tmp_path / "in.jsonl", groups)
+        way = ("-m", judge, "--api-base", server.base, "--ledger", "l.sqlite")
+        done = ruler("score", "in.jsonl", f"{name}.jsonl", *way, *options)
+        assert done.returncode == 0, done.stderr
+
+    return run
+
+
+def without_records(path: Path) -> None:
+    """Make the scored file one of an older version, which does not say what made its scores."""
+    records = read(path)
+    for record in records:
+        for name in ("rubric", "params", "version", "served", "schema"):
+            record["ruler"].pop(name, None)
+    write(path, records)
+
+
+def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
+    """The report has the served model, the rubric with its text, the parameters and the version, once."""
+    score("a", "--rubric", STRICT, "-p", "temperature=0.2")
+    page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
+    (digest,) = {one["ruler"]["rubric"] for one in read(tmp_path / "a.jsonl")}
+    assert f"rubric      {digest}: Be strict. Tools must be used well.\n" in page
+    assert "parameters  temperature=0.2\n" in page
+    assert f"ruler       {__version__}\n" in page
+    assert "served as   good\n" in page
+    figures = json.loads(ruler("report", "a.jsonl", "--json", RULER_LEDGER="l.sqlite").stdout)["figures"]
+    made = figures["made_by"]
+    assert made["rubrics"] == [{"digest": digest, "groups": 4, "text": STRICT}]
+    assert json.loads(made["params"][0]["text"])[0]["params"] == {"temperature": 0.2}
+    assert (made["served"], made["versions"]) == ({"good": 4}, {__version__: 4})
+
+
+def test_without_a_ledger(ruler: Ruler, score: Score, tmp_path: Path) -> None:
+    """Without a ledger, or with one that cannot be read, digests are shown; the built-in rubric is known."""
+    score("a", "--rubric", STRICT, "-p", "seed=7")
+    score("b")
+    (tmp_path / "torn.sqlite").write_bytes(b"SQLite format 3\x00torn")
+    for ledger in ("none", "no.sqlite", "torn.sqlite"):
+        page = ruler("report", "a.jsonl", "--ledger", ledger)
+        assert (page.returncode, "Be strict" in page.stdout) == (0, False), ledger
+        assert page.stdout.count("(text not found)") == 2
+        assert not (tmp_path / "no.sqlite").exists()
+    built_in = ruler("report", "b.jsonl", "--ledger", "none").stdout
+    assert ("(built-in)\n" in built_in, "parameters  none given\n" in built_in) == (True, True)
+
+
+def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
+    """Of several rubrics the number is told, and the most frequent comes first."""
+    own = [{**one, "rubric": f"Only colour counts, by rule {i}."} for i, one in enumerate(GROUPS[:2])]
+    score("a", groups=[*own, *GROUPS[2:]])
+    page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
+    assert "rubric      3 rubrics\n" in page
+    assert page.index("(built-in), 2 groups") < page.index("by rule 0") < page.index("by rule 1")
+
+
+def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
+    """A file of an older version shows nothing of it, alone and beside another."""
+    score("a")
+    score("b", "--rubric", STRICT)
+    without_records(tmp_path / "a.jsonl")
+    page = ruler("report", "a.jsonl").stdout
+    assert not [name for name in ("rubric", "parameters", "served as", "ruler") if f"\n{name}  " in page]
+    two = ruler("report", "a.jsonl", "b.jsonl").stdout
+    assert two.splitlines()[0] == "the same judge"
+    differs = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)["differs"]
+    assert differs == {
+        "judge": False, "served": None, "rubric": None, "parameters": None, "version": None, "passes": False,
+    }  # fmt: skip
+
+
+def test_two_files_alike(ruler: Ruler, score: Score) -> None:
+    """Two files that were made alike open with that."""
+    score("a")
+    score("b")
+    assert ruler("report", "a.jsonl", "b.jsonl").stdout.splitlines()[0] == (
+        "the same judge, rubric and parameters"
+    )
+
+
+def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> None:
+    """Two files open with the ways in which they were made differently, with both texts."""
+    score("a", "--rubric", STRICT, "-p", "temperature=0.2")
+    score("b", "--passes", "2")
+    run = ("report", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
+    page = ruler(*run, COLUMNS="200").stdout
+    assert page.splitlines()[0] == "A and B differ in rubric, parameters and passes; the same judge"
+    (line,) = (line for line in page.splitlines() if line.startswith("rubric "))
+    assert "Be strict. Tools must be used well." in line
+    assert "(built-in): " in line
+    (line,) = (line for line in page.splitlines() if line.startswith("parameters "))
+    assert line.split()[1:] == ["temperature=0.2", "none", "given"]
+    result = json.loads(ruler(*run, "--json").stdout)
+    unlike = [name for name, differs in result["differs"].items() if differs]
+    assert unlike == ["rubric", "parameters", "passes"]
+    assert result["rubric_groups"] == {"same": 0, "other": 4}
+    texts = [file["figures"]["made_by"]["rubrics"][0]["text"] for file in result["files"]]
+    assert texts[0] == STRICT != texts[1]
+
+
+def test_another_judge(ruler: Ruler, score: Score, server: JudgeServer) -> None:
+    """Judges of two names with the same parameters do not differ in these; one group's rubric is told."""
+    score("a", "-p", "seed=7")
+    other = [{**GROUPS[0], "rubric": "Only colour counts."}, *GROUPS[1:]]
+    score("b", "-p", "seed=7", judge="openai/slow", groups=other)
+    page = ruler("report", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite").stdout
+    assert page.replace("\n", " ").startswith(
+        "A and B differ in judge, served model and rubric (in 1 of 4 groups); the same parameters "
+    )
+
+
+def test_hostile_records(ruler: Ruler, score: Score, tmp_path: Path) -> None:
+    """A record of hostile text reaches no terminal raw and no page as HTML, and crashes nothing."""
+    score("a", "--rubric", f"Strict {HOSTILE}")
+    score("b")
+    page = ruler("report", "a.jsonl", "--ledger", "l.sqlite", "-o", "a.html")
+    assert page.returncode == 0, page.stderr
+    assert "<img src=x" not in (tmp_path / "a.html").read_text()
+    screen = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
+    assert ("<img src=x" in screen, "\x1b" in screen, "\u202e" in screen) == (True, False, False)
+    records = read(tmp_path / "b.jsonl")
+    odd = [HOSTILE, {"x": [1]}, [HOSTILE, 7, None, ""], "0" * 16, "G" * 16, None, "a" * 1_000_000]
+    values = iter(odd * 2)
+    for record in records:
+        record["ruler"] |= {name: next(values) for name in ("rubric", "params", "version")}
+        record["ruler"]["served"] = [HOSTILE, 7, None, ""]
+    write(tmp_path / "b.jsonl", records)
+    for files in (("b.jsonl",), ("a.jsonl", "b.jsonl")):
+        for more in ((), ("--json",), ("-o", "b.html")):
+            done = ruler("report", *files, *more)
+            assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+            assert not {"\x1b", "\u202e"} & {*done.stdout}
+            assert len(done.stdout) < 100_000
+    assert "<img src=x" not in (tmp_path / "b.html").read_text()
