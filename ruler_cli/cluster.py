@@ -37,7 +37,7 @@ from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import StopSignal, run_beside, together
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
-from ruler_cli.run import RunResult, nothing_to_compare, score
+from ruler_cli.run import RunResult, nothing_to_compare, score, with_outage
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 
@@ -106,7 +106,7 @@ async def score_on_ray(
     waiting = deque((Shard(number, count) if count > 1 else None, 0) for number in range(1, count + 1))
     run = _RayRun(ray, settings, min(workers, count), waiting, observer, stop_signal)
     await run.score(groups, len(problems))
-    result = RunResult(Summary(), stop_signal.reason, whole=False)
+    result = RunResult(Summary(), with_outage(stop_signal.reason, run.status), whole=False)
     if stop_signal.reason is None:
         last = replace(settings, pool=replace(limits, max_cost=run.usd_left), retry_failed=False)
         result = await score(last, observer, stop_signal)
@@ -132,7 +132,7 @@ class _RayRun:
 
     def __post_init__(self) -> None:
         self._shard_settings, self.usd_left = _for_workers(self.settings), self.settings.pool.max_cost
-        self._reports, self._most = list[ShardReport](), 0
+        self._reports, self._most, self.status = list[ShardReport](), 0, Status()
         self._actors, self._ready = dict[int, Any](), set[int]()
 
     @property
@@ -148,11 +148,11 @@ class _RayRun:
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
-        reported, allowed, status = 0, self.settings.max_failures, Status()
+        reported, allowed = 0, self.settings.max_failures
         while self.stop_signal.reason is None:
             await anyio.sleep(_TICK)
             summary, status = self.summary, Status.of([report.status for report in self._reports])
-            self._most = max(self._most, status.in_flight)
+            self._most, self.status = max(self._most, status.in_flight), status
             for _ in range(summary.groups - reported):
                 self.observer.advanced(summary)
             reported = max(reported, summary.groups)
@@ -163,7 +163,7 @@ class _RayRun:
                 self.stop_signal.stop(NoUsableReply(unusable))
             if allowed is not None and failed + max(unreadable, summary.unreadable) > allowed.of(groups):
                 self.stop_signal.stop(TooManyFailures(allowed.shown))
-        self.observer.stopping(status.in_flight, self.settings.grace)
+        self.observer.stopping(self.status.in_flight, self.settings.grace)
         for number, worker in self._actors.items():
             if number in self._ready:
                 worker.stop.remote()

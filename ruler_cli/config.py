@@ -98,8 +98,8 @@ class JudgeSettings:
 
     `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
     `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
-    `rpm`, `tpm` and `concurrency` are this judge's own; None leaves them to `PoolSettings`. UsageError if a
-    key stands in place of a name.
+    `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`.
+    UsageError if a key stands in place of a name.
     """
 
     model: str = "openai/o3"
@@ -114,6 +114,7 @@ class JudgeSettings:
     rpm: float | None = None
     tpm: float | None = None
     concurrency: int | None = None
+    max_outage: float | None = None
 
     @property
     def label(self) -> str:
@@ -145,14 +146,15 @@ def param_mistake(name: str, value: Any, api_base: str, model: str) -> str | Non
 class PoolSettings:
     """The limits of calls: in flight (None: adaptive), per minute, tried again, and in money.
 
-    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute. Each judge has these limits for
-    itself, and those of its own first.
+    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute; `max_outage` is how many seconds a
+    judge that is down is waited for. Each judge has these limits for itself, and those of its own first.
     """
 
     concurrency: int | None = None
     rpm: float | None = None
     tpm: float | None = None
     retries: int = 6
+    max_outage: float = 900.0
     max_cost: float | None = None
 
     def of(self, judge: JudgeSettings) -> PoolSettings:
@@ -162,6 +164,7 @@ class PoolSettings:
             concurrency=judge.concurrency or self.concurrency,
             rpm=judge.rpm or self.rpm,
             tpm=judge.tpm or self.tpm,
+            max_outage=self.max_outage if judge.max_outage is None else judge.max_outage,
         )
 
 

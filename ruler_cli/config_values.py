@@ -96,6 +96,7 @@ class JudgeTable(BaseModel):
     tpm: Annotated[float | None, Field(ge=1)] = None
     concurrency: Annotated[int | None, Field(ge=1)] = None
     timeout: Annotated[float | None, Field(ge=0.001)] = None
+    max_outage: Annotated[float | None, Field(ge=0)] = None
 
 
 def options_model(options: Mapping[str, OptionType]) -> type[BaseModel]:

@@ -76,6 +76,7 @@ def _refuse_numbers(settings: ScoreSettings) -> None:
         *(("--max-failures", each.number, 0, 100 if each.percent else _MOST) for each in failures),
         ("grace", settings.grace, 0, math.inf),
         *(("--concurrency", each.concurrency, 1, math.inf) for each in limited),
+        *(("--max-outage", each.max_outage, 0, math.inf) for each in limited),
         *(("--rpm", each.rpm, 0.01, math.inf) for each in limited),
         *(("--tpm", each.tpm, 1, math.inf) for each in limited),
         *(("--timeout", judge.timeout, 0.001, math.inf) for judge in judges),

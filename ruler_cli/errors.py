@@ -123,10 +123,10 @@ class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
 class InterruptedRun(RulerError):  # noqa: N818 - an interruption is no error
     """A signal stopped the run; `exit_code` is 128 + its number, as in shells."""
 
-    def __init__(self, signum: int) -> None:
-        """`signum` is the number of the signal."""
-        super().__init__("interrupted")
-        self.exit_code = 128 + signum
+    def __init__(self, signum: int, outage: str = "") -> None:
+        """`signum` is the number of the signal, `outage` the sentence on a judge that was down."""
+        super().__init__(f"interrupted; {outage}" if outage else "interrupted")
+        self.signum, self.exit_code = signum, 128 + signum
 
 
 class UnreadableError(Exception):

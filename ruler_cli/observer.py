@@ -179,6 +179,7 @@ class Status:
 
     No call will go for `waiting` seconds, because of `why`; if `why` alone is given, the seconds are not
     known. Numbers per minute are of the last one. `retrying` calls failed, and wait to be tried again.
+    `outage` is the sentence on a judge that is down, with the cause; empty if none is.
     """
 
     in_flight: int = 0
@@ -189,6 +190,7 @@ class Status:
     waiting: float = 0.0
     why: str = ""
     retrying: int = 0
+    outage: str = ""
 
     @classmethod
     def of(cls, each: Sequence[Status]) -> Status:
@@ -203,7 +205,27 @@ class Status:
             longest.waiting,
             longest.why,
             sum(s.retrying for s in each),
+            "; ".join(dict.fromkeys(s.outage for s in each if s.outage)),
         )
+
+
+class OutageWatch:
+    """Turns what `tick` gets into lines on outages: one after some seconds, more later, one at the end."""
+
+    _BEGIN = 5
+    """Ticks, of a second each, after which an outage is reported: a shorter one is not."""
+
+    def __init__(self, every: int = 0) -> None:
+        """`every` is the number of ticks between two lines; 0 for no further ones."""
+        self._every, self._ticks = every, 0
+
+    def line(self, status: Status) -> str:
+        """Take the state at a tick. Return a line, or an empty text."""
+        before, self._ticks = self._ticks, self._ticks + 1 if status.outage else 0
+        if not status.outage:
+            return "the judge answers again" if before >= self._BEGIN else ""
+        since = before + 1 - self._BEGIN
+        return status.outage if since == 0 or (since > 0 and self._every and not since % self._every) else ""
 
 
 class Observer:

@@ -11,14 +11,21 @@ import anyio
 
 from ruler_cli.batch_scores import BatchScores, RunStats
 from ruler_cli.config import JudgeSettings, ScoreSettings
-from ruler_cli.errors import NothingToCompare, ReaderGone, RulerError, TooManyFailures, UsageError
+from ruler_cli.errors import (
+    InterruptedRun,
+    NothingToCompare,
+    ReaderGone,
+    RulerError,
+    TooManyFailures,
+    UsageError,
+)
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.providers import MissingCredentialsError
 from ruler_cli.judges.resolve import ResolvedJudge, cached_only, model_of, refuse_judge, resolve
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.observer import Observer, Summary
+from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, threaded
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import distinct_rollouts
@@ -184,6 +191,13 @@ def _held(settings: ScoreSettings, source: Input, observer: Observer) -> Iterato
     yield from held
 
 
+def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None:
+    """Return why a run stopped; an interruption names the judge that was down meanwhile."""
+    if not isinstance(stopped, InterruptedRun) or not status.outage:
+        return stopped
+    return InterruptedRun(stopped.signum, status.outage)
+
+
 class _Run:
     """One run: the way of each group, until the end or until the run is told to stop."""
 
@@ -238,6 +252,7 @@ class _Run:
         self._writer.close()
         summary, stopped = self._stats.summary, self._stop_signal.reason
         stopped = stopped or self._stats.cap_reached(self._settings.pool.max_cost)
+        stopped = with_outage(stopped, self._panel.status())
         summary = self._stats.finish(stopped)
         if self._input:
             self._input.report(self._observer, end=True)

@@ -14,7 +14,7 @@ from ruler_cli.config import ScoreSettings
 from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
 from ruler_cli.object_groups import G, JudgedGroup
-from ruler_cli.observer import Observer, Summary
+from ruler_cli.observer import Observer, OutageWatch, Status, Summary
 from ruler_cli.open_scorer import Groups, GroupStream, OpenScorer
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.run import open_judges, resolve_judges
@@ -31,6 +31,15 @@ class Log(Observer):
     """Passes a run's notes and warnings to Python's `logging`, as logger `ruler_cli`."""
 
     _log = logging.getLogger("ruler_cli")
+
+    def __init__(self) -> None:
+        """Log an outage of a judge once a minute."""
+        self._outages = OutageWatch(60)
+
+    def tick(self, summary: Summary, status: Status) -> None:
+        """Log that a judge is down, with the cause, and that it answers again."""
+        if line := self._outages.line(status):
+            self._log.warning("%s", line)
 
     def note(self, sentence: str) -> None:
         """Log a sentence."""
@@ -72,7 +81,7 @@ class Scorer:
         """Open the judges and the ledger; UsageError if a key, an address or a price is missing."""
         if self._parts is not None:
             raise UsageError("the Scorer is open already; make another one, or share it")
-        resolved, stop_signal = resolve_judges(self._settings), StopSignal()
+        resolved, stop_signal = resolve_judges(self._settings), StopSignal(outages=False)
         async with AsyncExitStack() as stack:
             panel = await open_judges(self._settings, resolved, stop_signal, stack)
             self._parts = parts = OpenScorer(self._settings, self._observer, panel)

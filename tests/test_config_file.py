@@ -101,4 +101,6 @@ def test_shares_of_workers() -> None:
         assert sum(part.tpm for part in parts) == pytest.approx(900)
     assert share_of(JudgeSettings(), 0, 3) == JudgeSettings()
     named = JudgeSettings("m", name="fast", rpm=5)
+    own = JudgeSettings(max_outage=0)
+    assert PoolSettings(max_outage=9).of(own) == PoolSettings(max_outage=0)
     assert PoolSettings(rpm=50, tpm=7, max_cost=1).of(named) == PoolSettings(rpm=5, tpm=7, max_cost=1)

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import anyio
+import pytest
 
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import StopSignal
@@ -20,6 +21,7 @@ from ruler_cli.reading.scratch import Index
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
+from tests.runs import Stage, Stub, truthful
 from tests.virtual import World, virtually
 
 
@@ -85,6 +87,38 @@ def test_server_wait_is_no_retry_time() -> None:
     tries = RetryBudget(2, 60.0)
     asked = CallError("transport", "maintenance", "call", retry_after=600.0)
     assert tries.wait(asked, 0.1, 0.5) is not None
+
+
+def test_outage_that_is_waited_for(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """After `--max-outage` seconds a run ends; its last lines name the error, the judge and the address."""
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(12)])
+    usual = ("score", "in.jsonl", "out.jsonl", "-m", "openai/500", "--api-base", server.base)
+    done = ruler(*usual, "--max-outage", "1", "-c", "12", "--summary", "summary.json")
+    cause = f"the judge answered 500: The server had an error. (openai/500 at {server.base})"
+    assert done.returncode == 3
+    assert f" s; the last time: {cause}; run the same command again later" in done.stderr
+    assert cause in json.loads((tmp_path / "summary.json").read_text())["stopped"]
+    wrong = ruler(*usual, "--max-outage", "-1")
+    assert (wrong.returncode, "--max-outage" in wrong.stderr) == (2, True)
+
+
+def test_interrupted_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is interrupted while its judge is down says so at its end, with the cause."""
+    error = CallError("transport", "the judge answered 503: no upstream", "call", billed=False)
+
+    def say(request: Request) -> Reply | CallError:
+        return error if anyio.current_time() > 3 else truthful(request)
+
+    groups = [group(f"g{i}", 0.1, 0.9) for i in range(200)]
+    stage = Stage(tmp_path, monkeypatch, groups, Stub(say=say))
+    done = stage.run(until=60, max_outage=1e6)
+    assert done.stopped is not None
+    cause = "interrupted; the judge is down: the judge answered 503: no upstream (one)"
+    assert (str(done.stopped), done.stopped.exit_code, done.summary.stopped) == (cause, 130, cause)
+    stage.judges["one"].say = truthful
+    stage.forget()
+    whole = stage.run(until=60)
+    assert str(whole.stopped) == "interrupted"
 
 
 def test_cap_without_usage() -> None:

@@ -721,6 +721,56 @@ def test_all_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict
     virtually(main)
 
 
+UPSTREAM = CallError("transport", "the judge answered 503: no healthy upstream", "call", billed=False)
+
+
+def test_judge_that_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A Scorer logs an outage with its cause, fails groups after `max_outage`, and goes on afterwards."""
+
+    def say(request: Request) -> Reply | CallError:
+        return UPSTREAM if 5 < anyio.current_time() < 3000 else truthful(request)
+
+    async def main(stage: Stage) -> None:
+        pool = PoolSettings(max_outage=300.0)
+        groups = many(20)
+        async with Scorer(replace(stage.settings(ledger=None), pool=pool)) as scorer:
+            assert (await scorer.score(GROUPS[0])).scores == pytest.approx(TRUE[0])
+            await anyio.sleep(10)
+            out = [one async for one in scorer.score_groups(groups)]
+            assert 300 < anyio.current_time() < 2500
+            for one in out:
+                assert one.kind == "transport"
+                assert "no healthy upstream (one)" in str(one.reason)
+            await anyio.sleep(3000)
+            assert not [one async for one in scorer.score_groups(groups) if one.failed]
+
+    with caplog.at_level("WARNING", "ruler_cli"):
+        staged(tmp_path, monkeypatch, main, Stub(say=say))
+    lines = [record.getMessage() for record in caplog.records if "judge" in record.getMessage()]
+    down = "the judge is down: the judge answered 503: no healthy upstream (one)"
+    assert lines == [down] * (len(lines) - 1) + ["the judge answers again"]
+    assert 40 < len(lines) < 120  # one each minute
+
+
+def test_no_outage_ends_a_patient_scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `max_outage` infinite a Scorer waits for the judge as long as it takes."""
+
+    def say(request: Request) -> Reply | CallError:
+        return UPSTREAM if 5 < anyio.current_time() < 10_000 else truthful(request)
+
+    async def main(stage: Stage) -> None:
+        pool = PoolSettings(max_outage=float("inf"))
+        async with Scorer(replace(stage.settings(ledger=None), pool=pool)) as scorer:
+            await scorer.score(GROUPS[0])
+            await anyio.sleep(10)
+            assert not [one async for one in scorer.score_groups(many(20)) if one.failed]
+            assert anyio.current_time() > 10_000
+
+    staged(tmp_path, monkeypatch, main, Stub(say=say))
+
+
 def test_alone_and_adaptive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single groups decide on their own further passes and wait for no others."""
 

@@ -171,6 +171,7 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
         "rpm": judge.rpm,
         "tpm": judge.tpm,
         "concurrency": judge.concurrency,
+        "max_outage": judge.max_outage,
         "timeout": judge.timeout,
         "from": place,
     }
@@ -213,7 +214,7 @@ def _judge_lines(judge: Mapping[str, Any], more: str = "") -> Iterator[str]:
         "key": None if key is None else f"in {key}, which is {'set' if judge['key_set'] else 'not set'}",
         "params": ", ".join(judge["params"]) or None,
         "price": None if price is None else f"${price[0]:g} and ${price[1]:g} per million tokens",
-        **{name: judge[name] for name in ("rpm", "tpm", "concurrency")},
+        **{name: judge[name] for name in ("rpm", "tpm", "concurrency", "max_outage")},
     }
     for name, value in rows.items():
         if value is not None:

@@ -211,6 +211,12 @@ class ScoreOptions:
         "the next run goes on with either.",
         "first",
     )
+    max_outage: float = _limits(
+        "How long a judge that is down is waited for, seconds.",
+        PoolSettings().max_outage,
+        metavar="S",
+        min=0,
+    )
     max_failures: str | None = _limits("Stop when more groups and lines than that fail.", metavar="N|P%")
     price: list[str] | None = _limits(
         "USD per million prompt and completion tokens, if it is not known; once, or once for each judge in "

@@ -11,9 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
-from ruler_cli.cli.messages import print_note, print_stderr, print_wrapped, stderr_columns
-from ruler_cli.cli.units import count, rounded, short
-from ruler_cli.observer import Observer, Status, Summary
+from ruler_cli.cli.messages import (
+    hide_keys,
+    one_line,
+    print_note,
+    print_stderr,
+    print_wrapped,
+    stderr_columns,
+)
+from ruler_cli.cli.units import cells, count, rounded, short, wrap
+from ruler_cli.observer import Observer, OutageWatch, Status, Summary
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Problem
 
@@ -54,7 +61,8 @@ class Console(Observer):
         self._lines: _TwoLines | None = None
         self._began = self._drawn = self._last = time.monotonic()
         self._total: int | None = None
-        self._facts, self._rate = list[str](), _Rate()
+        self._facts, self._waits, self._rate = list[str](), False, _Rate()
+        self._outages = OutageWatch()
         self.summary = Summary()
         """The counts of the run, as they are known by now."""
 
@@ -103,7 +111,9 @@ class Console(Observer):
             self._rate.update(now, asked)
         else:
             self._rate = _Rate(now)
-        self._facts = _parts(summary, status, self._total)
+        self._facts, self._waits = _parts(summary, status, self._total), bool(status.why)
+        if line := self._outages.line(status):
+            self._print(f"warning: {line}" if status.outage else line)
         if self._lines is not None:
             self._draw(summary, now)
         elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
@@ -137,7 +147,8 @@ class Console(Observer):
             width = (stderr_columns() or shutil.get_terminal_size().columns) - 1
             left, elapsed = self._left(summary), now - self._began
             first = bar_line(summary.groups, self._total, left, self._rate.value, elapsed, width)
-            self._lines.draw(first, fitting(self._facts, width))
+            waits = [next(wrap(fact, width)) for fact in self._facts[: self._waits]]  # a cause may be long
+            self._lines.draw(first, fitting([*waits, *self._facts[self._waits :]], width))
 
     def _left(self, summary: Summary) -> float | None:
         """Return the seconds until the end, None if they are not known."""
@@ -258,7 +269,7 @@ def _parts(summary: Summary, status: Status, total: int | None) -> list[str]:
     failed = sum(summary.failed.values())
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
     parts = [
-        f"waiting{seconds}: {status.why}" if status.why else "",
+        f"waiting{seconds}: {one_line(hide_keys(status.why))}" if status.why else "",
         f"{status.in_flight} of {status.limit} calls in flight" if status.limit else "",
         _money(summary, total),
         f"{failed} failed" if failed else "",
@@ -275,7 +286,7 @@ def fitting(parts: Sequence[str], width: int) -> str:
     text = ""
     for part in parts:
         longer = f"{text}, {part}" if text else part
-        if len(longer) <= width:
+        if cells(longer) <= width:
             text = longer
     return text
 

@@ -216,7 +216,9 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
         addressed = options.api_base and options.rank("api_base") > 2
         if options.file is not None and "/" not in name and not addressed:
             _refuse_misspelt(name, tables, options.file.name)
-        own = {"rpm": None, "tpm": None, "concurrency": None}  # those of the pool hold
+        own: dict[str, Any] = dict.fromkeys(
+            ("rpm", "tpm", "concurrency", "max_outage")
+        )  # those of the pool hold
         own |= _endpoint(options, None)
         if not own["api_base"] and options.rank("api_key_env") < 3 and _other_provider(name, options):
             own["api_key_env"] = None
@@ -231,7 +233,8 @@ def _judge(name: str, price: tuple[float, float] | None, options: Options) -> Ju
     }
     way |= _endpoint(options, table)
     limits: dict[str, Any] = {
-        option: None if chosen(option) else getattr(table, option) for option in ("rpm", "tpm", "concurrency")
+        option: None if chosen(option) else getattr(table, option)
+        for option in ("rpm", "tpm", "concurrency", "max_outage")
     }
     params = {**table.params, **params} if chosen("param") else {**params, **table.params}
     own_price = price if chosen("price") else table.price

@@ -9,17 +9,19 @@ import anyio
 
 from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RulerError, UsageError
-from ruler_cli.judges.chat_completions import stated_limit
+from ruler_cli.judges.chat_completions import ChatJudge, stated_limit
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Status, Summary
 from ruler_cli.pool.budget import Budget, Estimates
+from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller
+from ruler_cli.reading.location import Location
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
 
 _EMBEDDED = 32
@@ -191,6 +193,8 @@ def open_caller(
             f"--concurrency {settings.concurrency}: this system lets a process have {most_open} connections; "
             "raise it with: ulimit -n, or ask for fewer"
         )
+    base = resolved.judge.base if isinstance(resolved.judge, ChatJudge) else None
+    address = Location(base).public if base else ""
     limit = settings.concurrency or (_EMBEDDED if resolved.embedded else None)
     concurrency = ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open)
     gate = Gate(
@@ -201,6 +205,7 @@ def open_caller(
         budget=budget or Budget(settings.max_cost),
         estimates=Estimates(stated_limit(judge.params)),
         cost=_cost(resolved.price),
+        breaker=Breaker(anyio.current_time(), settings.max_outage, judge.label, address),
     )
     return Caller(resolved.judge, gate, retries=settings.retries, timeout=judge.timeout)
 

@@ -102,7 +102,9 @@ class Cooldown:
 DISTINCT = 8
 """Different calls that fail, with no reply between them, before the judge counts as down."""
 OUTAGE = 900.0
-"""Seconds without any reply after which the run ends; answers so far stay in the ledger for the next."""
+"""Seconds without any reply, by default, after which the run ends; answers so far stay in the ledger."""
+_WORDS = 160
+"""Characters of an error that a sentence on an outage has."""
 _FIRST, _LONGEST, _LONGEST_RATE = 1.0, 60.0, 15.0
 
 
@@ -114,8 +116,13 @@ class Breaker:
     outage at night fails no group.
     """
 
-    def __init__(self, now: float) -> None:
-        """`now` in seconds of the loop's clock, as in every method."""
+    def __init__(self, now: float, patience: float = OUTAGE, judge: str = "", address: str = "") -> None:
+        """`now` in seconds of the loop's clock, as in every method.
+
+        `patience` is how many seconds an outage may last. `judge` and `address` are named in sentences.
+        """
+        self._patience, self._address = patience, address
+        self._judge = f"{judge} at {address}" if judge and address else judge
         self._failing: set[int] = set()
         self._since = now
         self._pause = _FIRST
@@ -141,17 +148,37 @@ class Breaker:
             self._next = now + self._pause * (1 + jitter)
             self._pause = min(2 * self._pause, _LONGEST_RATE if error.rate else _LONGEST)
 
+    def wait_anew(self) -> None:
+        """Count an outage that goes on from its next failure: later calls are waited for as long again."""
+        self._failing.clear()
+
     def wait(self, now: float, *, probing: bool) -> float | None:
         """Return the seconds until one call may try; None while another call is trying."""
         if not self.open:
             return 0.0
         return None if probing else max(0.0, self._next - now)
 
+    @property
+    def cause(self) -> str:
+        """The last error with its judge and the judge's address; empty if a reply came since."""
+        if self.last is None:
+            return ""
+        reason = self.last.reason
+        words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
+        named = not self._judge or (self._address and self._address in words)
+        return words if named else f"{words} ({self._judge})"
+
+    @property
+    def outage(self) -> str:
+        """The sentence on an outage with its cause; empty if there is none."""
+        if not self.open or self.last is None:
+            return ""
+        return f"{'rate limit of the judge' if self.last.rate else 'the judge is down'}: {self.cause}"
+
     def over(self, now: float) -> str | None:
-        """Return the sentence to end the run with once the outage lasts too long, else None."""
-        if not self.open or now - self._since < OUTAGE or self.last is None:
+        """Return the sentence on an outage that lasts too long, else None."""
+        seconds = now - self._since
+        if not self.open or seconds < self._patience or self.last is None:
             return None
-        return (
-            f"the judge has answered no call for {(now - self._since) / 60:.0f} minutes; the last time: "
-            f"{self.last.reason}; run the same command again later"
-        )
+        lasted = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+        return f"the judge has answered no call for {lasted}; the last time: {self.cause}"

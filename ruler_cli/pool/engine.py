@@ -25,8 +25,9 @@ from ruler_cli.errors import RulerError
 class StopSignal:
     """A signal to stop: no new call is sent; calls in flight may finish."""
 
-    def __init__(self) -> None:
-        """Make it where the loop runs."""
+    def __init__(self, *, outages: bool = True) -> None:
+        """Make it where the loop runs. `outages`: a judge that is down for too long stops the run."""
+        self.outages = outages
         self.reason: RulerError | None = None
         self.event = anyio.Event()
         self._loop = asyncio.get_running_loop()

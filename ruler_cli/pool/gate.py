@@ -50,6 +50,7 @@ class _Waiting:
     ticket: int
     number: int
     moved: asyncio.Event | None = field(default=None, compare=False)
+    error: CallError | None = field(default=None, compare=False)
 
 
 class Gate:
@@ -65,6 +66,7 @@ class Gate:
         budget: Budget | None = None,
         estimates: Estimates | None = None,
         cost: Cost = lambda _: None,
+        breaker: Breaker | None = None,
     ) -> None:
         """Must be made where the loop runs. `cost` gives the USD of a usage, None if the price is unknown."""
         self.concurrency, self.stop_signal = concurrency, stop_signal
@@ -72,7 +74,7 @@ class Gate:
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
         self.time = asyncio.get_running_loop().time
-        self.breaker = Breaker(self.time())
+        self.breaker = breaker or Breaker(self.time())
         self.in_flight = 0
         self._cost = cost
         self._cooldown, self._limited_until, self._limit = Cooldown(), -math.inf, ""
@@ -94,7 +96,7 @@ class Gate:
         try:
             while True:
                 wait = self._wait(request) if self._queue[0] is waiting else math.inf
-                if closed := self._closed():
+                if closed := waiting.error or self._closed():
                     return closed
                 if not wait:
                     return self._take(request)
@@ -157,6 +159,14 @@ class Gate:
         if cooldown.single and not single:
             self.concurrency.cleared()
 
+    def abandon(self, error: CallError) -> None:
+        """End every call that waits for a judge that is down; later ones wait as long again."""
+        self.breaker.wait_anew()
+        for waiting in self._queue:
+            waiting.error = error
+            if waiting.moved is not None:
+                waiting.moved.set()
+
     def nudge(self) -> None:
         """Have the head of the queue look again, and the whole queue if no call may go any more."""
         for waiting in self._queue if self._closed() else self._queue[:1]:
@@ -179,19 +189,18 @@ class Gate:
 
     def status(self) -> Status:
         """Return the state at this moment."""
-        now, last = self.time(), self.breaker.last
-        outage = "rate limit of the judge" if last is not None and last.rate else "the judge is down"
+        now, outage, cause = self.time(), self.breaker.outage, self.breaker.cause
         waits = {
             self._limit: self._limited_until - now if self._queue else 0.0,
             "the judge asked for it": self._cooldown.until - now,
             outage: self.breaker.wait(now, probing=False) or 0.0,
         }
         if not (self.in_flight or self._queue or not self.retries):
-            waits["failed calls are tried again"] = min(self.retries) - now
+            waits[": ".join(filter(None, ("failed calls are tried again", cause)))] = min(self.retries) - now
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
             held = self._unaffordable and bool(self._queue)
-            why = "--max-cost" if held else ""
+            why = "--max-cost" if held else outage
         return Status(
             self.in_flight,
             self.concurrency.limit,
@@ -201,6 +210,7 @@ class Gate:
             max(0.0, waiting),
             why,
             len(self.retries),
+            outage,
         )
 
     def _closed(self) -> CallError | None:

@@ -138,7 +138,11 @@ class Caller:
             # others were answered after this call's first error: perhaps only such calls are left
             if budget.first_end <= self._answered:
                 return await self._give_up(error, budget, store)
-            return self.end_run(RefusedError(sentence))
+            if gate.stop_signal.outages:
+                return self.end_run(RefusedError(f"{sentence}; run the same command again later"))
+            down = CallError("transport", sentence, "group", billed=False)
+            gate.abandon(down)
+            return down
         gate.nudge()
         # an outage does not count against this call
         wait = asked_to_wait if was_open else budget.wait(error, seconds, self._random.random())

@@ -176,6 +176,37 @@ def test_wait_of_unknown_length(clock: Clock, capsys: pytest.CaptureFixture[str]
     assert "; waiting: --max-cost, 1 of 4 calls" in logged(capsys)
 
 
+DOWN = "the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例例例 sk-abcdefghijkl (one at http://h/v1)"
+
+
+def test_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """An outage has a line with its cause at its begin and in each line of the log, and one at its end."""
+    for mode in ("log", "none"):
+        console = Console(mode, "in.jsonl")
+        console.started(3)
+        for _ in range(65):
+            clock.now += 1
+            console.tick(Summary(), Status(1, 4, 2, waiting=7.0, why=DOWN, outage=DOWN))
+        for _ in range(10):
+            console.tick(Summary(), Status(1, 4, 2))
+        lines = capsys.readouterr().err.splitlines()
+        cause = r"the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例例例 "
+        assert lines[0].startswith(f"ruler: warning: {cause}")
+        assert lines[-1] == "ruler: the judge answers again"
+        logs = lines[1:-1]
+        assert len(logs) == (2 if mode == "log" else 0)
+        assert all(f"; waiting 7 s: {cause}" in line and "(one at http://h/v1)" in line for line in logs)
+
+
+def test_short_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """An outage of a few seconds has no line of its own."""
+    console = Console("log", "in.jsonl")
+    console.started(3)
+    for down in (True, True, True, True, False, True, False):
+        console.tick(Summary(), Status(1, 4, 2, outage=DOWN * down))
+    assert capsys.readouterr().err == ""
+
+
 def lines_of(screen: list[str]) -> tuple[str, str] | None:
     """The two lines on a screen, if they are there."""
     for i, line in enumerate(screen):

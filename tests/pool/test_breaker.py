@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from ruler_cli.types import CallError
 
 BROKEN = CallError("transport", "it is broken", "call")
 BUSY = CallError("transport", "it is busy", "call", rate=True)
+GONE = CallError("transport", "it is gone", "call", sent=False)
 
 
 def opened(error: CallError = BROKEN, now: float = 0.0, jitter: float = 0.0) -> Breaker:
@@ -107,11 +110,38 @@ def test_over() -> None:
     breaker.failed(200.0, 99, BUSY, 0.0, probe=True)
     assert breaker.over(100.0 + OUTAGE - 1.0) is None
     assert breaker.over(100.0 + OUTAGE) == (
-        "the judge has answered no call for 15 minutes; the last time: it is busy; "
-        "run the same command again later"
+        "the judge has answered no call for 15 minutes; the last time: it is busy"
     )
     breaker.replied()
     assert breaker.over(1e6) is None
+
+
+@pytest.mark.parametrize(("patience", "words"), [(30.0, "for 30 s;"), (3600.0, "for 60 minutes;")])
+def test_patience(patience: float, words: str) -> None:
+    """The time that an outage may last is a setting."""
+    breaker = Breaker(0.0, patience)
+    breaker.failed(0.0, 1, GONE, 0.0)
+    assert breaker.over(patience - 1.0) is None
+    assert words in str(breaker.over(patience))
+
+
+def test_cause() -> None:
+    """Each sentence on an outage has the error's words, bounded, with the judge and its address, once."""
+    at = "http://127.0.0.1:9/v1"
+    for error, words in (
+        (BROKEN, f"the judge is down: it is broken (openai/m at {at})"),
+        (BUSY, f"rate limit of the judge: it is busy (openai/m at {at})"),
+        (replace(BROKEN, reason=f"nobody at {at}"), f"the judge is down: nobody at {at}"),
+        (replace(BROKEN, reason="x" * 999), f"the judge is down: {'x' * 160}… (openai/m at {at})"),
+    ):
+        breaker = Breaker(0.0, OUTAGE, "openai/m", at)
+        assert (breaker.outage, breaker.cause) == ("", "")
+        for call in range(DISTINCT):
+            breaker.failed(0.0, call, error, 0.0)
+        assert breaker.outage == words
+        assert str(breaker.over(OUTAGE)).endswith(words.partition(": ")[2])
+        breaker.replied()
+        assert (breaker.outage, breaker.cause) == ("", "")
 
 
 def test_idle_is_no_outage() -> None:

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.pool.cooldown import DISTINCT, OUTAGE
+from ruler_cli.pool.cooldown import DISTINCT, OUTAGE, Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Gate
 from ruler_cli.pool.limits import ConcurrencyLimit
@@ -250,10 +250,62 @@ def test_outage_without_end(error: CallError) -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(2 * DISTINCT):
                 tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
-        assert "has answered no call for" in str(caller.gate.stop_signal.reason)
+        reason = str(caller.gate.stop_signal.reason)
+        assert reason.startswith("the judge has answered no call for ")
+        assert reason.endswith(f"the last time: {error.reason}; run the same command again later")
         return anyio.current_time()
 
     assert OUTAGE <= called(Script(error), work, limit=2 * DISTINCT) < 2 * OUTAGE
+
+
+def test_outage_of_an_open_scorer() -> None:
+    """If outages stop nothing, calls fail with the cause once patience ends, and later ones wait anew."""
+    back, kept = 4000.0, list[Reply | CallError]()
+
+    class Down(Script):
+        async def ask(self, request: Request) -> Reply | CallError:
+            self.times.append(anyio.current_time())
+            await anyio.sleep(0.1)
+            return BROKEN if 5 < anyio.current_time() < back else OK
+
+    judge = Down(OK)
+
+    async def keep(answer: Reply | CallError) -> None:
+        kept.append(answer)
+
+    async def main() -> None:
+        stop, breaker = StopSignal(outages=False), Breaker(0.0, 600.0, "one", "http://one/v1")
+        caller = Caller(judge, Gate(ConcurrencyLimit(4), stop, breaker=breaker), retries=2, timeout=60.0)
+
+        async def burst() -> list[tuple[Reply | CallError, float]]:
+            ended: list[tuple[Reply | CallError, float]] = []
+
+            async def one(number: int) -> None:
+                answer = await caller.call(Request("s", str(number), ("a",)), keep)
+                ended.append((answer, anyio.current_time()))
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):
+                    tasks.start_soon(one, number)
+            return ended
+
+        assert [answer for answer, _ in await burst()] == [OK] * 20
+        await anyio.sleep(10)
+        first = await burst()
+        assert all(610 < at < 10 + 600 + 130 for _, at in first)
+        for answer, _ in first:
+            assert isinstance(answer, CallError)
+            assert (answer.kind, answer.scope) == ("transport", "group")
+            assert answer.reason.endswith("minutes; the last time: broken (one at http://one/v1)")
+        began = anyio.current_time()
+        assert all(isinstance(answer, CallError) and at > began + 400 for answer, at in await burst())
+        await anyio.sleep(back - anyio.current_time() - 30)
+        assert [answer for answer, _ in await burst()] == [OK] * 20
+        assert stop.reason is None
+
+    virtually(main)
+    assert kept == [OK] * 40  # a call that an outage ends is asked again by the next run
+    assert len(judge.times) < 140
 
 
 def test_unanswerable_at_the_end() -> None:

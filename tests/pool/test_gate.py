@@ -271,13 +271,17 @@ def test_status() -> None:
             assert (gate.in_flight, gate.status().queued, gate.status().why) == (2, 0, "")
         for call in range(DISTINCT):
             gate.breaker.failed(anyio.current_time(), call, INTERRUPTED, 0.0)
-        assert (gate.status().waiting, gate.status().why) == (1.0, "the judge is down")
+        down = f"the judge is down: {INTERRUPTED.reason}"
+        assert (gate.status().waiting, gate.status().why, gate.status().outage) == (1.0, down, down)
         busy = CallError("transport", "busy", "call", rate=True)
         gate.breaker.failed(anyio.current_time(), DISTINCT, busy, 0.0, probe=True)
-        assert (gate.status().waiting, gate.status().why) == (2.0, "rate limit of the judge")
+        assert (gate.status().waiting, gate.status().why) == (2.0, "rate limit of the judge: busy")
         await anyio.sleep(100)
+        now = gate.status()  # also while a call tests if the judge is back
+        assert (now.waiting, now.why) == (0.0, "rate limit of the judge: busy")
+        gate.breaker.replied()
         now = gate.status()
-        assert (now.requests_per_minute, now.tokens_per_minute, now.why) == (0, 0, "")
+        assert (now.requests_per_minute, now.tokens_per_minute, now.why, now.outage) == (0, 0, "", "")
 
     gated(work)
 
@@ -318,6 +322,8 @@ def test_reason_of_retries() -> None:
         gate.leave(permit, USAGE)
         now = gate.status()
         assert (now.waiting, now.why, now.retrying) == (5.0, "failed calls are tried again", 2)
+        gate.breaker.failed(anyio.current_time(), 1, INTERRUPTED, 0.0)
+        assert gate.status().why == f"failed calls are tried again: {INTERRUPTED.reason}"
 
     gated(work)
 
