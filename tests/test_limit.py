@@ -35,7 +35,7 @@ def keys(records: list[bytes]) -> list[str]:
     return list(dict.fromkeys(json.loads(record)["group_id"] for record in records))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(KINDS),
     st.sampled_from(LIES),

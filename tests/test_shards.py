@@ -98,7 +98,7 @@ def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     return kind, records
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
 @given(dumps(), st.integers(2, 4), st.sampled_from([1, 2]))
 def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
     """All shards together read, ask, count and refuse exactly as one process does, each thing once.
