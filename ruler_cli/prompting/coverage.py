@@ -33,7 +33,7 @@ _PIECE, _MOST_PIECES = 12, 64
 _MOST_TEXTS, _MOST_PATHS, _DEEPEST = 1_000_000, 10_000, 60
 _MOST_SCANNED = 1 << 29
 """Characters of prompts that may be searched in vain."""
-_SHARE, _LEAST = 0.9, 200
+_SHARE, _LEAST = 0.85, 200
 """The share of the text that judges should be shown, and the bytes that may be missing in any case."""
 _NAMED = 3
 """Paths that a sentence names."""
@@ -137,9 +137,12 @@ class Coverage:
         return sorted(paths, key=lambda pair: (-pair[1], pair[0]))
 
     def _turns(self) -> str:
-        """Return the path of the list that holds most of what is shown; empty if none holds half of it."""
+        """Return the path of the list that holds half of what is shown, or more; empty if none does.
+
+        What it holds that is not shown is subtracted, because graders repeat the turns among words of theirs.
+        """
         lists: Counter[str] = Counter()
-        for path, size in self.found.items():
+        for path, size in [*self.found.items(), *((path, -size) for path, size in self.unseen.items())]:
             for end in re.finditer(r"\[\]", path):
                 lists[path[: end.end()]] += size
         turns = max(lists, key=lambda path: (not _is_beside(path, ""), lists[path], len(path)), default="")
@@ -219,8 +222,8 @@ class _PromptText:
         The text is searched in the pieces that all its forms have in common; of many pieces some are
         searched, spread over the text.
         """
-        pieces = [_LEAD.sub("", piece, 1).rstrip() for piece in _BREAKS.split(text)]
-        pieces = [piece for piece in pieces if len(piece) >= _PIECE and (" " in piece or not piece.isascii())]
+        split = (_LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text))
+        pieces = [piece for piece in split if len(piece) >= _PIECE and (" " in piece or not piece.isascii())]
         whole = sum(map(_bytes, pieces))
         tried = pieces[:: -(-len(pieces) // _MOST_PIECES) or 1]
         shown = sum(_bytes(piece) for piece in tried if self._find(piece))

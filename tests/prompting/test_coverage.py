@@ -144,7 +144,7 @@ def test_what_counts(records: dict[str, dict[str, Any]], alarm: bool, tmp_path: 
 
 def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
     """A list that holds half of what is shown is of the rollouts, whatever the keys above it are."""
-    log = [*talk(LONG), {"role": "assistant", "content": "Done.", "actions": [TOLD]}]
+    log = [*talk(LONG * 40), {"role": "assistant", "content": "Done.", "actions": [TOLD]}]
     path = write(
         tmp_path / "in.jsonl", [{"group_id": 1, "evaluation_log": log, "eval_notes": [TOLD + "!"]}] * 2
     )
