@@ -259,6 +259,31 @@ def test_too_many_failures(process: Ruler, server: JudgeServer, groups: Path, tm
 
 
 @pytest.mark.long
+def test_no_usable_reply(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """If no worker gets a score for its first groups, twenty in all, the run stops as in one process."""
+    server.configure(latency=0.5)
+    model = ("-m", "openai/refusal", "--api-base", server.base, "-c", "2")
+    done = process("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite", *ray_options())
+    assert (done.returncode, "groups that were asked about got a score" in done.stderr) == (3, True)
+    assert server.stats()["requests"] < 120
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.long
+def test_spread(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """Under a cap each worker draws from its shard, and one process goes on to the same output."""
+    cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2", "--spend", "spread")
+    assert process(*arguments(server, "ray.jsonl", *ray_options(*cap))).returncode == 4
+    scored = [
+        record["ruler"]["status"] == "scored" for record in map(json.loads, (tmp_path / "ray.jsonl").open())
+    ]
+    assert all(any(scored[i : i + 40]) for i in (0, 40))
+    process(*arguments(server, "ray.jsonl"))
+    assert server.stats()["books"]["paid_again"] == 0
+    same_as_one_process(process, server, tmp_path)
+
+
+@pytest.mark.long
 def test_refused_key(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
     """A key that the judge refuses ends the run as in one process."""
     model = ("-m", "openai/401", "--api-base", server.base)
