@@ -143,7 +143,7 @@ def _refuse_unpriced(settings: ScoreSettings, judge: JudgeSettings, price: Price
 
 
 def nothing_to_compare(settings: ScoreSettings, source: Input) -> NothingToCompare | None:
-    """Return the error with which `score` refuses a file: no group of it has two rollouts that differ.
+    """Return the error with which a file is refused before a call: no group has two rollouts that differ.
 
     It is read as far as the first group that has. None for a stream, for a file about which no judge would be
     asked, and where a part of INPUT, or its replies in the ledger, are asked for as they are.
@@ -167,11 +167,14 @@ def _must_compare(settings: ScoreSettings) -> bool:
     return settings.ask.single == "flag" and not (part or settings.cached_only)
 
 
-def _held(settings: ScoreSettings, source: Input, observer: Observer) -> Iterator[Group]:
-    """Yield the groups of a stream; the first ones are held until one has something to compare.
+def held_groups(settings: ScoreSettings, source: Input, observer: Observer) -> Iterator[Group]:
+    """Yield the groups of INPUT; the first ones of a stream are held until one has something to compare.
 
     NothingToCompare if the stream ends before; no more than `_HELD_GROUPS` are held.
     """
+    if source.again is not None or not _must_compare(settings):
+        yield from source.groups
+        return
     held, size, askable = list[Group](), 0, False
     for group in source.groups:
         held.append(group)
@@ -291,8 +294,7 @@ class _Run:
             self._observer.warn(sentence)
 
     async def _judge_all(self, source: Input) -> None:
-        hold = source.again is None and _must_compare(self._settings)
-        groups = _held(self._settings, source, self._observer) if hold else source.groups
+        groups = held_groups(self._settings, source, self._observer)
         runner, pull = self._runner, (threaded if source.waits else inline)(groups)
 
         async def next_group() -> GroupRun | None:

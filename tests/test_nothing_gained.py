@@ -51,6 +51,17 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path, server: JudgeServer, w
     assert not (tmp_path / "out.jsonl.partial").exists()
 
 
+@pytest.mark.parametrize("command", [("render", "-", "r.jsonl"), ("batch", "submit", "-")])
+def test_nothing_to_submit(ruler: Ruler, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """No request is made or submitted either, if there is nothing to compare."""
+    write(tmp_path / "in.jsonl", ALONE)
+    for source in ("-", "in.jsonl"):
+        words = [source if word == "-" else word for word in command]
+        result = ruler(*words, "-m", "openai/gpt-4o", stdin=lines(ALONE), OPENAI_API_KEY="x" * 20)
+        assert (result.returncode, "anything to compare" in result.stderr) == (2, True)
+    assert not (tmp_path / "r.jsonl").exists()
+
+
 @pytest.mark.parametrize("more", [["--single", "score"], ["--limit", "2"], ["--shard", "1/2"]])
 def test_asked_for(ruler: Ruler, tmp_path: Path, more: list[str]) -> None:
     """Groups of one rollout are scored if that, or a part of INPUT, is asked for."""

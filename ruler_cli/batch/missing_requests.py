@@ -20,8 +20,9 @@ from ruler_cli.judging.panel import open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import Bounds, StopSignal, in_thread, inline, run, run_beside, threaded
-from ruler_cli.reading.input import open_input
+from ruler_cli.reading.input import Input, open_input
 from ruler_cli.reading.scratch import Index
+from ruler_cli.run import held_groups, nothing_to_compare
 from ruler_cli.types import GroupResult, Problem, Request
 
 MissingRequest = tuple[int, bytes, Request]
@@ -102,10 +103,16 @@ async def _render(
         counts.unreadable += 1
         observer.problem(problem)
 
+    def opened() -> Input:
+        source = open_input(settings.input, stack, on_problem)
+        if error := nothing_to_compare(settings, source):
+            raise error
+        return source
+
     # in a thread: a pipe may be silent for long, and the survey of a large file takes long
-    source = await in_thread(partial(open_input, settings.input, stack, on_problem))
+    source = await in_thread(opened)
     source.report(observer)
-    pull = (threaded if source.waits else inline)(source.groups)
+    pull = (threaded if source.waits else inline)(held_groups(settings, source, observer))
 
     async def next_group() -> GroupRun | None:
         group = await pull()
