@@ -73,7 +73,10 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     assert view.find("#overview-head").inner_text() == heading
     cells = "all => all.map(tr => [...tr.cells].map(cell => cell.textContent))"
     rows = {name: values for name, *values in view.find(".sides tbody tr").evaluate_all(cells)}
+    opening = "A and B differ in parameters and passes; the same judge and rubric"
+    assert view.find(".judged").inner_text() == opening
     assert rows["file"] == ["scored.jsonl", "other.jsonl"]
+    assert rows["parameters"][0] == "none given"
     assert rows["groups"] == ["54 of 60 scored", "60 of 60 scored"]
     assert rows["mean score"] == [f"{mean:.2f}" for mean in measured["means"]]
     text = view.find(".findings").inner_text()

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.ledger.texts import digest_of
 from tests.attacks import FAMILIES
 from tests.browser.attacks import HIT, NAME, RESTING, RUNNING, control, records
 from tests.browser.conftest import Show
-from tests.browser.reports import report_of
+from tests.browser.reports import plain, report_of, write
 from tests.browser.view import View, shown
 
 ATTACKS = [*RUNNING, *RESTING, *(attack.text for family in FAMILIES.values() for attack in family)]
@@ -133,6 +135,29 @@ def harmless(view: View) -> dict[str, Any]:
     assert result["twice"] == []
     assert set(result["tags"]) <= TAGS
     return result
+
+
+@pytest.mark.smoke
+def test_what_made_the_scores(show: Show, tmp_path: Path) -> None:
+    """The rubric of a hostile ledger is text in the panel on what made the scores, once."""
+    rubric = "\n".join(ATTACKS)[:15_000].encode(errors="replace").decode()
+    digest = digest_of(rubric)
+    record = plain("one", 0.2, 0.8)
+    record["ruler"] |= {"rubric": digest, "params": "0" * 16, "version": RUNNING[0], "served": [RUNNING[1]]}
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.texts is not None
+        ledger.texts.add(digest, "rubric", rubric)
+    scored = write(tmp_path / "scored.jsonl", [record])
+    view = show(report_of(scored, tmp_path, "--ledger", str(tmp_path / "ledger.sqlite")))
+    harmless(view)
+    view.find(".made summary").click()
+    harmless(view)
+    rows = view.find(".made dd").all_inner_texts()
+    assert (rows[0], rows[3]) == (RUNNING[1], RUNNING[0])
+    assert rows[1].startswith(f"{digest}\n")
+    assert RUNNING[0] in rows[1]
+    assert rows[2] == "0000000000000000 (text not found)"
+    assert view.find(".made").count() == 1
 
 
 @pytest.mark.parametrize("attack", RUNNING, ids=range(len(RUNNING)))

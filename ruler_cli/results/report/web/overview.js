@@ -74,7 +74,7 @@ function judged(f) {
 /** What made the scores, as the file and a ledger say it: rubrics, parameters, the models that answered. */
 function MadeBy({ rows }) {
   if (!rows.length) return null;
-  return html`<details class="card findings made">
+  return html`<details class="card made">
     <summary><h3>What made the scores</h3></summary>
     <dl>${rows.map(([name, sentence, text], i) => html`<div key=${i}><dt>${name}</dt>
       <dd>${visible(sentence)}${text && html`<pre>${visible(text)}</pre>`}</dd></div>`)}</dl>
