@@ -76,8 +76,31 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 _KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""Pairs of surrogates as JSON writes them, lone ones, and other escapes."""
 _SENTENCE = 300
 """Characters of foreign text in a sentence."""
+
+
+def readable_text(text: str) -> str:
+    """Return text that can be encoded as UTF-8: a lone surrogate becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def parse_foreign(data: bytes) -> Any:
+    """Parse JSON of a judge's; a lone surrogate becomes U+FFFD. JSONDecodeError as orjson raises it."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if b"\\ud" not in data and b"\\uD" not in data:
+            raise
+        return orjson.loads(_ESCAPES.sub(lambda escape: b"\\ufffd" if escape["lone"] else escape[0], data))
 
 
 def without_key(data: bytes, key: str | None) -> bytes:
@@ -92,7 +115,7 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
     """
     body = without_key(body, key).removeprefix(BOM)
     try:
-        value = orjson.loads(body)
+        value = parse_foreign(body)
         choice = value["choices"][0]
         message = choice["message"]
         content = message.get("content")
@@ -157,8 +180,7 @@ def _count(value: Any) -> int:
 
 def clean(text: str, key: str | None = None) -> str:
     """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
-    if key:
-        text = text.replace(key, "[key]")
+    text = readable_text(text.replace(key, "[key]") if key else text)
     text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
     text = _KEY.sub("[key]", text).strip()
     return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
-from ruler_cli.answer import SHORTEST_KEY
+from ruler_cli.answer import SHORTEST_KEY, readable_text
 from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import CapReached, NoUsableReply
 from ruler_cli.judging.panel import Panel
@@ -18,7 +18,6 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.ledger.texts import digest_of, params_text
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.prompting.layout import shown_rubric
-from ruler_cli.prompting.render import readable_text
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, GroupScores
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.answer import clean, reply_of
+from ruler_cli.answer import clean, parse_foreign, reply_of
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, error_of, read_response, refuses_format
 from ruler_cli.types import CallError, Reply
 
@@ -93,7 +93,7 @@ def read_row(line: bytes) -> ReplyRow | str:
     if len(line) > MAX_LINE_BYTES:
         return "is longer than 32 MiB"
     try:
-        value = orjson.loads(line)
+        value = parse_foreign(line)
     except orjson.JSONDecodeError:
         try:
             value = json.loads(line)  # NaN, as Python writes it

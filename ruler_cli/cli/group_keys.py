@@ -58,7 +58,7 @@ class KeySearch:
     @property
     def fragment(self) -> str:
         """The part of a page's address that opens the first group that matched; empty without one."""
-        from ruler_cli.prompting.render import readable_text
+        from ruler_cli.answer import readable_text
 
         if self._matched is None:
             return ""

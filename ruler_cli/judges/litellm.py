@@ -7,6 +7,7 @@ exceptions are read by the responses that they carry, not by their names.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -326,7 +327,10 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pydantic's, about types of litellm's fields
-            body = answer.model_dump_json().encode()
+            try:
+                body = answer.model_dump_json().encode()
+            except ValueError:  # a lone surrogate
+                body = json.dumps(answer.model_dump(), default=str).encode()
     except (AttributeError, TypeError, ValueError):
         return CallError("transport", "the provider's answer is no chat completion", "call")
     return reply_of(body, key)

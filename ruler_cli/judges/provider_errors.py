@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from ruler_cli.answer import BOM, clean, reply_of
+from ruler_cli.answer import BOM, clean, parse_foreign, reply_of
 from ruler_cli.judges.retry_after import READ, retry_after
 from ruler_cli.types import CallError, Kind, Reply
 
@@ -252,7 +252,7 @@ def read_response(
         if isinstance(reply, Reply):
             return reply
         try:
-            value = orjson.loads(data)
+            value = parse_foreign(data)
         except orjson.JSONDecodeError:
             if not data.lstrip().startswith(b"<"):
                 return reply
@@ -270,7 +270,7 @@ def error_of(data: bytes) -> tuple[str, str]:
     """(codes, message) of an error body: its short codes in one line, and its message."""
     data = data.removeprefix(BOM)
     try:
-        value = orjson.loads(data)
+        value = parse_foreign(data)
     except orjson.JSONDecodeError:
         return "", _page(data[: 4 * _LONGEST].decode("utf-8", "replace"))
     if isinstance(value, list) and value:  # Gemini's OpenAI endpoint

@@ -6,13 +6,14 @@ pool, a test or a file of replies can drive it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import ExchangeState, RequestPart, write_prompt
+from ruler_cli.prompting.prompt import LETTERS, ExchangeState, RequestPart, write_prompt
 from ruler_cli.scoring.parse_reply import DefectError, ParsedReply, parse, parse_complete
 from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
@@ -24,6 +25,14 @@ _BRIEF, _BRIEF_PER_ROLLOUT = 32, 48
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
 was too long, and a part of it may take more. A window that still does is asked in halves."""
+
+
+_NAMED = re.compile(
+    r"(?<!\w)(?:(?:(?:the )?(?:trajector(?:y|ies)|rollouts?)(?:[ _]ids?)?|ids?)(?:[:=] ?|[ _]))?"
+    rf"(?:[\"'`“](?P<quoted>[{LETTERS}]{{4,}})[\"'`”]|(?P<bare>[{LETTERS}]{{4,}}))(?!\w)",
+    re.IGNORECASE,
+)
+"""A word that may be a label, with the noun before it and the quotes around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ def exchange(
             except DefectError as problem:
                 defect = str(problem)
             else:
-                return _pass_scores(part, request, {**given, **reading.entries}, reading)
+                return _pass_scores(layout, part, request, {**given, **reading.entries}, reading)
         state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
             if _fits_with_less(reply, request, state):
@@ -165,7 +174,11 @@ def _crowded(
 
 
 def _pass_scores(
-    part: RequestPart, request: Request, entries: dict[str, tuple[float, str]], reading: ParsedReply
+    layout: PromptLayout,
+    part: RequestPart,
+    request: Request,
+    entries: dict[str, tuple[float, str]],
+    reading: ParsedReply,
 ) -> PassScores:
     each = [entries[label] for label in request.shown]
     return PassScores(
@@ -174,7 +187,21 @@ def _pass_scores(
         window=part.window,
         distinct=tuple(request.shown.values()),
         scores=tuple([score for score, _ in each]),
-        explanations=tuple([text for _, text in each]),
+        explanations=_with_places([text for _, text in each], layout, request),
         rescaled=reading.rescaled,
         unknown=reading.unknown,
     )
+
+
+def _with_places(texts: list[str], layout: PromptLayout, request: Request) -> tuple[str, ...]:
+    """Explanations that call a rollout by its place in the group, and not by its label in the request."""
+    whole = "\n".join(texts).lower()
+    places = {label: layout.places[at] for label, at in request.shown.items() if label in whole}
+
+    def placed(match: re.Match[str]) -> str:
+        place = places.get((match["quoted"] or match["bare"]).lower())
+        if place is None:
+            return match[0]
+        return f"{'Rollout' if match[0][:2].istitle() else 'rollout'} {place}"
+
+    return tuple([_NAMED.sub(placed, text) for text in texts] if places else texts)

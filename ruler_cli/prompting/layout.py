@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
+from ruler_cli.answer import readable_text
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import injection, templates
-from ruler_cli.prompting.render import WHOLE, Shortening, readable_text, render, render_tools
+from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
 from ruler_cli.types import Group, Rollout
 
 CYCLE = 8
@@ -70,7 +71,8 @@ class PromptLayout:
     `owner[i]` is the distinct rollout that input rollout i became, None if it could not be read. `sizes` are
     bytes of each distinct rollout as shown; `digests` and `digest` are those of the whole texts. `suspects`
     are distinct rollouts whose text addresses a judge. `shortening` is the highest step of the ladder that
-    any of the text was shortened by.
+    any of the text was shortened by. `places` are those in the group, from 1, of the first input rollout that
+    became each distinct one; several records of one rollout count once.
     """
 
     context: str
@@ -83,6 +85,7 @@ class PromptLayout:
     sizes: tuple[int, ...]
     suspects: frozenset[int] = frozenset()
     shortening: int = 0
+    places: tuple[int, ...] = ()
 
     @property
     def alone(self) -> bool:
@@ -133,7 +136,10 @@ def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rol
     digests = tuple([keyed(raw) for raw in raws])
     digest = keyed(b"group", rubric.encode(), tools.encode(), context.encode(), *sorted(digests))
     sizes = tuple([len(raw) for raw in raws])
-    layout = PromptLayout(context, tools, tuple(texts), tuple(owner), rubric, digests, digest, sizes)
+    places = tuple([i + 1 for i in example])
+    layout = PromptLayout(
+        context, tools, tuple(texts), tuple(owner), rubric, digests, digest, sizes, places=places
+    )
     return layout, rollouts, example, shared, own_tools
 
 

@@ -206,7 +206,8 @@ def _pair(
     return (first, second) if first and second else None
 
 
-_LETTERS = "bcdfghjkmnpqrstvwxz"
+LETTERS = "bcdfghjkmnpqrstvwxz"
+"""Letters of a label."""
 
 
 @dataclass(slots=True)
@@ -275,8 +276,8 @@ def _labels(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str,
             size = 4 + draw // 50  # a text that holds every short label is answered with longer ones
             label = ""
             for _ in range(size):
-                number, letter = divmod(number, len(_LETTERS))
-                label += _LETTERS[letter]
+                number, letter = divmod(number, len(LETTERS))
+                label += LETTERS[letter]
             if label not in labels and label not in text:
                 labels[label] = i
                 break

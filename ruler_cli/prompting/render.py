@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from ruler_cli.answer import readable_text
 from ruler_cli.formats.chat import CALL_KEYS, RESULT_KINDS, TEXT_KEYS, other_text
 
 _SAFE_NAME = r"[A-Za-z0-9_.\-]{1,80}"
@@ -63,15 +64,6 @@ def render_tools(tools: Any) -> str:
         t["function"] if isinstance(t, dict) and isinstance(t.get("function"), dict) else t for t in items
     )
     return "\n".join(_json(t) for t in bare)
-
-
-def readable_text(text: str) -> str:
-    """Return text that can be encoded as UTF-8: a lone surrogate becomes U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _message(message: Mapping[str, Any], names: dict[str, str], shortening: Shortening) -> str:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ruler_cli.answer import readable_text
+
 _KEY = "scores"
 _END = "</think>"
 _FENCE = r"```[\w-]*[ \t\r]*"
@@ -114,7 +116,7 @@ def _checked(entries: list[Any], labels: Sequence[str]) -> ParsedReply:
         value, explanation = entry.get("score"), entry.get("explanation")
         if label in chosen and _number(chosen[label][0]) != _number(value):
             raise DefectError("one id had two different scores")
-        chosen[label] = (value, explanation if isinstance(explanation, str) else "")
+        chosen[label] = (value, readable_text(explanation) if isinstance(explanation, str) else "")
     missing = len(labels) - len(chosen)
     if missing:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")

@@ -304,7 +304,10 @@ def test_malformed_body() -> None:
         (b'{"custom_id": "a", "result": {"type": "renewed"}}', "has a result of an unknown type"),
         (b'{"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}', "is a request; "),
         (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
-        (b'{"custom_id": "a", "text": "\\ud800"}', "is nested too deep, or holds what is no text"),
+        (
+            b'{"custom_id": "a", "choices": ' + b"[" * 300 + b"]" * 300 + b"}",
+            "is nested too deep, or holds what is no text",
+        ),
         (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is cut off or no JSON"),
         (b'{"custom_id": "a", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "is longer than 32 MiB"),
     ],
@@ -315,6 +318,14 @@ def test_malformed_line(line: bytes, reason: str) -> None:
     row = read_row(line)
     assert isinstance(row, str)
     assert row.startswith(reason)
+
+
+def test_lone_surrogate() -> None:
+    """A lone surrogate in a row is U+FFFD."""
+    row = read_row(b'{"custom_id": "a", "text": "\\ud83d\\ude00 \\udc00 \\\\ud800"}')
+    assert isinstance(row, ReplyRow)
+    assert isinstance(row.answer, Reply)
+    assert row.answer.text == "\U0001f600 \ufffd \\ud800"
 
 
 def test_utf8_signature() -> None:

@@ -418,7 +418,8 @@ def test_panel_of_two_endpoints(ruler: Ruler, server: JudgeServer, tmp_path: Pat
         text = (tmp_path / "ruler.toml").read_text()
         (tmp_path / "ruler.toml").write_text(text.replace("fast", "quick").replace("strong", "slow"))
         assert ruler("score", "in.jsonl", "again.jsonl", **keys).returncode == 0
-        assert set(read(tmp_path / "again.jsonl")[0]["trajectories"][0]["ruler"]["judges"]) == {
+        again = read(tmp_path / "again.jsonl")[0]["trajectories"][0]["ruler"]["judges"]
+        assert {own["judge"] for own in again} == {
             "quick",
             "slow",
         }

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.prompting.render import readable_text
+from ruler_cli.answer import readable_text
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.report.figures import curve_positions

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
+from ruler_cli.answer import readable_text
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.dialects import text_of
 from ruler_cli.prompting.layout import render_group
-from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import digest
 from ruler_cli.results.report.bins import iso
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
