@@ -55,7 +55,9 @@ def suggest_file(name: str, but: str = "") -> str | None:
             match = nearest(last, (one.name for one in others if not one.name.endswith(".partial")), 0.8)
     except (OSError, ValueError):
         return None
-    return match and os.path.join(folder, match)  # noqa: PTH118 - as above
+    if match is None or nearest(last.partition(".")[0], [match.partition(".")[0]], 0.5) is None:
+        return None  # the ending alone makes no two names alike
+    return os.path.join(folder, match)  # noqa: PTH118 - as above
 
 
 def suggest_path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | None:

@@ -123,7 +123,8 @@ def test_typo_beside_output(ruler: Ruler, tmp_path: Path) -> None:
     typo = ruler("score", "run2.jsonl", "run_2.jsonl", "-m", "offline")
     assert typo.stderr == "ruler: run2.jsonl: no such file; did you mean run.jsonl?\n"
     (tmp_path / "run.jsonl").unlink()
-    for name in ("run2.jsonl", "dump"):
+    (tmp_path / "a.jsonl").touch()
+    for name in ("run2.jsonl", "dump", "b.jsonl"):
         swapped = ruler("score", name, "run_2.jsonl", "-m", "offline")
         assert (
             f"{name}: no such file, but OUTPUT run_2.jsonl is one; INPUT comes first: are" in swapped.stderr
