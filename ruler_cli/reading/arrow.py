@@ -26,7 +26,7 @@ from ruler_cli.reading.parse import parse, parse_value
 _EXACT_DIGITS = 15
 """Decimal digits that every float64 holds."""
 ANNOTATION = "ruler"
-"""The member that is JSON text in every file: as a struct it would need all its optional fields."""
+"""The member that is JSON text in the files of earlier versions."""
 
 
 def cells(column: Any, name: str = "") -> list[bytes]:
@@ -120,11 +120,11 @@ def merge_values(array: Any, old: list[Any], new: list[Any], name: str = "") -> 
     """
     if repr(old) == repr(new):
         return array
-    if _is_struct(array.type) and name != ANNOTATION and all(isinstance(x, dict | None) for x in new):
+    if _is_struct(array.type) and all(isinstance(x, dict | None) for x in new):
         return _merge_structs(array, old, new)
     if _is_list(array.type) and all(isinstance(x, list | None) for x in new):
         return _merge_lists(array, old, new)
-    return _inferred(new, name)
+    return _structured(new) if types.is_null(array.type) or name == ANNOTATION else _inferred(new)
 
 
 def _merge_structs(array: Any, old: list[Any], new: list[Any]) -> Any:
@@ -173,10 +173,28 @@ def _origins(old: list[Any], new: list[Any]) -> list[int | None]:
     return origins
 
 
-def _inferred(values: list[Any], name: str) -> Any:
+def _structured(values: list[Any]) -> Any:
+    """Make an array of structs for objects, of lists for lists, and of what is inferred for the rest."""
+    nulls, items = (
+        pa.array([value is None for value in values]),
+        [item for item in values if item is not None],
+    )
+    if items and all(isinstance(item, dict) for item in items):
+        names = list(dict.fromkeys(name for item in items for name in item))
+        members = [_structured([(value or {}).get(name) for value in values]) for name in names]
+        if names:  # Parquet has no struct without members
+            return pa.StructArray.from_arrays(members, names=names, mask=nulls)
+    if any(isinstance(item, list) for item in items) and all(isinstance(item, list) for item in items):
+        inner = _structured([one for item in items for one in item])
+        ends = [0, *accumulate(len(value or ()) for value in values)]
+        return _list_array(ends, inner, pa.list_(inner.type), nulls)
+    return _inferred(values)
+
+
+def _inferred(values: list[Any]) -> Any:
     """Make an array of the type that pyarrow infers for scalars or lists of these; else of JSON text."""
     items = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    if name != ANNOTATION and not any(isinstance(item, dict | list) for item in items):
+    if not any(isinstance(item, dict | list) for item in items):
         if {bool, float} <= set(map(type, values)):  # a score beside rewards that are true or false
             values = [float(value) if isinstance(value, bool) else value for value in values]
         with contextlib.suppress(pa.ArrowException, OverflowError):

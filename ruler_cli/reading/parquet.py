@@ -5,8 +5,8 @@ Rows come in small batches, so memory depends on the size of rows and pages, and
 A file needs its schema before its first row, and the last row may hold a score that does not fit its
 column. So the columns that changed are spooled, and the file is written at the end. Columns that did not
 change are the source's own, in its row groups, with their types and metadata. New values have the type that
-pyarrow infers; `ruler` and new objects are JSON text. A column of several types gets one that holds them all,
-or becomes JSON text as a whole.
+pyarrow infers, and new objects, such as `ruler`, are structs. A column of several types gets one that holds
+them all, or becomes JSON text as a whole.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
 
 def annotations_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The `ruler` of each row."""
-    return [json.loads(text) for text in frame["ruler"]]
+    return list(frame["ruler"])
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,51 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
         if version == 2:
             inside = [json.loads(text)["reward"] for text in frame["trajectory_json"]]
             assert inside == list(frame["reward"])
+
+
+def native(groups: int) -> pa.Table:
+    """Groups of two native trajectories, of which the last group cannot be judged."""
+    rows = []
+    for number in range(groups):
+        talks = [[*prompt("a"), {"role": "assistant", "content": f"truth=0.{i}"}] for i in (2, 8)]
+        talks = [talk[: 2 * (number < groups - 1)] for talk in talks]
+        trajectories = [{"messages": talk, "reward": 1.0} for talk in talks]
+        rows.append({"group_id": f"g{number}", "trajectories": trajectories})
+    return pa.Table.from_pylist(rows)
+
+
+def test_structs(ruler: Ruler, tmp_path: Path) -> None:
+    """`ruler` and new `metrics` are structs, for pyarrow and pandas, and stay so when scored again."""
+    pq.write_table(native(300), tmp_path / "in.parquet")
+    for source in ("in.parquet", "out.parquet"):
+        assert ruler("score", source, "out.parquet", *SCORE).returncode == 1
+        schema = pq.read_schema(tmp_path / "out.parquet")
+        own, part = schema.field("trajectories").type.value_type, schema.field("ruler").type
+        assert {field.type for field in own.field("metrics").type} == {pa.float64()}
+        kinds = {"score": pa.float64(), "reason": pa.string(), "schema": pa.int64(), "suspect": pa.bool_()}
+        assert {name: own.field("ruler").type.field(name).type for name in kinds} == kinds
+        assert (part.field("rubric").type, part.field("tied").type) == (pa.string(), pa.bool_())
+        assert part.field("usage").type.field("calls").type == pa.int64()
+        frame = pd.read_parquet(tmp_path / "out.parquet")
+        assert [one["status"] for one in frame["ruler"]] == ["scored"] * 299 + ["failed"]
+        each = [trajectory for row in frame["trajectories"] for trajectory in row]
+        assert [one["ruler"]["score"] for one in each] == [one["reward"] for one in each]
+        assert [one["ruler"]["score"] is None for one in each] == [False] * 598 + [True] * 2
+        assert {one["metrics"]["independent_reward"] for one in each} == {1.0}
+
+
+def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
+    """`ruler` as JSON text, as earlier versions wrote it, is read, and is a struct once scored again."""
+    pq.write_table(trl("aabb"), tmp_path / "in.parquet")
+    assert ruler("score", "in.parquet", "new.parquet", *SCORE).returncode == 0
+    table = pq.read_table(tmp_path / "new.parquet")
+    texts = pa.array([json.dumps(one) for one in table.column("ruler").to_pylist()])
+    at = table.schema.get_field_index("ruler")
+    pq.write_table(table.set_column(at, "ruler", texts), tmp_path / "old.parquet")
+    old, new = (json.loads(ruler("report", name, "--json").stdout) for name in ("old.parquet", "new.parquet"))
+    assert old["figures"] == new["figures"]
+    assert ruler("score", "old.parquet", "again.parquet", *SCORE).returncode == 0
+    assert pa.types.is_struct(pq.read_schema(tmp_path / "again.parquet").field("ruler").type)
 
 
 def test_lines(ruler: Ruler, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_untouched() -> None:
     assert [now.row_group(i).num_rows for i in range(now.num_row_groups)] == [2, 1]
     assert {now.row_group(0).column(at).compression for at in range(now.num_columns)} == {"ZSTD"}
     before, after = pq.read_table(file), pq.read_table(out)
-    assert after.column("ruler").to_pylist() == ['{"score": 0.5}'] * 3
+    assert after.column("ruler").to_pylist() == [{"score": 0.5}] * 3
     for name in before.column_names:
         assert str(after[name].to_pylist()) == str(before[name].to_pylist()), name  # NaN is not NaN
 
@@ -156,7 +156,7 @@ REPLACED: list[tuple[Any, list[Any], Any, str]] = [
     (pa.bool_(), [True, None], False, "bool"),
     (pa.decimal128(5, 2), [decimal.Decimal("0.25"), None], 0.7, "double"),
     (pa.null(), [None, None], 0.7, "double"),
-    (pa.null(), [None, None], {"a": 1}, "string"),
+    (pa.null(), [None, None], {"a": 1}, "struct<a: int64>"),
     (pa.large_string(), ["a", None], "b", "string"),
     (pa.string_view(), ["a", None], "b", "string"),
     (WORDS, ["a", None], "b", "string"),
@@ -322,6 +322,24 @@ def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pq.read_table(out).equals(table)
 
 
+NEW: list[tuple[Any, str]] = [
+    ({"a": {"b": [1]}, "c": "x"}, "struct<a: struct<b: list<element: int64>>, c: string>"),
+    ([{"a": 1}, {"b": 0.5}], "list<element: struct<a: int64, b: double>>"),
+    ([[{"a": 1}], []], "list<element: list<element: struct<a: int64>>>"),
+    ({"a": [], "b": None, "c": {}}, "struct<a: list<element: null>, b: null, c: string>"),
+    ({"a": [1, {"b": 2}]}, "struct<a: list<element: string>>"),
+    ({}, "string"),
+]
+"""New values, and the types of their columns."""
+
+
+def test_new_columns() -> None:
+    """New objects are structs, with what no type holds as JSON text inside; rows without them are null."""
+    for new, becomes in NEW:
+        out = rewritten(packed(pa.table({"i": [0, 1, 2]})), lambda r: r | {"x": new} if r["i"] else r)  # noqa: B023 - called here
+        assert kinds(out)["x"] == becomes
+
+
 IMAGE = pa.struct([("bytes", pa.binary()), ("at", pa.timestamp("ns"))])
 MESSAGE = pa.struct([("role", pa.string()), ("content", pa.large_string()), ("image", IMAGE)])
 
@@ -338,7 +356,7 @@ def test_group_rows() -> None:
         file, lambda r: r | {"trajectories": [r["trajectories"][0] | annotation, *r["trajectories"][1:]]}
     )
     other = own | {"ruler": None}
-    new = own | {"reward": 0.7, "ruler": '{"score": 0.7}'}
+    new = own | {"reward": 0.7, "ruler": {"score": 0.7}}
     assert pq.read_table(out)["trajectories"].to_pylist() == [[new, other], [new]]
     again = rewritten(out, lambda r: r | {"trajectories": [t | {"reward": None} for t in r["trajectories"]]})
     assert pq.read_table(again)["trajectories"].to_pylist()[1] == [new | {"reward": None}]
