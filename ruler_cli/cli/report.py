@@ -151,8 +151,8 @@ def _run(scored: ScoredFile, head: dict[str, Any], lookup: TextLookup) -> _Views
 
     builder, shortlist = FiguresBuilder(lookup), Shortlist()
     with group_counter() as tick:
-        for _, scored_group in scored.groups():
-            builder.add(scored_group)
+        for group, scored_group in scored.groups():
+            builder.add(scored_group, group.rubric)
             shortlist.add(scored_group)
             tick()
     if scored.warning:

@@ -128,7 +128,7 @@ def compare_files(
 
     def digested(groups: ScoredGroups, builder: FiguresBuilder) -> Iterator[DigestedGroup]:
         for group, scored_group in groups:
-            builder.add(scored_group)
+            builder.add(scored_group, group.rubric)
             yield with_digests(group, scored_group)
 
     def add(pair: GroupPair) -> None:

@@ -78,6 +78,7 @@ def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
     page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
     assert "rubric      3 rubrics\n" in page
     assert page.index("(built-in), 2 groups") < page.index("by rule 0") < page.index("by rule 1")
+    assert "by rule 1" in ruler("report", "a.jsonl", "--ledger", "none").stdout  # from the records
 
 
 def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:

@@ -74,14 +74,15 @@ class FiguresBuilder:
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
 
-    def add(self, group: ScoredGroup) -> None:
-        """Count the next group of the file."""
+    def add(self, group: ScoredGroup, own_rubric: str | None = None) -> None:
+        """Count the next group of the file; its record may have a rubric of its own."""
         self._groups["all"] += 1
         self._groups[group.status] += 1
         for flag in group.flags:
             self._flags.add(flag)
         if group.status != "unmarked":
             self._add_judged(group)
+            self._made.add(group, own_rubric)
         self._add_rollouts(group)
         if group.scores:
             self._add_scored(group)
@@ -89,7 +90,6 @@ class FiguresBuilder:
     def _add_judged(self, group: ScoredGroup) -> None:
         if group.failed:
             self._reasons.add(group.kind, group.reason, group.key)
-        self._made.add(group)
         if group.judge:
             self._judges.add(group.judge)
         if group.passes is not None:

@@ -84,7 +84,7 @@ def write_html(
         embedded_groups, ranking = EmbeddedGroups(stack), Ranking(most)
         builder, shortlist = FiguresBuilder(texts), Shortlist()
         for ordinal, (group, scored_group) in enumerate(scored.groups(), 1):
-            builder.add(scored_group)
+            builder.add(scored_group, group.rubric)
             shortlist.add(scored_group)
             if ranking.add(ordinal, scored_group, asked=on_group(scored_group.key)):
                 embedded_groups.put(ordinal, GroupText.of(group, scored_group), scored_group)

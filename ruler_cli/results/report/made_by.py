@@ -53,27 +53,31 @@ class MadeBy:
     def __init__(self) -> None:
         self._served, self._versions = WordCounts(), WordCounts()
         self._rubrics, self._params = array("Q"), array("Q")  # a digest of each group
+        self._own: dict[str, str] = {}
 
-    def add(self, group: ScoredGroup) -> None:
-        """Count a group; files of older versions say nothing."""
+    def add(self, group: ScoredGroup, own_rubric: str | None) -> None:
+        """Count a group; files of older versions say nothing. A record may have a rubric of its own."""
         for name in group.served:
             self._served.add(name)
         if group.version:
             self._versions.add(group.version)
         if group.rubric:
             self._rubrics.append(int(group.rubric, 16))
+            if own_rubric and len(self._own) < _LISTED and group.rubric == digest_of(own_rubric):
+                self._own[group.rubric] = own_rubric
         if group.params:
             self._params.append(int(group.params, 16))
 
     def figures(self, lookup: TextLookup, judges: Iterable[str]) -> dict[str, Any]:
         """Return the counts as JSON, the most frequent first, with the texts that are known.
 
-        Without any lookup these are the built-in rubric, and the parameters of one of `judges` without any.
+        Without any lookup these are the built-in rubric, those of records, and the parameters of one of
+        `judges` without any.
         """
         all_ = Counter(self._rubrics), Counter(self._params)
         listed = [[(f"{digest:016x}", n) for digest, n in counts.most_common(_LISTED)] for counts in all_]
         own = [RUBRIC, *(params_text([{"judge": name, "model": name, "params": {}}]) for name in judges)]
-        texts = {digest_of(text): text for text in own}
+        texts = self._own | {digest_of(text): text for text in own}
         texts |= lookup([digest for counts in listed for digest, _ in counts])
         rubrics, params = (
             [{"digest": digest, "groups": n, "text": texts.get(digest)} for digest, n in counts]
