@@ -87,6 +87,9 @@ def _default_ledger() -> Path | None:
     return ledger_path(os.environ.get(LEDGER_VARIABLE))
 
 
+MAX_RECORD = 512
+"""Mebibytes of the largest record that is read."""
+
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]
 Spend = Literal["first", "spread"]
@@ -226,7 +229,8 @@ class InputSettings:
     """The source of records, their grouping, and the dotted paths that the user gave.
 
     `outcome_option` is the option that gave `outcome`, for sentences. With `limit` only so many groups are
-    read, the first; with `shard` only its own. `prompt` is the path of the task's text.
+    read, the first; with `shard` only its own. `prompt` is the path of the task's text. A record of more than
+    `max_record` mebibytes is not held in memory, and counts as unreadable.
     """
 
     source: str = "-"
@@ -240,6 +244,7 @@ class InputSettings:
     shard: Shard | None = None
     prompt: str | None = None
     limit: int | None = None
+    max_record: int = MAX_RECORD
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, 
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import distinct_rollouts
 from ruler_cli.reading.input import Input, open_input
+from ruler_cli.reading.location import Location
 from ruler_cli.result_writer import ResultWriter
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
 from ruler_cli.writing.output import FailedFile, failed_path, open_output, refuse_clashes, refuse_settings
@@ -276,6 +277,9 @@ class _Run:
         return source
 
     def _unreadable(self, problem: Problem) -> None:
+        output, source = self._settings.output, self._settings.input.source
+        if problem.too_large and output != "-" and Location(source).same(output):
+            raise UsageError(f"{output}: is INPUT, and would lose {problem.where}, which {problem.reason}")
         self._writer.unreadable(problem)
         self._stop_if_too_many()
 

@@ -16,7 +16,8 @@ class Line:
     """One record of INPUT: 1-based number in its order, byte offset in the decompressed stream, bytes.
 
     `place` is how a sentence names it where it is not simply `line NUMBER`. `source` is the name of its
-    file where INPUT is several.
+    file where INPUT is several. `skipped` is the size of a record that is larger than the bound: `raw` is its
+    beginning then, and not held further.
     """
 
     number: int
@@ -24,6 +25,12 @@ class Line:
     raw: bytes
     place: str = ""
     source: str = ""
+    skipped: int = 0
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.offset + (self.skipped or len(self.raw))
 
     @property
     def where(self) -> str:
@@ -33,12 +40,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something of the input that could not be read: where, why, and its bytes, verbatim."""
+    """Something of the input that could not be read: where, why, and its bytes, verbatim.
+
+    `too_large`: it is a record that was not held, so INPUT is its only copy.
+    """
 
     line: int
     reason: str
     raw: bytes
     place: str = ""
+    too_large: bool = False
 
     @property
     def where(self) -> str:

@@ -18,10 +18,10 @@ from typing import Literal
 import anyio.to_thread
 
 from ruler_cli.answer import clean
-from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
+from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, TOO_LONG, ReplyRow, read_row
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.reading.compression import PARQUET_MAGIC, capped, decompressed, lines, readable
+from ruler_cli.reading.compression import PARQUET_MAGIC, decompressed, lines, readable
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Reply
@@ -143,11 +143,14 @@ class Importer(AbstractContextManager["Importer"]):
                 rows = (
                     open_container(name, stack).records()
                     if parquet
-                    else lines(shown, capped(decompressed(shown, stream), MAX_LINE_BYTES))
+                    else lines(shown, decompressed(shown, stream), MAX_LINE_BYTES)
                 )
                 for line in rows:
                     number = line.number
-                    if self.add(line.raw, number, f"{shown} {line.where}"):
+                    if line.skipped:
+                        self.result.rows += 1
+                        self._reject(number, TOO_LONG, f"{shown} {line.where}")
+                    elif self.add(line.raw, number, f"{shown} {line.where}"):
                         self.flush()
         except UsageError as error:
             why = str(error).removeprefix(f"{shown}: ").partition(";")[0]

@@ -17,7 +17,7 @@ from ruler_cli.answer import clean, parse_foreign, reply_of
 from ruler_cli.judges.provider_errors import ErrorResponse, classify, error_of, read_response, refuses_format
 from ruler_cli.types import CallError, Reply
 
-MAX_LINE_BYTES = 32 << 20
+MAX_LINE_BYTES, TOO_LONG = 32 << 20, "is longer than 32 MiB"
 """Bytes of the longest line that is read."""
 
 
@@ -91,7 +91,7 @@ def read_row(line: bytes) -> ReplyRow | str:
     """Parse one line, without its LF; never raises. If it is no row, return why in half a sentence."""
     line = line.removeprefix(b"\xef\xbb\xbf")
     if len(line) > MAX_LINE_BYTES:
-        return "is longer than 32 MiB"
+        return TOO_LONG
     try:
         value = parse_foreign(line)
     except orjson.JSONDecodeError:

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 _REQUEST = (
     "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
-    "limit format_ group_by grouping messages prompt reward outcome"
+    "limit format_ group_by grouping messages prompt reward outcome max_record"
 )
 """Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
-_SCORED = "labels format_ group_by grouping messages prompt"
+_SCORED = "labels format_ group_by grouping messages prompt max_record"
 """Options on how a scored file is read."""
 COMMANDS = {
     "score": " ".join(one.name for one in fields(ScoreOptions)),
     "check": f"{_REQUEST} api_key_env via price ledger no_cache batch as_json",
     "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
-    "limit format_ group_by grouping messages prompt",
+    "limit format_ group_by grouping messages prompt max_record",
     "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
     "agree": f"{_SCORED} as_json",
     "report": f"output open_page group as_json max_groups one_ledger {_SCORED}",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings
+from ruler_cli.config import MAX_RECORD, AskSettings, JudgeSettings, PoolSettings
 
 if TYPE_CHECKING:
     from ruler_cli.config_file import ConfigFile
@@ -253,6 +253,13 @@ class ScoreOptions:
     )
     reward: str | None = _input("Dotted path of the original reward.", metavar="PATH")
     outcome: str | None = _input("Dotted path of a verifier's result.", metavar="PATH")
+    max_record: int = _input(
+        "Largest record that is read; a larger one counts as unreadable.",
+        MAX_RECORD,
+        metavar="MIB",
+        min=1,
+        max=900,  # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
+    )
     on_failure: Literal["null", "drop", "keep"] = _output(
         "A group that cannot be scored: reward null, record left out, or reward kept.", "null"
     )

@@ -26,7 +26,7 @@ from ruler_cli.formats.fields import is_text_list, items, lookup
 from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, RefusedFormat, fits, printable
 from ruler_cli.formats.reader import Reader, validated
 from ruler_cli.reading.foreign import foreign_text
-from ruler_cli.reading.parse import parse, parse_text
+from ruler_cli.reading.parse import parse, parse_text, too_large
 from ruler_cli.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record
 
@@ -48,7 +48,10 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         with suppress(UnreadableError):
             records.append((line, parse(line.raw)))
     if not records:
-        raise UsageError(_no_object(name, first))
+        large = next((line for line in first if line.skipped), None)
+        raise UsageError(
+            f"{name}: {large.where} {too_large(large.skipped)}" if large else _no_object(name, first)
+        )
     chosen = _format(name, records, settings)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     if chosen.refine is not None:

@@ -12,10 +12,13 @@ import re
 import struct
 import sys
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import BinaryIO
 
+from ruler_cli.config import MAX_RECORD
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.compression import zstd
 from ruler_cli.reading.container import Container, Rewrite, task_of
@@ -38,6 +41,9 @@ _DAMAGE = (
     ValueError,
     OverflowError,
 )
+_PIECE = 1 << 16
+_ZIP32 = 1 << 30
+"""Bytes of a member that surely need no field of 64 bits."""
 _SAMPLE = re.compile(r"samples/([^/]+)\.json")
 
 
@@ -46,9 +52,9 @@ class Archive(Container):
 
     unit = "sample"
 
-    def __init__(self, name: str, file: BinaryIO, stack: ExitStack) -> None:
+    def __init__(self, name: str, file: BinaryIO, stack: ExitStack, most: int = MAX_RECORD << 20) -> None:
         """Open a seekable file; ForeignError if it holds no samples."""
-        super().__init__(name)
+        super().__init__(name, most)
         with _readable(name):
             self._archive = stack.enter_context(zipfile.ZipFile(file))
         every = self._archive.infolist()
@@ -65,18 +71,25 @@ class Archive(Container):
     def records(self) -> Iterator[Line]:
         """Yield every sample."""
         for number, info in enumerate(self.samples, 1):
-            yield self.line(number, info.header_offset, self.content(info))
+            if info.file_size > self.most:
+                yield self.skipped(number, info.header_offset, info.file_size)
+            else:
+                yield self.line(number, info.header_offset, self.content(info))
 
     def content(self, info: zipfile.ZipInfo) -> bytes:
-        """Return the content of a member, decompressed."""
-        with _readable(self.name, info.filename):
-            return self._archive.read(info)
+        """Return the content of a member, decompressed; no more than the size that the archive states."""
+        return b"".join(self._pieces(info))
+
+    def _pieces(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
+        """Yield the content of a member in pieces: a whole read would not be bounded by its stated size."""
+        with _readable(self.name, info.filename), self._archive.open(info) as stream:
+            yield from iter(partial(stream.read, _PIECE), b"")
 
     @property
     def task(self) -> str:
         """The task in the log's header."""
         header = next((info for info in self.members if info.filename == "header.json"), None)
-        return "" if header is None else task_of(self.content(header))
+        return "" if header is None or header.file_size > self.most else task_of(self.content(header))
 
     def line(self, number: int, offset: int, raw: bytes) -> Line:
         """Make the Line of a sample, with the sample's name."""
@@ -90,7 +103,9 @@ class Archive(Container):
         try:
             for info in self.members:
                 if not _SAMPLE.fullmatch(info.filename):
-                    file.writestr(_same_attributes(info), self.content(info))
+                    deque(self._pieces(info), 0)  # a damaged one is not begun
+                    with file.open(_same_attributes(info), "w", force_zip64=info.file_size > _ZIP32) as copy:
+                        copy.writelines(self._pieces(info))
                     continue
                 number += 1
                 if put is not None and put[0] == number:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 import shlex
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import UsageError
@@ -26,6 +28,8 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 PARQUET_MAGIC = b"PAR1"
 ZIP_MAGIC = b"PK\x03\x04"
 _BUFFER = 1 << 18
+_HEAD = 64
+"""Bytes that are yielded of a line that is too long."""
 BOM = b"\xef\xbb\xbf"
 
 
@@ -95,22 +99,28 @@ def from_file(fd: int) -> io.BufferedReader[_FileReader]:
     return io.BufferedReader(_FileReader(fd), _BUFFER)
 
 
-def capped(stream: BinaryIO, limit: int) -> Iterator[bytes]:
-    """Yield every line with its LF; a line longer than `limit` bytes is cut, but stays longer than that."""
-    while line := stream.readline(limit + 2):
-        yield line
-        while line and not line.endswith(b"\n"):
-            line = stream.readline(_BUFFER)
+def lines(name: str, stream: BinaryIO, most: int, first: Iterable[bytes] = ()) -> Iterator[Line]:
+    """Yield every line that is not blank, split at LF only (U+2028 and U+0085 are text).
 
-
-def lines(name: str, stream: Iterable[bytes]) -> Iterator[Line]:
-    """Yield every line that is not blank, split at LF only (U+2028 and U+0085 are text)."""
+    `first` are lines that were read from the stream already. Of a line of more than `most` bytes only the
+    beginning is yielded, and the rest is read without being held.
+    """
     offset = 0
+    read = iter(partial(stream.readline, most + 2), b"")
     with readable(name):
-        for number, whole in enumerate(stream, 1):
+        for number, whole in enumerate(itertools.chain(first, read), 1):
             start = offset
             offset += len(whole)
             raw = whole[:-1] if whole.endswith(b"\n") else whole
+            if len(raw) > most:
+                size, head, last, whole = len(raw), raw[:_HEAD], whole[-1:], b""  # noqa: PLW2901 - frees it
+                raw = b""
+                while last and not last.endswith(b"\n"):
+                    last = stream.readline(_BUFFER)
+                    offset += len(last)
+                    size += len(last.removesuffix(b"\n"))
+                yield Line(number, start, head, skipped=size)
+                continue
             if number == 1 and raw.startswith(BOM):
                 raw, start = raw[3:], start + 3
             if raw and not raw.isspace():

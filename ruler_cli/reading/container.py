@@ -10,9 +10,10 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import BinaryIO
 
-from ruler_cli.config import Shard
+from ruler_cli.config import MAX_RECORD, Shard
 from ruler_cli.errors import InputChanged, UnreadableError
 from ruler_cli.formats.fields import lookup
 from ruler_cli.reading.location import Listing
@@ -81,9 +82,9 @@ class Container(ABC):
     fd: int | None = None
     rewritable = True
 
-    def __init__(self, name: str) -> None:
-        """`name` stands for the input in sentences."""
-        self.name = name
+    def __init__(self, name: str, most: int = MAX_RECORD << 20) -> None:
+        """`name` stands for the input in sentences; a record of more than `most` bytes is not held."""
+        self.name, self.most = name, most
 
     @property
     def task(self) -> str:
@@ -105,6 +106,10 @@ class Container(ABC):
     def line(self, number: int, offset: int, raw: bytes) -> Line:
         """Make the Line of a record, also of one whose bytes were read again from its offset."""
         return Line(number, offset, raw, "" if self.unit == "line" else f"{self.unit} {number}")
+
+    def skipped(self, number: int, offset: int, size: int) -> Line:
+        """Make the Line of a record that is not held, which has `size` bytes."""
+        return replace(self.line(number, offset, b"{"), skipped=size)
 
     def where(self, number: int) -> str:
         """Return a sentence's name for the record with this number."""

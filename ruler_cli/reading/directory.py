@@ -22,11 +22,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from ruler_cli.config import MAX_RECORD
 from ruler_cli.errors import ForeignError, InputChanged, UnreadableError, UsageError
 from ruler_cli.reading.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
 from ruler_cli.reading.container import Container, MultiFileContainer, Rewrite, left_out_notes, task_of
 from ruler_cli.reading.location import Listing
-from ruler_cli.reading.parse import parse
+from ruler_cli.reading.parse import parse, too_large
 from ruler_cli.types import Line, Problem
 from ruler_cli.writing.atomic import StagedFiles
 from ruler_cli.writing.splice import Patches, end_of, read_object
@@ -84,7 +85,7 @@ class Directory(MultiFileContainer):
                 except UsageError:
                     continue  # `check_files` reports it
                 lines += [
-                    Line(0, line.offset, line.raw, f"{name} {line.where}", name)
+                    Line(0, line.offset, line.raw, f"{name} {line.where}", name, line.skipped)
                     for line in first
                     if _begins_object(line)
                 ]
@@ -134,8 +135,9 @@ class Directory(MultiFileContainer):
                     for line in file.records():
                         if line.number > last:
                             break
-                        scan.last, scan.end = line.number, line.offset + len(line.raw)
-                        yield Line(start + line.number, line.offset, line.raw, f"{name} {line.where}", name)
+                        scan.last, scan.end = line.number, line.end
+                        number, where = start + line.number, f"{name} {line.where}"
+                        yield Line(number, line.offset, line.raw, where, name, line.skipped)
                 except UsageError as error:
                     self._report_damage(name, start + scan.last, error, again=bool(before))
             if before and before[index] != scan:
@@ -199,7 +201,7 @@ class Directory(MultiFileContainer):
             file = self._open_file(name, stack)
             for count, line in enumerate(file.records(), 1):
                 fitting = fits(line)
-                if fitting:
+                if fitting or (line.skipped and _begins_object(line)):
                     self._not_rewritable = self._not_rewritable or ("" if file.rewritable else name)
                     return
                 others += fitting is False
@@ -265,9 +267,10 @@ class HarborJob(MultiFileContainer):
 
     unit = "trial"
 
-    def __init__(self, name: str, listing: Listing, trials: list[str]) -> None:
+    def __init__(self, name: str, listing: Listing, trials: list[str], most: int = MAX_RECORD << 20) -> None:
         """`trials` are directories, relative to the listing."""
         super().__init__(name, listing)
+        self.most = most
         self._trials, self._names = trials, frozenset(listing.names)
 
     def check_files(
@@ -355,8 +358,11 @@ class HarborJob(MultiFileContainer):
         if (name := _path(trial, file)) not in self._names:  # it may be a link that is not followed
             return None
         path = Path(self.listing.at(name).name)
-        with readable(str(path)):
-            return path.read_bytes().strip()
+        with readable(str(path)), path.open("rb") as stream:
+            content = stream.read(self.most + 1)
+        if len(content) > self.most:
+            raise UnreadableError(f"`{file}` {too_large(path.stat().st_size)}")
+        return content.strip()
 
 
 def _path(trial: str, file: str) -> str:

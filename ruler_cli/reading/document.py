@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from ruler_cli.config import MAX_RECORD
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.reading.compression import BOM, readable
 from ruler_cli.reading.container import Container, Rewrite, task_of
@@ -39,6 +41,8 @@ NESTED = "results"
 """A member that holds an object which holds the records under the same name (promptfoo)."""
 
 _BLANK = b" \t\r\n"
+_OUTSIDE, _IN_STRING = re.compile(rb'["\[\]{}]'), re.compile(rb'["\\]')
+"""Bytes that matter to find the end of a value: outside its strings and inside."""
 _WINDOW = 1 << 20
 _AHEAD = 20
 """Lines read behind a torn first line: a whole record among them shows that the text is JSON lines."""
@@ -49,8 +53,8 @@ _MAX_AROUND = 64 << 20
 class _TextWindow:
     """A window of the text that moves forward; `at` in every method is an offset into the whole text."""
 
-    def __init__(self, read: Read, at: int = 0) -> None:
-        self._read, self._base, self._buf = read, at, b""
+    def __init__(self, read: Read, at: int = 0, most: int = MAX_RECORD << 20) -> None:
+        self._read, self._base, self._buf, self._most = read, at, b"", most
 
     def skip(self, at: int) -> tuple[int, bytes]:
         """Return the offset of the next byte that is no white space, and the byte; b"" at the end."""
@@ -61,12 +65,34 @@ class _TextWindow:
                 return at, self.slice(at, at + 1)
 
     def value_end(self, at: int) -> int | None:
-        """Return the offset behind the value that starts here; None if the text ends first or none starts."""
+        """Return the offset behind the value that starts here; None if the text ends first or none starts.
+
+        A value of more than `most` bytes is not held: `slice` does not know it.
+        """
         while True:
             end = end_of(self._buf, at - self._base)
             ended = end is not None and (end < len(self._buf) or self._buf[end - 1 : end] in b'"]}')
+            if not ended and self._base + len(self._buf) - at > self._most:
+                return self._pass_over(at)
             if ended or not self._more(at):
                 return None if end is None else self._base + end
+
+    def _pass_over(self, at: int) -> int | None:
+        """Return the offset behind a value that starts in the window, and move the window there."""
+        depth, quoted, at = 0, False, at - self._base
+        while self._buf[:1] and (depth or quoted or self._buf[at : at + 1] in (b"{", b"[", b'"')):
+            while match := (_IN_STRING if quoted else _OUTSIDE).search(self._buf, at):
+                byte, at = match[0], match.end()
+                at += byte == b"\\"  # the byte behind it is no quote
+                quoted ^= byte == b'"'
+                depth += (byte in b"[{") - (byte in b"]}")
+                if depth <= 0 and not quoted:
+                    self._base, self._buf = self._base + at, self._buf[at:]
+                    return self._base
+            at = max(0, at - len(self._buf))
+            self._base += len(self._buf)
+            self._buf = self._read(self._base, _WINDOW)
+        return None
 
     def slice(self, start: int, end: int) -> bytes:
         """Return bytes of the last value or line."""
@@ -75,7 +101,8 @@ class _TextWindow:
     def _more(self, keep: int) -> bool:
         """Read on, and forget the text before `keep`; False at the end."""
         rest = self._buf[max(0, keep - self._base) :]
-        new = self._read(self._base + len(self._buf), max(_WINDOW, len(rest)))
+        size = min(len(rest), self._most + 1 - len(rest))
+        new = self._read(self._base + len(self._buf), max(_WINDOW, size))
         self._base += len(self._buf) - len(rest)
         self._buf = rest + new
         return bool(new)
@@ -178,9 +205,9 @@ class Document(Container):
 
     fd: int
 
-    def __init__(self, name: str, fd: int, shape: DocumentShape) -> None:
+    def __init__(self, name: str, fd: int, shape: DocumentShape, most: int = MAX_RECORD << 20) -> None:
         """`fd` stays open."""
-        super().__init__(name)
+        super().__init__(name, most)
         self.fd, self._shape, self._checked = fd, shape, False
         self.in_member = bool(shape.name)
         self.unit = "item" if shape.listed else "object"
@@ -210,7 +237,7 @@ class Document(Container):
                     self._copy(stream, *((0, first) if empty else (end, line.offset)))
                     stream.write(put[1])
                     put, empty = (yield), False
-                end = line.offset + len(line.raw)
+                end = line.end
         except UsageError as error:  # the text around the records is copied, so that a document is left
             damage = error if put is not None else None
         if empty:
@@ -227,14 +254,17 @@ class Document(Container):
     def records(self) -> Iterator[Line]:
         """Yield every item; UsageError behind the last one if the text is damaged."""
         listed, number = self._shape.listed, 0
-        text = _TextWindow(self.read, self._shape.start)
+        text = _TextWindow(self.read, self._shape.start, self.most)
         at, byte = text.skip(self._shape.start + listed)
         while byte != (b"]" if listed else b""):
             end = None if byte in b"]},:" else text.value_end(at)
             if end is None:
                 raise self._damaged(f"before or in {self.unit} {number + 1}")
             number += 1
-            yield self.line(number, at, text.slice(at, end))
+            if end - at > self.most:
+                yield self.skipped(number, at, end - at)
+            else:
+                yield self.line(number, at, text.slice(at, end))
             at, byte = text.skip(end)
             if listed and byte == b",":
                 at, byte = text.skip(at + 1)

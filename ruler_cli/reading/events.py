@@ -26,6 +26,8 @@ from ruler_cli.reading.scratch import temporary_database, write_errors
 from ruler_cli.types import Line
 
 Event = Mapping[str, Any]
+Raw = bytes | int
+"""The bytes of an event or a record; of one that is larger than the bound, only its size."""
 
 _SAMPLE = 20
 """First records that show if they are events."""
@@ -105,13 +107,14 @@ def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Cont
         pass  # a reader of the records raises it again
     rule = None if lists else _rule(first)
     if lists and not first:
-        return AssembledRollouts(container.name, container.unit, partial(_from_lists, container))
+        return AssembledRollouts(container, container.unit, partial(_from_lists, container))
     if rule is None:
         return container
     if rule.key is None:
-        return AssembledRollouts(container.name, "rollout", partial(_from_file, container, rule, file))
+        return AssembledRollouts(container, "rollout", partial(_from_file, container, rule, file))
     read = cache(partial(_read_keyed, container, rule, stack))
-    return AssembledRollouts(container.name, "rollout", partial(_from_keyed, read, rule, file))
+    keyed = partial(_from_keyed, read, rule, file, container.most)
+    return AssembledRollouts(container, "rollout", keyed)
 
 
 def _rule(first: list[Event]) -> EventRule | None:
@@ -151,36 +154,49 @@ class AssembledRollouts(Container):
 
     rewritable = False
 
-    def __init__(self, name: str, unit: str, assemble: Callable[[], Iterator[tuple[int, bytes]]]) -> None:
+    def __init__(
+        self, source: Container, unit: str, assemble: Callable[[], Iterator[tuple[int, Raw]]]
+    ) -> None:
         """`assemble` yields the number and the bytes of each record, again each time."""
-        super().__init__(name)
+        super().__init__(source.name, source.most)
         self.unit, self._assemble = unit, assemble
 
     def records(self) -> Iterator[Line]:
         """Yield every record, with offsets as if they were written one after another."""
         offset = 0
         for number, raw in self._assemble():
-            yield self.line(number, offset, raw)
-            offset += len(raw)
+            if isinstance(raw, int):
+                line = self.skipped(number, offset, raw)
+            else:
+                line = self.line(number, offset, raw)
+            yield line
+            offset = line.end
 
 
-def _from_lists(container: Container) -> Iterator[tuple[int, bytes]]:
+def _from_lists(container: Container) -> Iterator[tuple[int, Raw]]:
     """Yield a record for every list of messages; any other record as it is, to be reported."""
     for line in container.records():
+        if line.skipped:
+            yield line.number, line.skipped
+            continue
         member = _list_member(line.raw)
         yield line.number, line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw)
 
 
-def _from_file(container: Container, rule: EventRule, file: str) -> Iterator[tuple[int, bytes]]:
+def _from_file(container: Container, rule: EventRule, file: str) -> Iterator[tuple[int, Raw]]:
     """Yield the one record of a file that is one rollout."""
-    raws = (line.raw for line in container.records())
-    events = (raw if _event(raw) is not None else _unreadable(raw, rule.member) for raw in raws)
-    yield 1, _record(_file_members(file), rule.member, events)
+
+    def events() -> Iterator[Raw]:
+        for line in container.records():
+            readable = line.skipped or _event(line.raw) is not None
+            yield line.skipped or (line.raw if readable else _unreadable(line.raw, rule.member))
+
+    yield 1, _record(_file_members(file), rule.member, events(), container.most)
 
 
 def _from_keyed(
-    read: Callable[[], sqlite3.Connection], rule: EventRule, file: str
-) -> Iterator[tuple[int, bytes]]:
+    read: Callable[[], sqlite3.Connection], rule: EventRule, file: str, most: int
+) -> Iterator[tuple[int, Raw]]:
     """Yield every rollout of a file that holds many, in the order of their first events."""
     db = read()
     for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
@@ -190,7 +206,7 @@ def _from_keyed(
             yield number, next(events)
         else:
             head = {rule.key_name: key.decode("utf-8", "surrogatepass")}
-            yield number, _record(head | _file_members(file), rule.member, events)
+            yield number, _record(head | _file_members(file), rule.member, events, most)
 
 
 def _read_keyed(container: Container, rule: EventRule, stack: ExitStack) -> sqlite3.Connection:
@@ -199,8 +215,8 @@ def _read_keyed(container: Container, rule: EventRule, stack: ExitStack) -> sqli
     stack.callback(db.close)
     with write_errors():
         for line in container.records():
-            for raw in rule.split(line.raw):
-                event = _event(raw)
+            for raw in [line.skipped] if line.skipped else rule.split(line.raw):
+                event = None if isinstance(raw, int) else _event(raw)
                 key = rule.key(event) if event is not None and rule.key is not None else None
                 blob = None if key is None else key.encode("utf-8", "surrogatepass")
                 row = db.execute("SELECT number FROM rollout WHERE key = ?", (blob,)).fetchone()
@@ -224,14 +240,20 @@ def _file_members(file: str) -> dict[str, str]:
     return {} if not file else {"file": file} if folder == "." else {"file": file, "folder": folder}
 
 
-def _record(head: Mapping[str, str], member: str, events: Iterator[bytes]) -> bytes:
-    """Write one record; its events are copied once, because a rollout may be large."""
+def _record(head: Mapping[str, str], member: str, events: Iterator[Raw], most: int) -> Raw:
+    """Write one record; its events are copied once, because a rollout may be large.
+
+    Return its size if that, or the size of one event, is more than `most` bytes: the least that it has.
+    """
     out = io.BytesIO()
     out.write(b"{")
     for name, value in head.items():
         out.write(b"%s: %s, " % (dump(name), dump(value)))
     out.write(b"%s: [" % dump(member))
     for number, event in enumerate(events):
+        size = event if isinstance(event, int) else out.tell() + len(event)
+        if isinstance(event, int) or size > most:
+            return size
         out.write(b", " if number else b"")
         out.write(event)
     out.write(b"]}")

@@ -22,7 +22,7 @@ from ruler_cli.errors import InputChanged, UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
-from ruler_cli.reading.parse import dump
+from ruler_cli.reading.parse import dump, too_large
 from ruler_cli.reading.scratch import Index, Place, digest, place
 from ruler_cli.types import Group, Line, Problem, Record, Rollout
 
@@ -182,6 +182,9 @@ def records(
 ) -> Iterator[Record]:
     """Read each line; one that cannot be read goes to `on_problem`, with its reason."""
     for line in lines:
+        if line.skipped:
+            on_problem(Problem(line.number, too_large(line.skipped), b"", line.place, too_large=True))
+            continue
         try:
             parts = read(line)
         except UnreadableError as error:
@@ -223,7 +226,7 @@ def survey(
 
     def noted() -> Iterator[Line]:
         for line in lines:
-            result.end = (line.number, line.offset + len(line.raw))
+            result.end = (line.number, line.end)
             yield line
 
     # else rollouts of one group begin alike, or are meant not to
@@ -252,7 +255,7 @@ def survey(
     sizes = index.sizes(each_line=whole)
     result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
     if limit is not None and ends and result.groups >= limit:
-        result.cut, result.end = True, (record.line.number, record.line.offset + len(record.line.raw))
+        result.cut, result.end = True, (record.line.number, record.line.end)
     if whole:
         result.repeated = index.repeated_key()
         return result
@@ -357,7 +360,7 @@ def surveyed(again: Iterator[Line], survey: Survey, index: Index) -> Iterator[Li
     for line in again:
         if line.number > survey.end[0]:
             break
-        at = (line.number, line.offset + len(line.raw))
+        at = (line.number, line.end)
         if line.number == survey.end[0] and at != survey.end:
             break
         if wanted is None or line.number < wanted[0]:

@@ -129,7 +129,7 @@ def open_input(
     file come in an order that only it and their contents decide; UsageError for a pipe.
     """
     shard, name = settings.shard, Location(settings.source).shown
-    container = open_container(settings.source, stack)
+    container = open_container(settings.source, stack, most=settings.max_record << 20)
     on_open(container)
     if container.once and draw is not None:
         raise UsageError(
@@ -137,7 +137,7 @@ def open_input(
             "INPUT as a file, or leave it out"
         )
     if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
-        container = spool_lines(container.name, container.records(), stack)
+        container = spool_lines(container, stack)
     index = stack.enter_context(closing(Index(draw)))
     lines = container.records()
     first = list(itertools.islice(lines, SAMPLE)) if container.once else container.sample(SAMPLE)
@@ -252,7 +252,7 @@ def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:
     """Give records the offsets that they have if they are written one after another without a separator."""
     offset = 0
     for line in lines:
-        yield Line(line.number, offset, line.raw, line.place, line.source)
+        yield Line(line.number, offset, line.raw, line.place, line.source, line.skipped)
         offset += len(line.raw)
 
 

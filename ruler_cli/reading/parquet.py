@@ -23,6 +23,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ruler_cli.config import MAX_RECORD
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.arrow import cells, merge_values, widened, wider
 from ruler_cli.reading.container import Container, Rewrite
@@ -46,9 +47,9 @@ class Parquet(Container):
 
     unit = "row"
 
-    def __init__(self, name: str, stream: BinaryIO) -> None:
+    def __init__(self, name: str, stream: BinaryIO, most: int = MAX_RECORD << 20) -> None:
         """`stream` is seekable, stays open, and has no other reader; UsageError if it is no Parquet file."""
-        super().__init__(name)
+        super().__init__(name, most)
         # One handle for every reader: it keeps an offset for each of them.
         self._file = pa.PythonFile(stream, mode="r")
         with _damage(name):
@@ -63,12 +64,21 @@ class Parquet(Container):
         keys = [orjson.dumps(name) + b":" for name in self.schema.names]
         number = 0
         for _, batch in self.batches():
-            with _damage(self.name):
-                columns = list(map(cells, batch.columns, self.schema.names))
-            for row in zip(*columns, strict=True):
-                number += 1
-                raw = b"{" + b",".join(map(bytes.__add__, keys, row)) + b"}"
-                yield self.line(number, number - 1, raw)
+            alone = batch.nbytes > self.most  # text is made of one row at a time
+            for piece in (batch.slice(row, 1) for row in range(len(batch))) if alone else (batch,):
+                if piece.nbytes > self.most:
+                    number += 1
+                    yield self.skipped(number, number - 1, piece.nbytes)
+                    continue
+                with _damage(self.name):
+                    columns = list(map(cells, piece.columns, self.schema.names))
+                for row in zip(*columns, strict=True):
+                    number += 1
+                    raw = b"{" + b",".join(map(bytes.__add__, keys, row)) + b"}"
+                    if len(raw) > self.most:
+                        yield self.skipped(number, number - 1, len(raw))
+                    else:
+                        yield self.line(number, number - 1, raw)
 
     def batches(self) -> Iterator[tuple[int, Any]]:
         """Yield the rows as Arrow record batches, each with the number of its row group."""

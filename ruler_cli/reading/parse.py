@@ -19,6 +19,11 @@ _CONTROLS = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-
 """DEL, C1 controls, line separators and direction marks, as UTF-8; JSON escapes the C0 controls itself."""
 
 
+def too_large(size: int) -> str:
+    """Return the reason why a record of `size` bytes is not read."""
+    return f"has {size >> 20:,} MiB, more than --max-record allows; allow more MiB, or make records smaller"
+
+
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
     """Read one line as a JSON object; UnreadableError says why it is none.
 

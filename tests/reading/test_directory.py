@@ -249,10 +249,10 @@ def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A file without read permission is reported, and the others are written."""
     real = open_container
 
-    def guarded(name: str, stack: ExitStack, file: str | None = None) -> Any:
+    def guarded(name: str, stack: ExitStack, file: str | None = None, **more: int) -> Any:
         if name.endswith("run.log"):
             raise UsageError(f"{name}: cannot be read: Permission denied")
-        return real(name, stack, file)
+        return real(name, stack, file, **more)
 
     monkeypatch.setattr("ruler_cli.reading.open.open_container", guarded)
     monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).endswith("run.log"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def test_any_lines(lines: list[bytes], message: bool) -> None:
     whole = b"\n".join([*([head] * 20), *lines]).split(b"\n")
     present = [line for line in whole if line and not line.isspace()]
     with ExitStack() as stack:
-        inner = JsonLines("given", lambda: nullcontext(present))
+        inner = JsonLines("given", lambda: io.BytesIO(b"\n".join(present)))
         (record,) = assemble_rollouts(inner, "f", stack).records()
     assert len(json.loads(record.raw)["messages" if message else "events"]) == len(present)
 

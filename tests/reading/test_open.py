@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.compression import capped, zstd
+from ruler_cli.reading.compression import lines, zstd
 from ruler_cli.reading.document import Document
 from ruler_cli.reading.open import JsonLines, open_container
 from ruler_cli.types import Line
@@ -157,17 +157,17 @@ def test_foreign(tmp_path: Path) -> None:
         assert "cannot be read" in refused(Path("/proc/self/mem"))
 
 
-@given(parts=st.lists(st.binary(max_size=6), max_size=6), limit=st.integers(0, 8))
-def test_capped(parts: list[bytes], limit: int) -> None:
-    """A line is whole, or cut if it is longer than the limit, and then stays longer; no line becomes two."""
-    whole = b"\n".join(parts)
-    cut = list(capped(io.BytesIO(whole), limit))
-    expected = whole.split(b"\n")
-    expected = expected if expected[-1] else expected[:-1]
-    assert len(cut) == len(expected)
-    for line, full in zip(cut, expected, strict=True):
-        bare = line.removesuffix(b"\n")
-        assert bare == full if len(full) <= limit else len(bare) > limit and full.startswith(bare)
+@given(text=st.text("a \r\n", max_size=40), most=st.integers(1, 8))
+def test_long_lines(text: str, most: int) -> None:
+    """A line is whole, or its beginning and its size if it has more bytes; offsets are those of the text."""
+    whole = text.encode()
+    found = list(lines("in", io.BytesIO(whole), most))
+    expected = [(n, part) for n, part in enumerate(whole.split(b"\n"), 1) if part.strip() or len(part) > most]
+    assert [line.number for line in found] == [number for number, _ in expected]
+    for line, (_, part) in zip(found, expected, strict=True):
+        assert line.skipped == (len(part) if len(part) > most else 0)
+        assert whole[line.offset : line.end] == part
+        assert part.startswith(line.raw)
 
 
 def test_slow_pipe(tmp_path: Path) -> None:
