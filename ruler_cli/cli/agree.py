@@ -15,6 +15,7 @@ from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
 from ruler_cli.cli.options import Options, Scored, Second
 from ruler_cli.cli.progress import Problems
+from ruler_cli.cli.report_sentences import pair_counts
 from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import UsageError
@@ -145,6 +146,8 @@ def _lines(page: _Json) -> Iterator[str]:
     yield from _head("labels", _labels(page["labels"], page["inputs"][0]["outcomes"]))
     groups, pairs = count(page["groups"], "group"), count(main["pairs"], "pair")
     compared = f"in {groups}; {page['mixed_groups']} mixed, with {pairs} of different labels"
+    if not paired:
+        compared += f": {pair_counts(main['in_order'] or 'none', main['against'], main['tied'])}"
     yield from _head("compared", f"{count(main['compared'], 'rollout')} {compared}")
     if paired:
         one, other = paired["alone"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ruler_cli.cli import report_sentences
-from ruler_cli.cli.report_sentences import given, percent
+from ruler_cli.cli.report_sentences import given, ordered_pairs, percent
 from ruler_cli.cli.units import count, usd
 from ruler_cli.results.compare import ComparisonFigures
 from ruler_cli.results.report.comparison import ComparisonWords
@@ -88,9 +88,7 @@ def findings(figures: ComparisonFigures) -> Iterator[tuple[str, str]]:
     """Yield sentences about the two judges, each with a name."""
     order, distance, paired = figures["order"], figures["distance"], figures["paired"]
     if order["agreement"] is not None:
-        pairs = count(order["pairs"], "pair")
-        share = percent(order["agreement"])
-        yield "same order", f"{share} of {pairs} (chance: 50%, equal scores of one count half)"
+        yield "same order", ordered_pairs(order, "are")
     if distance["mean"] is not None:
         moved = any(file["figures"]["rollouts"]["moved"] for file in figures["files"])
         own = " (the judges' own, before --blend or --order-by-outcome)" * moved

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ruler_cli.cli.report_overview import two_columns
-from ruler_cli.cli.report_sentences import given
+from ruler_cli.cli.report_sentences import given, pair_counts
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, iso, seconds, short, usd
 from ruler_cli.results.report.group_text import GroupText, common_lines
@@ -57,7 +57,7 @@ def group_rule(title: str, style: str = "bold") -> Rule:
 
 
 def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
-    key, (against, pairs), usage = terminal.key(group.key), group.disputes, group.usage
+    key, pairs, usage = terminal.key(group.key), group.pairs, group.usage
     judge = (
         group.judge,
         "" if group.passes is None else count(group.passes, "pass"),
@@ -71,10 +71,12 @@ def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
         tokens if usage.prompt or usage.completion else "",
         "" if group.latency is None else seconds(group.latency),
     )
-    unlike = f"{count(pairs, 'pair')} with unlike rewards"
-    disputes = f"{against:g} of {unlike} {'is' if against == 1 else 'are'} against the rewards"
-    if not against:
-        all_ = f"all {unlike} are" if pairs > 1 else "the one pair with unlike rewards is"
+    unlike = f"{count(pairs.pairs, 'pair')} with unlike rewards"
+    disputes = f"{pairs.lost} of {unlike} {'is' if pairs.lost == 1 else 'are'} against the rewards"
+    if pairs.tied:
+        disputes = f"of {unlike} {pair_counts(pairs.won or 'none', pairs.lost, pairs.tied)}"
+    elif not pairs.lost:
+        all_ = f"all {unlike} are" if pairs.pairs > 1 else "the one pair with unlike rewards is"
         disputes = f"{all_} in the order of the rewards"
     judged_at = iso(group.judged_at)
     rows = (
@@ -82,7 +84,7 @@ def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
         ("in", origin),
         ("status", _status(group)),
         ("judge", ", ".join(filter(None, judge))),
-        ("agreement", disputes if pairs else ""),
+        ("agreement", disputes if pairs.pairs else ""),
         ("of note", ", ".join(group.flags)),
         ("cost", ", ".join(filter(None, cost))),
         ("judged", f"{judged_at[:16].replace('T', ' ')} UTC" if judged_at else ""),

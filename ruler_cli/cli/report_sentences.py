@@ -139,8 +139,7 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
     against = figures["against_label"]
     if against["agreement"] is None:
         return
-    pairs = count(against["pairs"], "pair")
-    yield f"{percent(against['agreement'])} of {pairs} with unlike rewards are in order (chance: 50%)"
+    yield ordered_pairs(against, "with unlike rewards are")
     labels = sorted({tuple(cell["label"]) for cell in against["cells"]})
     if len(labels) < 2:
         return
@@ -151,6 +150,21 @@ def agreement(figures: ReportFigures) -> Iterator[str]:
         scores = f"score {LOW} or more" if high else f"score below {LOW}"
         reward = " to ".join(f"{end:g}" for end in dict.fromkeys(label))
         yield f"{wrong} of {count(all_, 'rollout')} with reward {reward} {scores}"
+
+
+def ordered_pairs(figures: Mapping[str, Any], what: str) -> str:
+    """Count the `pairs` that are in order, `against` it (with a half of those `tied`), and tied."""
+    tied = figures["tied"]
+    against = round(figures["against"] - tied / 2)
+    in_order, pairs = figures["pairs"] - against - tied, count(figures["pairs"], "pair")
+    share, half = percent(figures["agreement"]), ", a tie counts half" * bool(tied)
+    counts_ = pair_counts(f"{in_order or 'none'} of {pairs} {what}", against, tied)
+    return f"{counts_} ({share}{half}; chance: 50%)"
+
+
+def pair_counts(in_order: object, against: int, tied: int) -> str:
+    """Count the pairs of rollouts that scores put in order, against it, and not at all."""
+    return f"{in_order} in order, {against or 'none'} against, {tied or 'none'} tied"
 
 
 def position_bias(figures: ReportFigures) -> str:

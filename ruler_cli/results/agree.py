@@ -255,7 +255,10 @@ class _JudgeSums:
     def as_json(self, values: Mapping[str, MeasuredValue]) -> dict[str, Any]:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""
         scorer: dict[str, Any] = {"name": self.name}
-        scorer |= {name: round(self._units.total((self, name))) for name in ("compared", "pairs")}
+        total = {name: self._units.total((self, name)) for name in ("compared", "pairs", "won", "tied")}
+        scorer |= {name: round(total[name]) for name in ("compared", "pairs")}
+        in_order, tied = round(total["won"] - total["tied"] / 2), round(total["tied"])
+        scorer |= {"in_order": in_order, "against": scorer["pairs"] - in_order - tied, "tied": tied}
         scorer |= {name: value for name, value in values.items() if "." not in name}
         for name, value in values.items():
             if "." in name:

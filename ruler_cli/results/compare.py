@@ -40,8 +40,8 @@ class ComparedGroup:
     """A group of both files; `number` is that in the first file, from 1.
 
     Of the `pairs` of rollouts to which at least one judge gives different scores, `against` are ordered
-    differently by the other, a pair with equal scores half. `distance` is the mean distance between both
-    scores of a rollout; None if no rollout has both.
+    differently by the other, a pair with equal scores (`tied`) half. `distance` is the mean distance between
+    both scores of a rollout; None if no rollout has both.
     """
 
     one: ScoredGroup
@@ -49,6 +49,7 @@ class ComparedGroup:
     number: int
     pairs: int
     against: float
+    tied: int
     distance: float | None
 
     @classmethod
@@ -61,7 +62,8 @@ class ComparedGroup:
         tied_by_one = order.pairs + order.spread - 2 * told_by_both
         distance = math.fsum(abs(a - b) for a, b in both) / len(both) if both else None
         pairs, against = told_by_both + tied_by_one, order.lost + tied_by_one / 2
-        return cls(_own_scores(pair.one), _own_scores(pair.other), pair.number, pairs, against, distance)
+        own = _own_scores(pair.one), _own_scores(pair.other)
+        return cls(*own, pair.number, pairs, against, tied_by_one, distance)
 
     @property
     def rank(self) -> tuple[float, ...]:
@@ -191,7 +193,7 @@ class _ComparisonSums:
         self._spreads = array("d"), array("d")
         self._farthest = 0.0
         self._rubrics = {"same": 0, "other": 0}
-        self._pairs, self._against = 0, 0.0
+        self._pairs, self._against, self._ties = 0, 0.0, 0
         self._bins = Bins(1, _CELLS), Bins(1, _CELLS)
         self._cells = Counter[tuple[int, int]]()
 
@@ -214,6 +216,7 @@ class _ComparisonSums:
         self._farthest = max(self._farthest, *distances)
         self._pairs += group.pairs
         self._against += group.against
+        self._ties += group.tied
         first, second = self._bins
         self._cells.update((first.add(a), second.add(b)) for a, b in both)
 
@@ -236,6 +239,7 @@ class _ComparisonSums:
             "order": {
                 "pairs": pairs,
                 "against": self._against,
+                "tied": self._ties,
                 "agreement": 1 - self._against / pairs if pairs else None,
             },
             "cells": [

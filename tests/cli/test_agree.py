@@ -68,9 +68,9 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
-        "name", "compared", "pairs", "pairwise_accuracy", "tied_share", "kendall_tau_b",
-        "auc_within_groups", "auc", "top1_regret", "chance_regret", "cost_per_1000_usd", "by_gap",
-        "by_slot", "by_place", "by_length", "by_size",
+        "name", "compared", "pairs", "in_order", "against", "tied", "pairwise_accuracy", "tied_share",
+        "kendall_tau_b", "auc_within_groups", "auc", "top1_regret", "chance_regret", "cost_per_1000_usd",
+        "by_gap", "by_slot", "by_place", "by_length", "by_size",
     ]  # fmt: skip
     assert scorer["pairwise_accuracy"] == {"value": 5 / 6, "low": 1 / 3, "high": 1.0, "groups": 6}
     assert scorer["cost_per_1000_usd"]["value"] == 250

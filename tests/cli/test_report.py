@@ -42,7 +42,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
         "the reply was cut short", "64: 62 scored, 2 not scored", "$16.00 ($0.5000 a group), 64 calls",
         "half within 2.0 s", "rollouts by score, mean 0.50", "groups by spread (sd), median 0.20",
         "  rollouts  ", "  groups\n",
-        "mean original reward, by score", "reward rollouts", "82% of 31 pairs",
+        "mean original reward, by score", "reward rollouts", "of 31 pairs with unlike rewards are in order, ",
         "6 of 31 rollouts with reward 0 score 0.5",
         "5 of 31 rollouts with reward 1 score below 0.5", "0.80 in the median of 31 groups",
         "worst groups", "lost ", "failed: reply", "most disputed groups", "g0 ", "1 of 1 pairs", ".70 .30",

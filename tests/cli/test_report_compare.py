@@ -35,7 +35,8 @@ spread (sd)           0.20                         0.20
 tied groups           0                            1
 reward agreement      100%                         0%
 
-same order    81% of 8 pairs (chance: 50%, equal scores of one count half)
+same order    6 of 8 pairs are in order, 1 against, 1 tied (81%, a tie counts
+              half; chance: 50%)
 scores        differ by 0.20 on average, by 0.60 at most
 correlation   0.45 (-0.44 to 1.00) within groups
 rewards       A agrees with them more than B, by 100 points; too few groups to
@@ -128,7 +129,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert (result["one_scored"], result["groups"], result["rollouts"]) == ([0, 1], 8, 16)
     assert result["tied"] == [0, 1] == [file["figures"]["groups"]["tied"] for file in result["files"]]
     assert result["means"] == pytest.approx([0.5, 0.625])
-    assert result["order"] == {"pairs": 8, "against": 1.5, "agreement": 1 - 1.5 / 8}
+    assert result["order"] == {"pairs": 8, "against": 1.5, "tied": 1, "agreement": 1 - 1.5 / 8}
     assert result["distance"] == {
         "mean": pytest.approx((12 * 0.1 + 0.2 + 0.6 + 1.2) / 16),
         "max": pytest.approx(0.6),
@@ -274,8 +275,8 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
     other[3], other[4] = other[4], other[3]
     write(tmp_path / "a.jsonl", [scored("g", *one)])
     write(tmp_path / "b.jsonl", [scored("g", *other)])
-    output = ruler("report", "a.jsonl", "b.jsonl").stdout
-    assert "99.8% of 528 pairs (chance: 50%, equal scores of one count half)" in output
+    output = " ".join(ruler("report", "a.jsonl", "b.jsonl").stdout.split())
+    assert "527 of 528 pairs are in order, 1 against, none tied (99.8%; chance: 50%)" in output
     assert "differ most" in output
 
 

@@ -64,6 +64,13 @@ def test_agreement(labels: tuple[int, ...], sentence: str, ruler: Ruler, tmp_pat
     assert f"agreement  {sentence}\n" in output
 
 
+def test_tied_pairs(ruler: Ruler, tmp_path: Path) -> None:
+    """Pairs of equal scores are counted by themselves."""
+    write(tmp_path / "s.jsonl", [scored("g", 0.5, 0.5, 0.5, 0.9, 0.1, labels=(0, 0, 1, 1, 1))])
+    output = ruler("report", "s.jsonl", "--group", "g").stdout
+    assert "agreement  of 6 pairs with unlike rewards 2 in order, 2 against, 2 tied\n" in output
+
+
 def test_identical_rollouts(ruler: Ruler, tmp_path: Path) -> None:
     """A rollout with the same text as one above refers to it instead of its text."""
     group = scored("g", 0.5, 0.4, 0.3)

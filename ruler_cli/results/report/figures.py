@@ -69,7 +69,7 @@ class FiguresBuilder:
         self._label_cells = LabelCells(self._tenths)
         self._length_cells = Counter[tuple[int, int]]()
         self._score_moments, self._length_trend, self._positions = Moments(), LengthSums(), PositionBias()
-        self._pairs, self._against, self._labelled = 0, 0.0, 0
+        self._pairs, self._against, self._tied, self._labelled = 0, 0.0, 0, 0
         self._in_order = self._corrected = 0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
@@ -133,6 +133,7 @@ class FiguresBuilder:
         against, pairs = group.disputes
         self._against += against
         self._pairs += pairs
+        self._tied += group.pairs.tied
         judged = [(r.size, r.judge_score) for r in group.rollouts if r.judge_score is not None]
         if len(judged) > 1:
             self._length_trend.add([size for size, _ in judged], [score for _, score in judged])
@@ -187,6 +188,7 @@ class FiguresBuilder:
                 "cells": self._label_cells.cells(),
                 "pairs": pairs,
                 "against": self._against,
+                "tied": self._tied,
                 "agreement": 1 - self._against / pairs if pairs else None,
                 "groups": self._labelled,
             },
