@@ -162,7 +162,8 @@ def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
     if not source.exists():
         pytest.skip(f"{source.name} is not beside this checkout")
     end = source.suffix
-    assert ruler("score", source, f"s{end}", "-m", "simulated", "--ledger", "none").returncode == 0
+    options = ("-m", "simulated", "--ledger", "none", "--single", "score")
+    assert ruler("score", source, f"s{end}", *options).returncode == 0
     done = ruler("select", f"s{end}", f"out{end}", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
     before, after = annotated_groups(tmp_path / f"s{end}"), annotated_groups(tmp_path / f"out{end}")
