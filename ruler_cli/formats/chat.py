@@ -176,13 +176,18 @@ def has_content(message: Mapping[str, Any]) -> bool:
     return any(has_text(message.get(key)) for key in THOUGHT_KEYS) or bool(other_text(message))
 
 
+def other_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a message that are neither its content nor metadata."""
+    known = ("content", "refusal", "function_call", *CALL_KEYS, *THOUGHT_KEYS)
+    return {key: value for key, value in message.items() if key not in known and key not in _LABELS}
+
+
 def other_text(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a message that hold text and are neither its content nor metadata."""
-    known = ("content", "refusal", "function_call", *CALL_KEYS, *THOUGHT_KEYS)
     return {
         key: value
-        for key, value in message.items()
-        if key not in known and key not in _LABELS and not isinstance(value, int | float) and has_text(value)
+        for key, value in other_fields(message).items()
+        if not isinstance(value, int | float) and has_text(value)
     }
 
 

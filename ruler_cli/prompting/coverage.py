@@ -18,23 +18,27 @@ from functools import lru_cache
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import TEXT_KEYS, other_fields
 from ruler_cli.formats.interface import printable
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.render import quoted
-from ruler_cli.reading.parse import parse
+from ruler_cli.reading.parse import dump, parse
 from ruler_cli.types import Group, Record
 
 SHORTEST = 20
 """Characters of the shortest text that counts: shorter ones are roles, kinds and names."""
 ENOUGH = 20
 """Groups that a run looks at: to look at one takes as long as to judge it."""
-_PIECE, _MOST_PIECES = 12, 64
-"""Characters of the shortest piece of a text that is searched by itself, and pieces searched of one text."""
+_PIECE, _VALUE, _MOST_PIECES = 12, 4, 64
+"""Characters of the shortest piece of a text that is searched by itself, and of the shortest value in JSON
+text; pieces searched of one text."""
 _MOST_TEXTS, _MOST_PATHS, _DEEPEST = 1_000_000, 10_000, 60
 _MOST_SCANNED = 1 << 29
 """Characters of prompts that may be searched in vain."""
 _SHARE, _LEAST = 0.85, 200
 """The share of the text that judges should be shown, and the bytes that may be missing in any case."""
+_RARE = 0.1
+"""The share of the messages that may have a field that is not shown."""
 _NAMED = 3
 """Paths that a sentence names."""
 _BESIDE = frozenset((
@@ -42,7 +46,7 @@ _BESIDE = frozenset((
     "evaluator", "eval", "assert", "assertion", "metric", "reward", "feedback", "rubric", "critique",
     "review", "annotation", "annotator", "verifier", "verification", "verdict", "label", "target",
     "reference", "truth", "gold", "golden", "expected", "solution", "note", "error", "exception", "traceback",
-    "signature", "attachment", "file", "filename", "path", "uri", "url",
+    "signature", "attachment", "file", "filename", "path", "uri", "url", "id", "uuid",
 ))  # fmt: skip
 """Words, in the singular, of keys with text of graders, references and errors, not of a rollout."""
 _HARNESS = frozenset(("metadata", "meta", "config", "setting", "log", "usage", "stat", "version", "replay"))
@@ -53,6 +57,8 @@ _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
 """Keys that are ids rather than names: in a path they all become `*`."""
 _BREAKS = re.compile(r"""(?:\\+(?:u[0-9a-fA-F]{4}|.)?|["'`<>{}\[\]|\x00-\x1f\x7f-\x9f\u2028-\u202e])+""")
 """Characters that another form of a text may escape, drop or replace, with the escapes themselves."""
+_KEYS = re.compile(r'"[^"\\]*\\*"\s*:')
+"""Keys in JSON text."""
 _LEAD = re.compile(r"[\s+*#:→│0-9-]*(?:[A-Za-z]{2,9}:\s+)?")
 """Marks, numbers or the name of a speaker before a line of a diff, a listing or a dialogue."""
 _RULER, _LOG = "ruler", "RULER explanation: "
@@ -63,13 +69,16 @@ _RULER, _LOG = "ruler", "RULER explanation: "
 class Coverage:
     """Bytes of the texts of groups, each distinct text once, by path, with `[]` for any item of a list.
 
-    `found` counts what prompts show, `unseen` what they do not. `continued` counts groups in which a rollout
-    goes on where another ends.
+    `found` counts what prompts show, `unseen` what they do not. `messages` counts messages, `fields` those
+    with a field that is neither content nor metadata and is not shown, by its name. `continued` counts groups
+    in which a rollout goes on where another ends.
     """
 
     groups: int = 0
     found: Counter[str] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
+    messages: int = 0
+    fields: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
     _reported: bool = False
@@ -86,6 +95,10 @@ class Coverage:
             self.continued += 1
             self.first_continued = self.first_continued or group.key
         prompt = _PromptText("\n".join((layout.context, layout.tools, *layout.distinct, layout.rubric)))
+        for rollout in group.rollouts:
+            for message in itertools.chain(rollout.messages, *rollout.histories):
+                if rollout.error is None and isinstance(message.get("role"), str):
+                    self._look_at(message, prompt)
         for record in group.records:
             if record.parts > 1 and not self._join(record, prompt):
                 continue
@@ -97,6 +110,16 @@ class Coverage:
                 self._count(path, text, prompt)
                 if prompt.exhausted:
                     return
+
+    def _look_at(self, message: dict[str, Any], prompt: _PromptText) -> None:
+        """Count a message, and its fields that are not shown because it has content or calls."""
+        self.messages += 1
+        for key, value in other_fields(message).items():
+            if key in TEXT_KEYS or type(value) not in _HOLDERS or _is_beside(key, ""):
+                continue
+            text = value if isinstance(value, str) else dump(value).decode("utf-8", "replace")
+            shown, whole = prompt.pieces_of(text)
+            self.fields[_key(key)] += whole > max(_PIECE, 2 * shown)
 
     def _join(self, record: Record, prompt: _PromptText) -> bool:
         """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""
@@ -174,6 +197,12 @@ class Coverage:
                 f"judges are shown {1 - missing / whole:.0%} of the text in {groups}; "
                 f"not shown: {self.not_shown_text()} (`ruler check --json` names every path)"
             )
+        for key, count in self.fields.most_common(_NAMED):
+            if count > _RARE * self.messages:
+                sentences.append(
+                    f"{count:,} of {self.messages:,} messages have a field `{printable(key)}`, beside their "
+                    "text or calls, that judges are not shown"
+                )
         return sentences
 
     def report(self) -> list[str]:
@@ -220,10 +249,12 @@ class _PromptText:
         """Return the bytes of a text's sentences that are shown, and of all, if it is not shown as it is.
 
         The text is searched in the pieces that all its forms have in common; of many pieces some are
-        searched, spread over the text.
+        searched, spread over the text. In JSON text, such as the arguments of a call, any value counts.
         """
+        data = text.lstrip()[:1] in ("{", "[")
+        least, text = (_VALUE, _KEYS.sub("", text)) if data else (_PIECE, text)
         split = (_LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text))
-        pieces = [piece for piece in split if len(piece) >= _PIECE and (" " in piece or not piece.isascii())]
+        pieces = [one for one in split if len(one) >= least and (data or " " in one or not one.isascii())]
         whole = sum(map(_bytes, pieces))
         tried = pieces[:: -(-len(pieces) // _MOST_PIECES) or 1]
         shown = sum(_bytes(piece) for piece in tried if self._find(piece))

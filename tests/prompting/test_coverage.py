@@ -142,6 +142,41 @@ def test_what_counts(records: dict[str, dict[str, Any]], alarm: bool, tmp_path: 
         assert bool(facts["shown_to_the_judge"]["not_shown"]) is alarm, name
 
 
+def test_fields_of_messages(tmp_path: Path, ruler: Ruler) -> None:
+    """A field beside the text of many messages is reported if it is neither shown nor metadata."""
+    acts = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "find_flight", "arguments": '{"to": "Oslo"}'},
+    }
+    for number, (more, field) in enumerate(
+        (
+            ({"actions": [acts]}, "actions"),
+            ({"observation": '{"flight": "DY 1302 to Bergen", "seats": [3, 4]}'}, "observation"),
+            (
+                {
+                    "step_ids": ["5f0c-6161-aa10"],
+                    "usage": {"in": 1},
+                    "reward_notes": TOLD,
+                    "tool_calls": [acts],
+                },
+                None,
+            ),
+            ({"shown_again": LONG * 3, "tags": ["a", "b"]}, None),
+        )
+    ):
+        turns = [{"role": "assistant", "content": LONG, **more} for _ in range(9)]
+        task = {"role": "user", "content": "Oslo?"}
+        path = write(
+            tmp_path / f"{number}.jsonl",
+            [{"group_id": 1, "messages": [task, *turns, {**task, "n": n}]} for n in "ab"],
+        )
+        warnings = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)["warnings"]
+        reported = [one for one in warnings if one.startswith(f"18 of 22 messages have a field `{field}`")]
+        assert len(reported) == (field is not None), warnings
+        assert field or not [one for one in warnings if "have a field" in one], warnings
+
+
 def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
     """A list that holds half of what is shown is of the rollouts, whatever the keys above it are."""
     log = [*talk(LONG * 40), {"role": "assistant", "content": "Done.", "actions": [TOLD]}]
