@@ -149,22 +149,21 @@ def test_fields_of_messages(tmp_path: Path, ruler: Ruler) -> None:
         "type": "function",
         "function": {"name": "find_flight", "arguments": '{"to": "Oslo"}'},
     }
-    for number, (more, field) in enumerate(
+    cases: tuple[tuple[dict[str, Any], str | None], ...] = (
+        ({"actions": [acts]}, "actions"),
+        ({"observation": '{"flight": "DY 1302 to Bergen", "seats": [3, 4]}'}, "observation"),
         (
-            ({"actions": [acts]}, "actions"),
-            ({"observation": '{"flight": "DY 1302 to Bergen", "seats": [3, 4]}'}, "observation"),
-            (
-                {
-                    "step_ids": ["5f0c-6161-aa10"],
-                    "usage": {"in": 1},
-                    "reward_notes": TOLD,
-                    "tool_calls": [acts],
-                },
-                None,
-            ),
-            ({"shown_again": LONG * 3, "tags": ["a", "b"]}, None),
-        )
-    ):
+            {
+                "step_ids": ["5f0c-6161-aa10"],
+                "usage": {"in": 1},
+                "reward_notes": TOLD,
+                "tool_calls": [acts],
+            },
+            None,
+        ),
+        ({"shown_again": f"{LONG}\n- {LONG}", "tags": ["a", "b"]}, None),
+    )
+    for number, (more, field) in enumerate(cases):
         turns = [{"role": "assistant", "content": LONG, **more} for _ in range(9)]
         task = {"role": "user", "content": "Oslo?"}
         path = write(
