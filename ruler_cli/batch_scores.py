@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from ruler_cli.answer import SHORTEST_KEY, readable_text
 from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import CapReached, NoUsableReply
+from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.judging.panel import Panel
 from ruler_cli.keys import without_secrets
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.ledger.texts import digest_of, params_text
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.prompting.layout import shown_rubric
-from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, GroupScores
+from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, GroupScores, PassScores
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -36,6 +37,7 @@ class BatchScores:
         self.stats, self._input, self._how = stats, settings.input, settings.combine
         self._ask = settings.ask
         self.names = tuple(judge.label for judge in settings.judges)
+        self._embedded = {i for i, judge in enumerate(settings.judges) if judge.model in EMBEDDED}
         self.texts = RunTexts(settings, stats.summary, stats.panel.ledger)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
@@ -47,6 +49,7 @@ class BatchScores:
         scores = self._combined(result, self._early)
         if isinstance(scores, GroupScores) or scores.kind != "interrupted":
             self.stats.add(group, result, scores)
+            self.stats.add_explanations(one for one in result.pass_scores if one.judge not in self._embedded)
             self.texts.add(group)
         return scores
 
@@ -198,6 +201,14 @@ class RunStats:
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used
         summary.cut += any(call.error.kind == "budget" for call in result.failed_calls)
+
+    def add_explanations(self, replies: Iterable[PassScores]) -> None:
+        """Count replies that explain several rollouts, and those of them with one text for all."""
+        for reply in replies:
+            texts = {text.strip() for text in reply.explanations}
+            if len(reply.explanations) > 1 and "" not in texts:
+                self.summary.explained += 1
+                self.summary.same_explanations += len(texts) == 1
 
     def conclude(self, scores: GroupScores | GroupError) -> None:
         """Count what is known of a group only with the whole batch."""

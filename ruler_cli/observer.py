@@ -106,7 +106,8 @@ class Summary:
     earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
     pass, `cut` groups lack one because of the cap, `windowed` groups were shown in parts, `escalated` groups
     were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
-    one distinct rollout, and `one_score` groups have several with one score. `asked` counts calls with all
+    one distinct rollout, and `one_score` groups have several with one score. Of the `explained` replies,
+    those about several rollouts, `same_explanations` have one text for all. `asked` counts calls with all
     their tries, `retried` tries by their reason, `unanswered` requests that the ledger does not answer if
     no judge is asked. `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached
     replies, `unsure_usd` the possible cost of calls without a reply. `figures` are there at the end of a run.
@@ -127,6 +128,8 @@ class Summary:
     tied: int = 0
     alone: int = 0
     one_score: int = 0
+    explained: int = 0
+    same_explanations: int = 0
     suspect: int = 0
     rescaled: int = 0
     unknown_ids: int = 0

@@ -16,6 +16,8 @@ FEW = 20
 """Groups below which position bias or a slope is mostly chance."""
 LOW = 0.5
 """The middle of the scale."""
+_NEARLY, _NONE = 0.9, 0.005
+"""A share of groups that is nearly all, and a reliability that is printed as 0."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
 _FLAGS = {
@@ -47,9 +49,14 @@ def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
         yield "" if i else "agreement", sentence
     yield "position", position_bias(figures)
     yield "length", length(figures)
-    yield "reliability", reliability(figures)
     groups, panel = figures["groups"], any(", " in name for name in figures["judges"])
-    yield "same score", same_scores(groups["one_score"], groups["scored"] - groups["alone"], panel=panel)
+    compared, median = groups["scored"] - groups["alone"], figures["reliability"]["median"]
+    noise = mere_noise(groups["tied"] - groups["alone"], groups["one_score"], compared, median, panel=panel)
+    same = "" if noise else same_scores(groups["one_score"], compared, panel=panel)
+    yield "reliability", reliability(figures, advise=not (noise or same))
+    yield "noise", noise
+    yield "same score", same
+    yield "explanations", same_explanations(groups["same_explanations"], groups["explained"], "group")
 
 
 def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
@@ -202,6 +209,28 @@ def same_scores(one_score: int, compared: int, *, panel: bool) -> str:
     )
 
 
+def mere_noise(tied: int, one_score: int, compared: int, median: float | None, *, panel: bool) -> str:
+    """Say that a judge's differences are its noise, if nearly all groups are tied with a reliability of 0.
+
+    Of `compared` groups `tied` are, `one_score` because each got one score, which is no noise.
+    """
+    nearly = _NEARLY * compared
+    if not compared or median is None or median >= _NONE or tied < nearly or one_score >= nearly:
+        return ""
+    whose, their = ("these judges'", "their") if panel else ("this judge's", "its")
+    return (
+        f"{tied} of {count(compared, 'group')} tied, with a median reliability of 0: {whose} differences are "
+        f"no larger than {their} noise; another judge (-m) or rubric (--rubric) may tell rollouts apart"
+    )
+
+
+def same_explanations(same: int, explained: int, what: str) -> str:
+    """Say that many replies, or groups, have one text for every rollout, if over a third have."""
+    if 3 * same <= explained:
+        return ""
+    return f"in {same} of {count(explained, what)} all explanations are the same"
+
+
 def sure_positions(bars: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Return the bars of the positions `first` and `last` whose bias is no chance, and worth an option.
 
@@ -226,8 +255,8 @@ def length(figures: ReportFigures) -> str:
     return f"longer scores {word}: twice as long {slope}, correlation {trend['correlation']:+.2f} in a group"
 
 
-def reliability(figures: ReportFigures) -> str:
-    """Describe how much of the differences in a group is more than noise."""
+def reliability(figures: ReportFigures, *, advise: bool = True) -> str:
+    """Describe how much of the differences in a group is more than noise; `advise` what raises it."""
     from ruler_cli.results.report.highlights import UNRELIABLE  # `score` needs none of the report
 
     values = figures["reliability"]
@@ -235,7 +264,7 @@ def reliability(figures: ReportFigures) -> str:
         return ""
     low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= UNRELIABLE + 1e-9)
     many = count(values["groups"], "group")
-    more = "; more --passes, or --adaptive, make it more" if values["median"] < UNRELIABLE else ""
+    more = "; more --passes, or --adaptive, make it more" if advise and values["median"] < UNRELIABLE else ""
     return f"{values['median']:.2f} in the median of {many}, below {UNRELIABLE} in {low}{more}"
 
 

@@ -20,7 +20,16 @@ from ruler_cli.cli.command import long_names
 from ruler_cli.cli.config import judge_facts, public_value
 from ruler_cli.cli.messages import exit_code_of, hide_keys, print_note
 from ruler_cli.cli.parse_options import readable_options
-from ruler_cli.cli.report_sentences import FEW, LOW, SURE, given, same_scores, sure_positions
+from ruler_cli.cli.report_sentences import (
+    FEW,
+    LOW,
+    SURE,
+    given,
+    mere_noise,
+    same_explanations,
+    same_scores,
+    sure_positions,
+)
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts, iso, seconds, short, shorten, usd
 from ruler_cli.cli.usage_errors import usage_sentence
@@ -62,7 +71,9 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
 
     With `debug` no line names --debug: the run has shown each reply, or no reply is kept to be shown.
     """
-    tied = summary.tied if summary.tied > summary.one_score else 0
+    noise, same = _weaknesses(summary)
+    tied = summary.tied if summary.tied > summary.one_score and not noise else 0
+    explanations = same_explanations(summary.same_explanations, summary.explained, "reply")
     action = (
         (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
         (
@@ -83,9 +94,10 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
         (summary.shortened, "group", "shortened to fit the judge"),
     )
     failures = _failures(summary, debug=debug)
-    out = [_first_line(summary), *failures, *counts(action), *counts(notes), *_same_scores(summary)]
+    out = [_first_line(summary), *failures, *counts(action), *counts(notes)]
+    out += filter(None, (noise, same, explanations))
     if summary.figures is not None:
-        out += figure_lines(summary.figures)
+        out += figure_lines(summary.figures, weak=bool(noise or same))
     if summary.retried:
         tried = ", ".join(f"{number} {_TRIED.get(kind, kind)}" for kind, number in summary.retried.items())
         out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
@@ -123,22 +135,25 @@ def _failures(summary: Summary, *, debug: bool) -> Iterator[str]:
         yield f"{count(number, 'group')} not scored: {(_REASONS | other)[kind]}{way_out}"
 
 
-def _same_scores(summary: Summary) -> Iterator[str]:
-    """Yield a line if the judge does not tell rollouts apart in many groups."""
-    panel = summary.figures is not None and bool(summary.figures.judges)
-    line = same_scores(summary.one_score, summary.scored - summary.alone, panel=panel)
-    if line:
-        yield line
+def _weaknesses(summary: Summary) -> tuple[str, str]:
+    """Return the sentence on a judge whose differences are noise, else on one that often gives none."""
+    figures, compared = summary.figures or BatchFigures(), summary.scored - summary.alone
+    panel, tied = bool(figures.judges), summary.tied - summary.alone
+    noise = mere_noise(tied, summary.one_score, compared, figures.reliability_median, panel=panel)
+    return noise, "" if noise else same_scores(summary.one_score, compared, panel=panel)
 
 
-def figure_lines(figures: BatchFigures) -> Iterator[str]:
-    """Yield a line for each figure on the scores that a person should know."""
+def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
+    """Yield a line for each figure on the scores that a person should know.
+
+    `weak`: a sentence says that the judge tells few rollouts apart, so that more passes are no advice.
+    """
     if figures.degraded:
         yield f"{count(figures.degraded, 'group')} without the scores of some pass or judge (degraded)"
-    if figures.reliability_median is not None:
+    if figures.reliability_median is not None and not (weak and not round(figures.reliability_median, 2)):
         groups, low = sum(figures.reliability), sum(figures.reliability[:5])
         median = f" in the median, below {LOW} in {low} of {count(groups, 'group')}" if groups > 1 else ""
-        more = "; more --passes raise it" if figures.reliability_median < LOW else ""
+        more = "; more --passes raise it" if figures.reliability_median < LOW and not weak else ""
         yield f"reliability: {figures.reliability_median:.2f}{median}{more}"
     length = figures.length
     if figures.slot_groups >= FEW and figures.slot_curve:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.results.report.bins import (
     Bins,
     FailureReasons,
@@ -123,6 +124,7 @@ class FiguresBuilder:
         self._groups["tied"] += group.tied
         self._groups["alone"] += group.alone
         self._groups["one_score"] += group.one_score
+        self._add_explanations(group)
         self._score_moments.add(group.scores)
         if group.sd is not None:
             self._sd_bins.add(round(group.sd, 9))  # as in the table, to which a bin links
@@ -144,13 +146,22 @@ class FiguresBuilder:
             self._in_order += _in_input_order(group)
             self._corrected += any(map(_is_corrected, group.rollouts))
 
+    def _add_explanations(self, group: ScoredGroup) -> None:
+        """Count a group that explains several rollouts; embedded judges say the same of many by design."""
+        texts = [rollout.explanation.strip() for rollout in group.rollouts if rollout.score is not None]
+        if len(texts) < 2 or "" in texts or group.alone or {*EMBEDDED} & {*group.judge.split(", ")}:
+            return
+        self._groups["explained"] += 1
+        self._groups["same_explanations"] += len(set(texts)) == 1
+
     def figures(self) -> ReportFigures:
         """Return the figures of all groups so far."""
         groups, rollouts = self._groups, self._rollouts
         groups["live"] = groups["scored"] - groups["tied"]
         rollouts["scored"] = self._score_moments.number
         timed = self._timed()
-        of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score")
+        of_groups = ["all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score"]
+        of_groups += ["explained", "same_explanations"]
         of_rollouts = ("all", "scored", "failed", "labelled", "suspect", "moved")
         shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
         return {

@@ -26,7 +26,18 @@ from tests.results.report.values import NOON, drawn, group
 
 _BAR = {"from", "to", "n", "values"}
 _NAMES: dict[str, Any] = {
-    "groups": {"all", "scored", "failed", "unmarked", "tied", "live", "alone", "one_score"},
+    "groups": {
+        "all",
+        "scored",
+        "failed",
+        "unmarked",
+        "tied",
+        "live",
+        "alone",
+        "one_score",
+        "explained",
+        "same_explanations",
+    },
     "rollouts": {"all", "scored", "failed", "labelled", "suspect", "moved"},
     "failed_by_kind": {"reply", "transport"},
     "reasons": [{"kind", "reason", "groups", "first"}],
@@ -46,6 +57,7 @@ _NAMES: dict[str, Any] = {
         "cells": [{"score", "label", "n", "values"}],
         "pairs": 0,
         "against": 0,
+        "tied": 0,
         "agreement": 0,
         "groups": 0,
     },
@@ -218,6 +230,7 @@ def test_scores_against_labels() -> None:
         assert cell["n"] == len(inside) > 0
     assert result["pairs"] == sum(g.disputes[1] for g in ALL)
     assert result["against"] == sum(g.disputes[0] for g in ALL)
+    assert result["tied"] == sum(g.pairs.tied for g in ALL)
     assert result["agreement"] == near(1 - result["against"] / result["pairs"])
 
 
