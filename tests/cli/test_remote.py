@@ -105,7 +105,7 @@ async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
     put("a", table(SCATTERED))
     await run("memory://a", "memory://a")
     after = pq.read_table(io.BytesIO(get("a"))).to_pylist()
-    assert [json.loads(row["ruler"])["independent_reward"] for row in after] == [0, 1, 2, 3, 4, 5]
+    assert [row["ruler"]["independent_reward"] for row in after] == [0, 1, 2, 3, 4, 5]
     await run("memory://a", str(tmp_path / "b.jsonl"))
     assert rewards((tmp_path / "b.jsonl").read_bytes()) == [0, 1, 2, 3, 4, 5]
 
