@@ -248,8 +248,9 @@ class _Run:
 
     @property
     def scored(self) -> bool:
-        """Tell if any group got a score."""
-        return self._stats.summary.scored > 0
+        """Tell if any group got a score; a shard to which no group fell is done, and its OUTPUT is empty."""
+        summary = self._stats.summary
+        return summary.scored > 0 or (self._settings.input.shard is not None and not summary.groups)
 
     def finish(self, *, written: bool) -> RunResult:
         """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""

@@ -128,6 +128,16 @@ def test_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: list[Any]
     assert len(stage.records("new.jsonl")) == len(groups)
 
 
+def test_empty_shard(ruler: Ruler, tmp_path: Path) -> None:
+    """A shard to which no group falls leaves no records of an earlier run in its OUTPUT."""
+    write(tmp_path / "in.jsonl", GROUPS[:1])
+    for number in (1, 2):
+        (tmp_path / f"{number}.jsonl").write_bytes(YESTERDAY)
+        done = ruler("score", "in.jsonl", f"{number}.jsonl", "-m", "offline", "--shard", f"{number}/2")
+        assert done.returncode == 0, done.stderr
+    assert sorted(len((tmp_path / f"{n}.jsonl").read_text().splitlines()) for n in (1, 2)) == [0, 1]
+
+
 @pytest.mark.parametrize("output", ["out.jsonl", "-"])
 @pytest.mark.parametrize("passes", ["1", "2"])
 def test_no_call_fits(ruler: Ruler, server: JudgeServer, tmp_path: Path, output: str, passes: str) -> None:
