@@ -266,10 +266,11 @@ def test_many_judges(tmp_path: Path) -> None:
 
 
 def scored_of(path: Path) -> list[ScoredGroup]:
-    """Return the groups of a scored file without their times."""
+    """Return the groups of a scored file without their times, and without what the first schema lacks."""
+    lacking: dict[str, Any] = {"judged_at": None, "latency": None, "rubric": "", "params": "", "version": ""}
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason))
-        return [replace(scored, judged_at=None, latency=None) for _, scored in file.groups()]
+        return [replace(scored, **lacking) for _, scored in file.groups()]
 
 
 def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
