@@ -91,7 +91,8 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert report["figures"]["groups"] == {
         "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30, "alone": 0,
-            "one_score": 0,
+            "one_score": 0, "explained": 31,
+            "same_explanations": 1,
     }  # fmt: skip
     assert report["worst"][0]["group"]["key"] == "lost"
     assert [t["group"]["key"] for t in report["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]
