@@ -102,8 +102,8 @@ def test_many_bad_lines(kind: str, ruler: Ruler, tmp_path: Path) -> None:
             assert (done.returncode, done.stderr.count(": line ")) == (1, 20), words
             assert "ruler: … and 2480 more lines that cannot be read\n" in done.stderr
             assert len(done.stderr.splitlines()) < 55, "20 lines, 20 groups, and what is said of the run"
-    for words in (("render", "requests.jsonl"), ("prompt",)):
-        done = ruler(words[0], "in.jsonl", *words[1:], *options, "-m", "openai/o3")
+    for command, *more in (("render", "requests.jsonl"), ("prompt",)):
+        done = ruler(command, "in.jsonl", *more, *options, "-m", "openai/o3")
         assert (done.stderr.count(": line "), "more lines that cannot be read\n" in done.stderr) == (20, True)
     done = ruler("check", "in.jsonl", *options, "-m", "offline")
     assert rows(done.stdout)["cannot be scored"] == "2,500 lines or trajectories"

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.cli.report_sentences import position_bias
-from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts, iso, scores_by_position
+from ruler_cli.results.report.bins import iso
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, charts, scores_by_position
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
