@@ -118,13 +118,14 @@ def merge_values(array: Any, old: list[Any], new: list[Any], name: str = "") -> 
 
     Members of structs and items of lists that did not change are taken from the array.
     """
-    if repr(old) == repr(new):
+    as_text = name == ANNOTATION and not _is_struct(array.type)  # as earlier versions wrote it
+    if repr(old) == repr(new) and not as_text:
         return array
     if _is_struct(array.type) and all(isinstance(x, dict | None) for x in new):
         return _merge_structs(array, old, new)
     if _is_list(array.type) and all(isinstance(x, list | None) for x in new):
         return _merge_lists(array, old, new)
-    return _structured(new) if types.is_null(array.type) or name == ANNOTATION else _inferred(new)
+    return _structured(new) if types.is_null(array.type) or as_text else _inferred(new)
 
 
 def _merge_structs(array: Any, old: list[Any], new: list[Any]) -> Any:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from ruler_cli.config import MAX_RECORD
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.arrow import cells, merge_values, widened, wider
+from ruler_cli.reading.arrow import ANNOTATION, cells, merge_values, widened, wider
 from ruler_cli.reading.container import Container, Rewrite
 from ruler_cli.reading.parse import parse_value
 from ruler_cli.reading.scratch import Scratch
@@ -151,7 +151,7 @@ class _ChangedTable:
             old, new = cells(array, name), []
             for record, spans in zip(records, members, strict=True):
                 new.append(record[slice(*spans[name][1:])] if name in spans else b"null")
-            if new != old or name not in self._types:
+            if new != old or name not in self._types or name == ANNOTATION:
                 array = merge_values(array, list(map(parse_value, old)), list(map(parse_value, new)), name)
                 changed[name] = array
             types = self._types.setdefault(name, [])

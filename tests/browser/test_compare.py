@@ -80,7 +80,9 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     assert rows["groups"] == ["54 of 60 scored", "60 of 60 scored"]
     assert rows["mean score"] == [f"{mean:.2f}" for mean in measured["means"]]
     text = view.find(".findings").inner_text()
-    assert f"{measured['order']['agreement']:.0%} of {measured['order']['pairs']} pairs" in text
+    order = measured["order"]
+    assert f"of {order['pairs']} pairs are in order" in text
+    assert f"{order['tied']} tied ({order['agreement']:.0%}, a tie counts half" in text
     assert "6 groups scored by B only" in text
     keys = view.find(".differing .group").all_text_contents()
     assert keys[:5] == [group["key"] for group in measured["differ"]]
