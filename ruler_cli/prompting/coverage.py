@@ -58,7 +58,8 @@ _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
 _BREAKS = re.compile(r"""(?:\\+(?:u[0-9a-fA-F]{4}|.)?|["'`<>{}\[\]|\x00-\x1f\x7f-\x9f\u2028-\u202e])+""")
 """Characters that another form of a text may escape, drop or replace, with the escapes themselves."""
 _KEYS = re.compile(r'"[^"\\]*\\*"\s*:')
-"""Keys in JSON text."""
+_SCALARS = re.compile(r"(?:[\s\d.,:eE+-]|true|false|null)*")
+"""Keys in JSON text, and what stands there between strings."""
 _LEAD = re.compile(r"[\s+*#:→│0-9-]*(?:[A-Za-z]{2,9}:\s+)?")
 """Marks, numbers or the name of a speaker before a line of a diff, a listing or a dialogue."""
 _RULER, _LOG = "ruler", "RULER explanation: "
@@ -255,6 +256,8 @@ class _PromptText:
         least, text = (_VALUE, _KEYS.sub("", text)) if data else (_PIECE, text)
         split = (_LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text))
         pieces = [one for one in split if len(one) >= least and (data or " " in one or not one.isascii())]
+        if data:  # numbers have their separators beside them, which the prompt writes in another way
+            pieces = [one for one in pieces if not _SCALARS.fullmatch(one)]
         whole = sum(map(_bytes, pieces))
         tried = pieces[:: -(-len(pieces) // _MOST_PIECES) or 1]
         shown = sum(_bytes(piece) for piece in tried if self._find(piece))

@@ -228,3 +228,17 @@ def test_steps_as_rollouts() -> None:
     assert (coverage.continued, coverage.first_continued) == (2, "2")
     assert "go on where another of the group ends (first: 2)" in coverage.warnings()[0]
     assert coverage_of(group_of("a", "b")).warnings() == []
+
+
+def test_numbers_in_json_text(tmp_path: Path, ruler: Ruler) -> None:
+    """Numbers in JSON text are shown, however the prompt writes what stands between them."""
+    result = json.dumps(
+        {"order": "K-2203", "refund": 39.9, "sizes": [10, 20, 30], "paid": True, "to": "card"}
+    )
+    tool = {"role": "tool", "tool_call_id": "c", "content": result}
+    groups = [
+        {"group_id": 1, "messages": [*talk(LONG, answer), tool, *talk("b", answer)[1:]]} for answer in "ab"
+    ]
+    path = write(tmp_path / "in.jsonl", groups)
+    facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
+    assert facts["shown_to_the_judge"]["share"] == 1
