@@ -28,6 +28,9 @@ _SECRET_NAME = re.compile(
     r"-{0,2}(?:.*[-_])?(?:api-?_?key|apikey|key|secret|token|password|passwd|authorization|credentials?)",
     re.IGNORECASE,
 )
+_SECRET_VALUE = re.compile(r".*headers?|.*cookies?|(?:.*[-_])?(?:auth|passphrase)", re.IGNORECASE)
+"""Names of further values that may be secrets: what they hold is not kept, though it may be harmless."""
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
 """The password of an address, or the name and value of a part of its query."""
 _KEY_NAMES = ("api_key", "apikey", "authorization", "token", "secret", "password")
@@ -108,11 +111,16 @@ def without_secrets(value: Any, secrets: Iterable[str] = ()) -> Any:
     if isinstance(value, Mapping):
         return {
             without_secrets(str(name), secrets): HIDDEN
-            if _SECRET_NAME.fullmatch(str(name)) and not isinstance(inner, bool | None)
+            if _holds_secret(str(name)) and not isinstance(inner, bool | None)
             else without_secrets(inner, secrets)
             for name, inner in value.items()
         }
     return [without_secrets(inner, secrets) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _holds_secret(name: str) -> bool:
+    words = _CAPITAL.sub("_", name)
+    return bool(_SECRET_NAME.fullmatch(words) or _SECRET_VALUE.fullmatch(words))
 
 
 def without_keys(text: str, secrets: Iterable[str] = ()) -> str:

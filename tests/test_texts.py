@@ -102,6 +102,26 @@ def test_secrets_are_in_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert SECRET.encode() not in files
 
 
+@pytest.mark.parametrize(
+    "param",
+    [
+        {"extra_headers": {"Cookie": "session=hunter2", "helicone-auth": "Bearer hunter2"}},
+        {"default_headers": {"X-Anything": "hunter2"}},
+        {"extra_body": {"accessToken": "hunter2", "clientSecret": "hunter2", "passphrase": "hunter2"}},
+        {"proxy_auth": ["me", "hunter2"]},
+    ],
+)
+def test_secrets_by_name(param: dict[str, object]) -> None:
+    """What a header, a cookie or a parameter with the name of a secret holds is in no text."""
+    judge = JudgeSettings("openai/good", params={**param, "max_tokens": 7})
+    made = RunTexts(ScoreSettings(judge=judge), summary := Summary(), None)
+    made.add(with_rubric(""))
+    (text,) = summary.params_texts.values()
+    assert "hunter2" not in text
+    assert next(iter(param)) in text
+    assert '"max_tokens":7' in text
+
+
 def test_a_summary_has_few_texts(tmp_path: Path) -> None:
     """The summary has the texts of the first 20 rubrics and counts the groups with others; all are kept."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:

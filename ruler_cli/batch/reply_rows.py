@@ -220,10 +220,10 @@ def _completion(
 
 def _with_model(answer: Reply | CallError, body: Any) -> _Parsed:
     """Add the model that its body names to an answer with a good status."""
-    value = orjson.loads(answer.body) if isinstance(body, str) and isinstance(answer, Reply) else body
-    model = value.get("model") if isinstance(value, Mapping) else None
-    name = clean(model[:300]) if isinstance(model, str) else ""
-    return answer, name, "" if isinstance(answer, Reply) else "no chat completion"
+    if isinstance(answer, Reply):
+        return answer, answer.model, ""
+    model = body.get("model") if isinstance(body, Mapping) else None
+    return answer, clean(model[:300]) if isinstance(model, str) else "", "no chat completion"
 
 
 def _of_error_response(response: ErrorResponse) -> _Parsed:

@@ -326,6 +326,13 @@ def test_lone_surrogate() -> None:
     assert isinstance(row, ReplyRow)
     assert isinstance(row.answer, Reply)
     assert row.answer.text == "\U0001f600 \ufffd \\ud800"
+    body = b'{"model": "m\\udc00", "choices": [{"message": {"content": "a\\ud800"}}]}'
+    row = read_row(
+        json.dumps({"custom_id": ID, "response": {"status_code": 200, "body": body.decode()}}).encode()
+    )
+    assert isinstance(row, ReplyRow)
+    assert isinstance(row.answer, Reply)
+    assert (row.answer.text, row.model) == ("a\ufffd", "m\ufffd")
 
 
 def test_utf8_signature() -> None:
