@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -208,7 +208,12 @@ class RunRecord:
     def __init__(self, options: Options, source: str, output: str) -> None:
         """UsageError if no summary can have the name of the file."""
         if options.summary is not None:
-            refuse_summary(options.summary, source, output, options.failed)
+            files = (
+                output + ".partial",
+                *([options.failed] if options.failed else []),
+                *(options.ledger or []),
+            )
+            refuse_summary(options.summary, source, output, map(str, files))
         self._path = None if options.dry_run else options.summary
         self._options, self._output, self._stack = options, Location(output), ExitStack()
         self._console: Console | None = None
@@ -353,13 +358,18 @@ def _replace(path: Path, content: bytes) -> None:
             stream.write(content)
 
 
-def refuse_summary(path: Path, source: str, output: str, failed: Path | None) -> None:
-    """Raise UsageError if the file of `--summary` is another file of the run, or promises another content."""
-    others = (source, output, output.rstrip("/") + ".failed.jsonl", failed)
+def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -> None:
+    """Raise UsageError if the file of `--summary` is another file of the run, or promises another content.
+
+    `files` are files of the run besides INPUT and OUTPUT. Where the summary is written until it is whole, any
+    file is removed, so none of them may be that either.
+    """
+    others = (source, output, output.rstrip("/") + ".failed.jsonl", *files)
     if Location.of(path).remote:
         raise UsageError("--summary: is an address; give a file of this machine")
-    files = [other for other in others if other and not Location(str(other)).remote]
-    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
+    taken = {Path(other).resolve() for other in others if other and not Location(other).remote}
+    own = {path.resolve(), path.with_name(f"{path.name}.partial").resolve()}
+    if str(path) != "-" and not taken.isdisjoint(own):
         raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
     if str(path) == "-" and output == "-":
         raise UsageError("--summary -: stdout holds the records already; give it a file")

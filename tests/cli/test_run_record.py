@@ -120,6 +120,33 @@ def test_argument_as_summary(ruler: Ruler, tmp_path: Path) -> None:
     assert [one.name for one in (tmp_path / "dumps").iterdir()] == ["in.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("source", "output", "more"),
+    [
+        ("sum.json.partial", "out.jsonl", ""),
+        ("in.jsonl", "sum.json.partial", ""),
+        ("in.jsonl", "out.jsonl", "--failed sum.json.partial"),
+        ("in.jsonl", "sum.json", ""),
+        ("in.jsonl", "out.jsonl", "--ledger sum.json"),
+    ],
+)
+def test_no_file_of_the_run(ruler: Ruler, tmp_path: Path, source: str, output: str, more: str) -> None:
+    """The summary, and the file that it is written in until it is whole, are no other file of the run."""
+    for name in ("in.jsonl", "sum.json", "sum.json.partial"):
+        before = write(tmp_path / name, [group("a", 0.1, 0.9)]).read_bytes()
+    done = ruler("score", source, output, "-m", "offline", "--summary", "sum.json", *more.split())
+    assert (done.returncode, "is another file of this run" in done.stderr) == (2, True)
+    for name in ("in.jsonl", "sum.json", "sum.json.partial"):
+        assert (tmp_path / name).read_bytes() == before
+
+
+def test_summary_over_partial(ruler: Ruler, tmp_path: Path) -> None:
+    """OUTPUT's own place until it is whole is no place for a summary."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "out.jsonl.partial")
+    assert (done.returncode, [one.name for one in tmp_path.iterdir()]) == (2, ["in.jsonl"])
+
+
 def test_streams(ruler: Ruler, tmp_path: Path) -> None:
     """Stdout and a pipe get one document, at the end; nothing is written for --dry-run."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
