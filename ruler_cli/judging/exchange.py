@@ -27,9 +27,11 @@ _SAFETY = 0.95
 was too long, and a part of it may take more. A window that still does is asked in halves."""
 
 
+_LETTER = "[0-9A-Za-z_À-ɏ]"
+"""A character that a label next to it is part of a word with; scripts without spaces have none."""
 _NAMED = re.compile(
-    r"(?<!\w)(?:(?:(?:the )?(?:trajector(?:y|ies)|rollouts?)(?:[ _]ids?)?|ids?)(?:[:=] ?|[ _]))?"
-    rf"(?:[\"'`“](?P<quoted>[{LETTERS}]{{4,}})[\"'`”]|(?P<bare>[{LETTERS}]{{4,}}))(?!\w)",
+    rf"(?<!{_LETTER})(?:(?:(?:the )?(?:trajector(?:y|ies)|rollouts?)(?:[ _]ids?)?|ids?)(?:[:=] ?|[ _]))?"
+    rf"(?:[\"'`“](?P<quoted>[{LETTERS}]{{4,}})[\"'`”]|(?P<bare>[{LETTERS}]{{4,}}))(?!{_LETTER})",
     re.IGNORECASE,
 )
 """A word that may be a label, with the noun before it and the quotes around it."""
@@ -200,7 +202,7 @@ def _with_places(texts: list[str], layout: PromptLayout, request: Request) -> tu
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())
-        if place is None:
+        if place is None or match[0].isupper():  # HTTP is a word, and no text of the request need hold http
             return match[0]
         return f"{'Rollout' if match[0][:2].istitle() else 'rollout'} {place}"
 

@@ -76,8 +76,8 @@ def test_places(how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyP
     check_places([virtually(main)])
 
 
-def explained(sentence: str) -> str:
-    """The explanation of a group of five after `sentence`, with labels for A to E.
+def explained(sentence: str, *, as_it_is: bool = False) -> str:
+    """The explanation of a group of five after `sentence`, with labels for A to E; or the sentence itself.
 
     The second rollout is the first one again, and the third cannot be judged.
     """
@@ -90,6 +90,8 @@ def explained(sentence: str) -> str:
     labels = {"A": by_text["one"], "D": by_text["four"], "E": by_text["five"]}
     for letter, label in labels.items():
         sentence = sentence.replace(f"[{letter}]", label)
+    if as_it_is:
+        return sentence
     entries = [{"trajectory_id": label, "explanation": sentence, "score": 0.5} for label in request.labels]
     try:
         steps.send(Reply(json.dumps({"scores": entries})))
@@ -106,7 +108,8 @@ SENTENCES = {
     "trajectory_id [D] ([E]); id: [A]": "rollout 4 (rollout 5); rollout 1",
     '<trajectory id="[D]">': "<rollout 4>",
     "[D]'s end, trajectories [D], [E]/[A]": "rollout 4's end, rollout 4, rollout 5/rollout 1",
-    "x[D] [D]y [D]_ strengths html": None,
+    "轨迹[D]比[A]好。": "轨迹rollout 4比rollout 1好。",
+    "x[D] [D]é [D]y [D]_ strengths html": None,
 }
 
 
@@ -118,6 +121,14 @@ def test_words_around_a_label() -> None:
             assert "rollout" not in told
         else:
             assert told == wanted
+
+
+def test_capitals() -> None:
+    """A word in capitals alone is no label, because rollouts may hold it; one that is named as a label is."""
+    label = explained("[D]", as_it_is=True)
+    assert explained(f"{label.upper()} 404, trajectory {label.upper()}, {label.title()}") == (
+        f"{label.upper()} 404, rollout 4, Rollout 4"
+    )
 
 
 @pytest.mark.parametrize("inside", [True, False])
