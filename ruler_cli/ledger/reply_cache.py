@@ -264,6 +264,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                 return
             with self._output_errors("read"):
                 rows = [*rows_since(old.patient, old.opened), *more]
+            with suppress(sqlite3.Error):  # else another file would be taken for the owner of its log
+                old.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             replies = "1 reply" if len(rows) == 1 else f"{len(rows)} replies"
             lost = f"{old.path}: the ledger was deleted or replaced during the run"
             for path in (old.path, old.path.with_name(f"{old.path.name}.saved")):

@@ -587,6 +587,35 @@ async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) 
         assert all(again.find(key) for key in (b"before", b"notices", b"in flight"))
 
 
+@pytest.mark.parametrize("there", ["ledger", "notes", "nothing"])
+def test_replaced_without_its_log(path: Path, there: str) -> None:
+    """What takes a ledger's place keeps its own content, although the log of the ledger lies beside it."""
+    new, moved = path.with_name("new"), path.with_name("moved")
+    with Ledger(new) as other:
+        for number in range(100):
+            other.keep(b"new %d" % number, "m", reply("x" * 500))
+    with Ledger(path) as ledger:
+        ledger.keep(b"before", "m", reply())
+        if there == "nothing":
+            path.rename(moved)
+        else:
+            if there == "notes":
+                new.write_text("notes")
+            new.replace(path)
+        with pytest.raises(OutputError, match=r"\(1 reply\) is in"):
+            ledger.keep_all([(b"notices", "m", reply())])
+    if there == "notes":
+        assert path.read_text() == "notes"
+        path = path.with_name("ledger.sqlite.saved")
+    with Ledger(path) as again:
+        assert again.find(b"before") is not None
+        assert (again.find(b"new 99") is not None) == (there == "ledger")
+        assert again.stats().rows["answer"] == (101 if there == "ledger" else 1)
+    if there == "nothing":
+        with Ledger(moved) as old:
+            assert old.find(b"before") is not None
+
+
 def test_deleted_before_the_end(path: Path) -> None:
     """If a ledger is deleted after its last reply, its end tells so, and the replies of the run are kept."""
     with pytest.raises(OutputError, match=r"\(1 reply\) is in"), Ledger(path) as ledger:
