@@ -112,7 +112,7 @@ def test_secrets_are_in_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     ],
 )
 def test_secrets_by_name(param: dict[str, object]) -> None:
-    """What a header, a cookie or a parameter with the name of a secret holds is in no text."""
+    """The value of a header, a cookie or a parameter with the name of a secret is in no text."""
     judge = JudgeSettings("openai/good", params={**param, "max_tokens": 7})
     made = RunTexts(ScoreSettings(judge=judge), summary := Summary(), None)
     made.add(with_rubric(""))

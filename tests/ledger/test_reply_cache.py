@@ -589,7 +589,7 @@ async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) 
 
 @pytest.mark.parametrize("there", ["ledger", "notes", "nothing"])
 def test_replaced_without_its_log(path: Path, there: str) -> None:
-    """What takes a ledger's place keeps its own content, although the log of the ledger lies beside it."""
+    """A file that takes a ledger's place keeps its own content, although the ledger's log lies beside it."""
     new, moved = path.with_name("new"), path.with_name("moved")
     with Ledger(new) as other:
         for number in range(100):
