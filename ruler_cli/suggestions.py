@@ -52,7 +52,8 @@ def suggest_file(name: str, but: str = "") -> str | None:
     try:
         with os.scandir(folder or ".") as entries:
             others = (entry for entry in entries if entry.path.removeprefix("./") != but.removeprefix("./"))
-            match = nearest(last, (one.name for one in others if not one.name.endswith(".partial")), 0.8)
+            names = (one.name for one in others if one.name != last and not one.name.endswith(".partial"))
+            match = nearest(last, names, 0.8)  # the name itself may be a link to nothing
     except (OSError, ValueError):
         return None
     if match is None or nearest(last.partition(".")[0], [match.partition(".")[0]], 0.5) is None:

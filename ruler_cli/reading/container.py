@@ -136,7 +136,8 @@ def task_of(head: bytes) -> str:
 
 def left_out_notes(links: Sequence[str], notes: Sequence[str] = ()) -> list[str]:
     """Return a sentence for each link that is not followed, and other notes, the first of all of them."""
-    every = [f"{link} is a link out of INPUT, or to a directory: left out" for link in links] + [*notes]
+    why = "is a link out of INPUT, to a directory or to nothing"
+    every = [f"{link} {why}: left out" for link in links] + [*notes]
     more = len(every) - _MAX_NOTES
     return every[:_MAX_NOTES] + ([f"… and {more} more files: left out"] if more > 0 else [])
 

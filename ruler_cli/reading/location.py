@@ -121,7 +121,8 @@ class Location:
             raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
         except (FileNotFoundError, NotADirectoryError):
             advice = suggestions.other_file(name, "check the path, or give `-` for stdin")
-            raise UsageError(f"{name}: no such file; {advice}") from None
+            problem = "is a link to a file that is not there" if Path(name).is_symlink() else "no such file"
+            raise UsageError(f"{name}: {problem}; {advice}") from None
         except OSError as error:
             raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
         with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
@@ -167,8 +168,11 @@ class Location:
         listing = Listing(base, tuple(sorted(names, key=natural_sort_key)), whole, left_out)
         if not listing.names:
             reason = "holds no file to read" if self.remote or whole else "no file matches this pattern"
-            reason += f", and the link {left_out[0]} is not followed" if left_out else ""
-            raise UsageError(f"{self.public}: {reason}; check the {'address' if self.remote else 'path'}")
+            advice = f"check the {'address' if self.remote else 'path'}"
+            if left_out:
+                reason += f", and the link {left_out[0]} is not followed"
+                advice = "name a file itself, or put copies in place of the links"
+            raise UsageError(f"{self.public}: {reason}; {advice}")
         return listing
 
     def _expanded(self) -> list[str]:
@@ -228,13 +232,13 @@ def natural_sort_key(name: str) -> tuple[tuple[tuple[tuple[int, str], ...], ...]
 
 
 def _link_not_followed(base: str, name: str, root: str) -> str:
-    """Return the part of a file's path that is a link to a directory, or out of `root`; "" if none is."""
+    """Return the part of a path that is a link to a directory, to nothing or out of `root`, else ""."""
     for part in itertools.accumulate(name.split("/"), "{}/{}".format):
         path = Path(base + part)
         if not path.is_symlink():
             continue
         target = os.path.realpath(path)
-        if path.is_dir() or os.path.commonpath((root, target)) != root:
+        if path.is_dir() or not path.exists() or os.path.commonpath((root, target)) != root:
             return part
     return ""
 

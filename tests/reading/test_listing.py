@@ -72,11 +72,14 @@ def linked(tmp_path: Path) -> Path:
     return root
 
 
-LEAVING = ("absolute", "broken", "chain", "folder", "own-folder", "parent", "relative", "s1/up", "self")
+LEAVING = (
+    "absolute", "broken", "chain", "folder", "own-broken", "own-folder", "own-loop", "parent", "relative",
+    "s1/up", "self",
+)  # fmt: skip
 
 
 def test_links(tmp_path: Path) -> None:
-    """A link out of INPUT, or to a directory, is not followed and is named; one to a file of INPUT is read.
+    """A link out of INPUT, to a directory or to nothing is not followed and named; one to its file is read.
 
     So it is for a directory, a pattern, and a directory that is itself given by a link.
     """
@@ -92,6 +95,16 @@ def test_links(tmp_path: Path) -> None:
     assert Location(str(root / "absolute")).many is False  # a file that the user names is read
 
 
+def test_link_to_nothing(tmp_path: Path) -> None:
+    """A link to nothing is named as one, and never suggested in place of itself."""
+    link = tmp_path / "train.jsonl"
+    link.symlink_to("gone")
+    with pytest.raises(UsageError, match="is a link to a file that is not there; check the path"):
+        Location(str(link)).open().__enter__()
+    with pytest.raises(UsageError, match=r"and the link train\.jsonl is not followed; name a file itself"):
+        Location(str(tmp_path)).listed()
+
+
 def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
     """A file outside INPUT does not come into OUTPUT; links to it are named, the first twenty of them."""
     (tmp_path / "secret").write_text(
@@ -104,7 +117,7 @@ def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
     for output in ("out", "out.jsonl"):
         done = ruler("score", "in", output, "-m", "offline")
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("is a link out of INPUT, or to a directory: left out") == 20
+        assert done.stderr.count("is a link out of INPUT, to a directory or to nothing: left out") == 20
         assert "… and 10 more files: left out" in done.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.jsonl"]
     assert "keep out" not in (tmp_path / "out.jsonl").read_text()
