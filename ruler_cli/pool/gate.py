@@ -22,7 +22,7 @@ Cost = Callable[[Usage], float | None]
 INTERRUPTED = CallError(
     "interrupted", "the run was stopped before this group was judged", "group", sent=False
 )
-CAPPED = CallError("budget", "--max-cost is reached; run again with a higher one", "group", sent=False)
+CAPPED = CallError("budget", "--max-cost is reached; another run goes on with it", "group", sent=False)
 
 
 @dataclass(slots=True)

@@ -181,12 +181,16 @@ def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
 
 
 def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """If the cap lets no call go, the same command is no advice; the cap that is named lets one go."""
+    """If the cap lets no call go, the same command is no advice; the cap that is named lets one go.
+
+    Groups that a cap leaves out are counted and not named one by one.
+    """
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.2, 0.3)])
     run = ("score", "in.jsonl", "out.jsonl", "-m", "good", "--api-base", server.base, "--price", "1,2")
     done = ruler(*run, "-c", "1", "--max-cost", "0.0001")
     assert (done.returncode, "to go on" in done.stderr) == (4, False)
     assert "--max-cost 0.0001 is less than one call may cost: 2 groups are not scored; " in done.stderr
+    assert "group g not scored" not in done.stderr
     enough = done.stderr.rpartition("give ")[2].partition(" or more")[0]
     done = ruler(*run, "-c", "1", "--max-cost", enough)
     assert server.stats()["requests"] >= 1
