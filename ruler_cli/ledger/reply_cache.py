@@ -266,7 +266,6 @@ class Ledger(AbstractContextManager["Ledger"]):
                 rows = [*rows_since(old.patient, old.opened), *more]
             with suppress(sqlite3.Error):  # else another file would be taken for the owner of its log
                 old.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            replies = "1 reply" if len(rows) == 1 else f"{len(rows)} replies"
             lost = f"{old.path}: the ledger was deleted or replaced during the run"
             for path in (old.path, old.path.with_name(f"{old.path.name}.saved")):
                 with suppress(RulerError):
@@ -277,7 +276,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 raise OutputError(f"{lost}, and no file can be created in its place; {_ANOTHER}")
             if rows:
                 others = "" if path == old.path else f"; read it with --ledger {path}"
-                raise OutputError(f"{lost}; what this run kept ({replies}) is in {path}{others}")
+                raise OutputError(f"{lost}; what this run kept is in {path}{others}")
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""

@@ -576,9 +576,7 @@ async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) 
     with Ledger(path) as ledger:
         ledger.keep(b"before", "m", reply())
         change(path)
-        with pytest.raises(
-            OutputError, match=r"deleted or replaced during the run; what this run kept \(2 replies\)"
-        ) as raised:
+        with pytest.raises(OutputError, match="during the run; what this run kept is in ") as raised:
             await ledger.store(b"notices", "m", reply())
         await ledger.store(b"in flight", "m", reply())
     saved = path if change is not removed_for_another_file else path.with_name("ledger.sqlite.saved")
@@ -618,7 +616,7 @@ def test_replaced_without_its_log(path: Path, there: str) -> None:
 
 def test_deleted_before_the_end(path: Path) -> None:
     """If a ledger is deleted after its last reply, its end tells so, and the replies of the run are kept."""
-    with pytest.raises(OutputError, match=r"\(1 reply\) is in"), Ledger(path) as ledger:
+    with pytest.raises(OutputError, match="what this run kept is in"), Ledger(path) as ledger:
         ledger.keep(b"before", "m", reply())
         removed(path)
     with Ledger(path) as again:
