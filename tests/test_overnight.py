@@ -96,7 +96,7 @@ def test_outage_that_is_waited_for(ruler: Ruler, server: JudgeServer, tmp_path: 
     done = ruler(*usual, "--max-outage", "1", "-c", "12", "--summary", "summary.json")
     cause = f"the judge answered 500: The server had an error. (openai/500 at {server.base})"
     assert done.returncode == 3
-    assert f" s; the last time: {cause}; run the same command again later" in done.stderr
+    assert f" s; the last time: {cause}\n" in done.stderr
     assert cause in json.loads((tmp_path / "summary.json").read_text())["stopped"]
     wrong = ruler(*usual, "--max-outage", "-1")
     assert (wrong.returncode, "--max-outage" in wrong.stderr) == (2, True)

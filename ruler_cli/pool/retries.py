@@ -139,7 +139,7 @@ class Caller:
             if budget.first_end <= self._answered:
                 return await self._give_up(error, budget, store)
             if gate.stop_signal.outages:
-                return self.end_run(RefusedError(f"{sentence}; run the same command again later"))
+                return self.end_run(RefusedError(f"run the same command again later: {sentence}"))
             down = CallError("transport", sentence, "group", billed=False)
             gate.abandon(down)
             return down
