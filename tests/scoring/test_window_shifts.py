@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from math import sqrt
 from statistics import correlation
@@ -179,3 +180,18 @@ def test_reliability_is_calibrated() -> None:
         squared.append(correlation(known(fitted), truth) ** 2)
         reliabilities.append((rate(fitted.anova, NoisePrior()) or (0.0, True))[0])
     assert sum(reliabilities) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)
+
+
+def test_large_group() -> None:
+    """The time of a fit grows with the number of rollouts, and not with its square."""
+
+    def seconds(rollouts: int) -> float:
+        rng = random.Random(1)
+        truth = [rng.random() for _ in range(rollouts)]
+        windows = in_windows(truth, 4, rng, shift=0.1, noise=0.1)
+        began = time.process_time()
+        fit(windows, rollouts)
+        return time.process_time() - began
+
+    small = min(seconds(2_000) for _ in range(3))
+    assert seconds(32_000) < 32 * small  # 16 times as many rollouts: 17 times the time; a square part took 61
