@@ -95,12 +95,12 @@ def timeless(path: Path) -> bytes:
 
 
 def summary(path: Path) -> dict[str, Any]:
-    """Return a run's summary without times."""
+    """Return a run's summary without times, settings and names of files."""
     facts: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
     return {
         name: round(value, 9) if isinstance(value, float) else value
         for name, value in facts.items()
-        if name not in ("seconds", "most_in_flight")
+        if name not in ("seconds", "most_in_flight", "started_at", "ended_at", "settings", "output")
     }
 
 

@@ -241,7 +241,7 @@ def test_points_by_keyboard(view: View) -> None:
     """The tab key reaches every point of the first chart in turn, and Enter opens its groups."""
     view.open()
     result = [link for link, _ in points(view, "scores")]
-    view.find(".reasons a").last.focus()
+    view.find(".made summary").focus()
     for link in result:
         view.page.keyboard.press("Tab")
         assert view.page.evaluate("document.activeElement.getAttribute('href')") == link
