@@ -286,7 +286,7 @@ class _Run:
 
     def _begin(self, source: Input) -> None:
         self._input, total = source, source.total
-        source.report(self._observer)
+        source.report(self._observer, alone=self._settings.ask.single == "score")
         self._stats.summary.total = total
         self._observer.started(total)
         if source.reader is not None:

@@ -64,9 +64,10 @@ def test_nothing_to_submit(ruler: Ruler, tmp_path: Path, command: tuple[str, ...
 
 @pytest.mark.parametrize("more", [["--single", "score"], ["--limit", "2"], ["--shard", "1/2"]])
 def test_asked_for(ruler: Ruler, tmp_path: Path, more: list[str]) -> None:
-    """Groups of one rollout are scored if that, or a part of INPUT, is asked for."""
+    """Groups of one rollout are scored if that, without a warning, or a part of INPUT is asked for."""
     write(tmp_path / "in.jsonl", ALONE)
-    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", *more).returncode == 0
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", *more)
+    assert (done.returncode, "nothing can be compared" in done.stderr) == (0, "score" not in more)
 
 
 def test_nothing_to_ask(ruler: Ruler, tmp_path: Path) -> None:

@@ -152,14 +152,14 @@ class Survey:
         several = self.groups == 1 and self.records > 1
         return several and self.reader.format.shape == "trajectory" and not self.cut
 
-    def warnings(self) -> list[str]:
+    def warnings(self, *, alone: bool = False) -> list[str]:
         """List the signs of a wrong group key, a sentence each.
 
         One group is none by itself: a dump of one task is normal. It is one if its rollouts begin
-        differently, or if the dump has no key.
+        differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.
         """
         out: list[str] = []
-        if self.groups > 1 and self.singles == self.groups:
+        if self.groups > 1 and self.singles == self.groups and not alone:
             given = self.reader.format.shape == "group"
             key, advice = ("", "") if given else (f" ({self.reader.shown_key})", f"; {_WAY}")
             out.append(f"every group has one rollout{key}: nothing can be compared{advice}")

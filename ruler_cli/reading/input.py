@@ -65,18 +65,21 @@ class Input:
     total: int | None = None
     in_order: bool = True
 
-    def warnings(self) -> Sequence[str]:
-        """Warnings on how records are grouped; those of a stream are known at its end."""
-        return self.survey.warnings() if self.survey is not None else self.openings.sentences()
+    def warnings(self, *, alone: bool = False) -> Sequence[str]:
+        """Warnings on how records are grouped; those of a stream are known at its end.
 
-    def report(self, observer: Observer, *, end: bool = False) -> None:
+        `alone`: rollouts without another are to be scored by themselves.
+        """
+        return self.survey.warnings(alone=alone) if self.survey is not None else self.openings.sentences()
+
+    def report(self, observer: Observer, *, end: bool = False, alone: bool = False) -> None:
         """Report what was found, and the warnings as soon as they are known: for a stream at its `end`."""
         if self.reader is None and not end:
             observer.warn(self.found())  # nothing will be scored, also where notes are off
             return
         for sentence in () if end else (self.found(), *self.notes):
             observer.note(sentence)
-        for sentence in self.warnings() if end == (self.survey is None) else ():
+        for sentence in self.warnings(alone=alone) if end == (self.survey is None) else ():
             observer.warn(sentence)
 
     def picked(self, firsts: Collection[int]) -> Iterator[Group]:

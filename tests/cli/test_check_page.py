@@ -295,6 +295,7 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         assert "--single score" in rows(done.stdout)["warnings"]
         done = ruler("check", "in.jsonl", "-m", "offline", "--single", "score")
         assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
+        assert "every group has one rollout" not in done.stdout
     write(tmp_path / "in.jsonl", [*alone, *PAIRS])
     assert ruler("check", "in.jsonl", "-m", "offline").returncode == 0
     (tmp_path / "in.jsonl").write_text("")
