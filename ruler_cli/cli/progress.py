@@ -131,7 +131,7 @@ class Console(Observer):
 
     def replied(self, group: str, text: str) -> None:
         """Show a judge's reply."""
-        self._print(f"judge on group {group}: {text}", print_stderr)
+        self._print(f"judge on group {group}: {text or '(an empty reply)'}", print_stderr)
 
     def close(self) -> None:
         """Remove the lines and print how many problems were not named."""

@@ -229,7 +229,7 @@ def _refuse_shape(output: Location, container: Container) -> None:
     own = [ending for ending, unit in _UNIT_OF_ENDING.items() if unit == container.unit]
     ending = next((ending for ending in _UNIT_OF_ENDING if inner.endswith(ending)), None)
     if ending and ending not in own:
-        raise UsageError(f"{name}: a {ending} file is only written for one as INPUT; name OUTPUT .jsonl")
+        raise UsageError(f"{name}: a {ending} file is only written for a {ending} INPUT; name OUTPUT .jsonl")
     if own and inner != name:
         raise UsageError(f"{name}: such a file is packed already; leave out the last ending")
     if own and inner.endswith(".json"):

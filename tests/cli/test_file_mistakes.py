@@ -29,7 +29,7 @@ NAMES = {
     f"{S} out.xlsx {J}": "name it out.jsonl",
     f"{S} out.csv.gz {J}": "name it out.jsonl",
     f"{S} out.jsonl.bz2 {J}": "is compressed as .gz or .zst only; name it out.jsonl.gz",
-    f"{S} out.parquet {J}": "a .parquet file is only written for one as INPUT; name OUTPUT .jsonl",
+    f"{S} out.parquet {J}": "a .parquet file is only written for a .parquet INPUT; name OUTPUT .jsonl",
     f"{S} out.jsonl {J} --failed f.csv": "--failed f.csv: keeps lines of INPUT as they are",
     f"{S} out.jsonl {J} --failed f.json": "name it f.jsonl",
     f"{S} out.jsonl {J} --summary s.csv": "--summary s.csv: is one JSON document; name it s.json",

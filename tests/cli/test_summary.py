@@ -137,6 +137,13 @@ def test_next_command(
         assert "judge on group g: " in again.stderr or server.stats()["requests"] == 2
 
 
+def test_empty_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`--debug` says that a reply is empty."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    done = ruler("score", "in.jsonl", "-", "-m", "openai/empty", "--api-base", server.base, "--debug")
+    assert "judge on group g: (an empty reply)\n" in done.stderr
+
+
 def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """If the replies were shown, the next command asks again; an option is not given twice."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
