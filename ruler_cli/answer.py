@@ -104,8 +104,22 @@ def parse_foreign(data: bytes) -> Any:
 
 
 def without_key(data: bytes, key: str | None) -> bytes:
-    """Foreign bytes with the key removed, unless it is so short that it may be any word."""
-    return data.replace(key.encode(), b"[key]") if key and len(key) >= SHORTEST_KEY else data
+    """Foreign JSON with the key removed, also with escapes; unless it is so short that it may be any word."""
+    if not key or len(key) < SHORTEST_KEY:
+        return data
+    data = data.replace(key.encode(), b"[key]")
+    if b"\\u00" in data or b"\\/" in data:
+        return _escaped(key).sub(b"[key]", data)
+    return data
+
+
+@lru_cache(16)
+def _escaped(key: str) -> re.Pattern[bytes]:
+    """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
+    each = ((re.escape(one), ord(one)) for one in key)
+    return re.compile(
+        "".join(rf"(?:\\{{0,8}}{one}|\\{{1,8}}u(?i:{number:04x}))" for one, number in each).encode()
+    )
 
 
 def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:

@@ -330,6 +330,14 @@ def test_echoed_key() -> None:
     )
     assert isinstance(reply, Reply)
     assert (reply.text, b"sk-key-echo" in reply.body) == ("[key]", False)
+    key, sentence = "a/key-of-9", '{"explanation": "it is \\na\\/key\\u002Dof-9"}'
+    for content in (sentence, json.dumps(json.loads(sentence)), sentence.replace("a", "\\u0061")):
+        for body in (json.dumps({"choices": [{"message": {"content": content}}]}), content):
+            answer = reply_of(body.encode(), key)
+            told = answer.text if isinstance(answer, Reply) else (answer.body or b"").decode()
+            assert "[key]" in told
+            assert "of-9" not in told
+    assert reply_of(b'{"a": "' + b"\\" * 300_000 + b'\\u0041"}', key) is not None  # in no time
     text = '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
     for key in ("x", "1", "none", "scores"):
         reply = reply_of(orjson.dumps({"choices": [{"message": {"content": text}}]}), key)
