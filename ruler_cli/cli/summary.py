@@ -391,13 +391,16 @@ def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -
 
 
 def record_refusal(words: Sequence[str], error: Exception, code: int) -> None:
-    """Write the summary of a command line of `score` that is refused, if `--summary` can be found in it.
+    """Write the summary of a refused command line of `score`, if `--summary` or its variable names a file.
 
     An argument that is missing makes another its value, so no file is replaced but a summary.
     """
     options, arguments = readable_options("score", words)
-    path, (source, output) = options.summary, (*arguments, "", "")[:2]
-    if path is None or (path.is_file() and not path.read_bytes()[:20].startswith(b'{\n  "version":')):
+    given = options.summary or os.environ.get("RULER_SUMMARY")
+    if not given:
+        return
+    path, (source, output) = Path(given), (*arguments, "", "")[:2]
+    if path.is_file() and not path.read_bytes()[:20].startswith(b'{\n  "version":'):
         return
     with suppress(RulerError, OSError):
-        RunRecord(options, source, output).end(code, usage_sentence(error))
+        RunRecord(replace(options, summary=path), source, output).end(code, usage_sentence(error))

@@ -89,6 +89,16 @@ def test_every_end(line: str, ruler: Ruler, tmp_path: Path, server: JudgeServer)
         assert (summary["output_state"], summary["scored"]) == ("kept", 0)
 
 
+def test_refused_with_a_variable(ruler: Ruler, tmp_path: Path) -> None:
+    """A variable may name the summary of a command line that is refused; an empty name is none."""
+    line = ("score", "in.jsonl", "out.jsonl", "--bogus")
+    assert ruler(*line, RULER_SUMMARY="sum.json").returncode == 2
+    assert summary_of(tmp_path / "sum.json")["exit_code"] == 2
+    for done in (ruler(*line, "--summary="), ruler(*line, RULER_SUMMARY="")):
+        assert (done.returncode, "No such option" in done.stderr) == (2, True)
+    assert [one.name for one in tmp_path.iterdir()] == ["sum.json"]
+
+
 def test_end_by_a_bug(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug is an end, too."""
 
