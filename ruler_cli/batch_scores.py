@@ -259,7 +259,7 @@ class RunStats:
         self.panel.count(summary)
         summary.seconds = time.perf_counter() - self._began
         summary.unsure_usd = None if summary.cost_usd is None else self.panel.budget.unsure
-        summary.stopped = None if stopped is None else str(stopped)
+        summary.stopped = None if stopped is None else str(stopped).removeprefix("stopped: ")
         return summary
 
     def refresh(self) -> None:

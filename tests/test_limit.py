@@ -71,7 +71,7 @@ def test_reads_no_further(tmp_path: Path) -> None:
     """Input behind the first groups is read only if a group may go on there, and a sentence says which."""
     lines = write(tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)])
     rest = "; leave it out for all of them"
-    cut = ["--limit 3: only the first 3 of the groups" + rest]
+    cut = ["--limit 3: only the first 3 groups" + rest]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
     whole = ["--limit 3: only the first 3 of 50 groups" + rest]
@@ -110,7 +110,7 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["group_id"] for line in done.stdout.splitlines()] == ["a", "b"]
     assert done.stderr.count("--limit") == 1
-    assert "--limit 2: only the first 2 of the groups; leave it out" in done.stderr
+    assert "--limit 2: only the first 2 groups; leave it out" in done.stderr
     rows = "".join(json.dumps(row) + "\n" for row in laid([2, 3, 2], "scattered"))
     scattered = ("--grouping", "scattered", "--limit", "2")
     done = ruler("score", "-", "-", "-m", "offline", *scattered, stdin=rows)

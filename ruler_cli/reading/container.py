@@ -123,6 +123,10 @@ class Container(ABC):
         """Write the container with other records."""
         return write_lines(stream)
 
+    def warnings(self) -> list[str]:
+        """Sentences on what is not read of it, and should be known."""
+        return []
+
 
 def task_of(head: bytes) -> str:
     """Return the task that a JSON object names; empty if it is no object, or names none."""
@@ -134,12 +138,10 @@ def task_of(head: bytes) -> str:
     return next((task for task in tasks if isinstance(task, str) and task), "")
 
 
-def left_out_notes(links: Sequence[str], notes: Sequence[str] = ()) -> list[str]:
-    """Return a sentence for each link that is not followed, and other notes, the first of all of them."""
-    why = "is a link out of INPUT, to a directory or to nothing"
-    every = [f"{link} {why}: left out" for link in links] + [*notes]
-    more = len(every) - _MAX_NOTES
-    return every[:_MAX_NOTES] + ([f"… and {more} more files: left out"] if more > 0 else [])
+def left_out_notes(sentences: Sequence[str]) -> list[str]:
+    """Return the first sentences on files that are left out, and the number of the others."""
+    more = len(sentences) - _MAX_NOTES
+    return [*sentences[:_MAX_NOTES]] + ([f"… and {more} more files: left out"] if more > 0 else [])
 
 
 class MultiFileContainer(Container):
@@ -159,6 +161,11 @@ class MultiFileContainer(Container):
         """`listing` has all files, also those that hold no record."""
         super().__init__(name)
         self.listing = listing
+
+    def warnings(self) -> list[str]:
+        """A sentence for each link that is not followed."""
+        why = "is a link out of INPUT, to a directory or to nothing"
+        return left_out_notes([f"{link} {why}: left out" for link in self.listing.links])
 
     @abstractmethod
     def check_files(

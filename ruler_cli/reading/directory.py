@@ -113,7 +113,7 @@ class Directory(MultiFileContainer):
                 f"{self.output_directory}: {self._not_rewritable} is a rollout of many events, which is not "
                 "written again in its shape; name OUTPUT .jsonl, and it holds one record a rollout"
             )
-        return left_out_notes(self.listing.links, notes)
+        return left_out_notes(notes)
 
     def records(self) -> Iterator[Line]:
         """Yield every record of every file; the damaged end of a file is reported once.
@@ -276,13 +276,13 @@ class HarborJob(MultiFileContainer):
     def check_files(
         self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]
     ) -> list[str]:
-        """Report the trials that cannot be read; only links are left out."""
+        """Report the trials that cannot be read; none is left out."""
         for number, trial in enumerate(self._trials, 1):
             try:
                 self._record(trial)
             except UnreadableError as error:
                 on_problem(Problem(number, str(error), b"", self.where(number)))
-        return left_out_notes(self.listing.links)
+        return []
 
     def records(self) -> Iterator[Line]:
         """Yield every trial that can be read."""

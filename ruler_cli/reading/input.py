@@ -66,11 +66,12 @@ class Input:
     in_order: bool = True
 
     def warnings(self, *, alone: bool = False) -> Sequence[str]:
-        """Warnings on how records are grouped; those of a stream are known at its end.
+        """Warnings on what is read and how it is grouped; those of a stream are known at its end.
 
         `alone`: rollouts without another are to be scored by themselves.
         """
-        return self.survey.warnings(alone=alone) if self.survey is not None else self.openings.sentences()
+        grouping = self.survey.warnings(alone=alone) if self.survey is not None else self.openings.sentences()
+        return [*self.container.warnings(), *grouping]
 
     def report(self, observer: Observer, *, end: bool = False, alone: bool = False) -> None:
         """Report what was found, and the warnings as soon as they are known: for a stream at its `end`."""
@@ -164,7 +165,7 @@ def open_input(
     openings = Openings(reader.format.simulated_user, reader.format.varied_prompts)
     read = records(itertools.chain(first, lines), reader.read, report)
     groups = streamed(read, reader, settings, index, openings, on_record)
-    notes = [_first(settings.limit, "the groups")] if settings.limit is not None else []
+    notes = [_first(settings.limit)] if settings.limit is not None else []
     notes += [] if shard is None else [str(shard)]
     return Input(container, index, reader, groups=groups, waits=True, notes=notes, openings=openings)
 
@@ -208,7 +209,7 @@ def _survey_file(
         with unchanged(name):
             result.openings.first_mixed = str(reader.read(line)[0].key)
     if limit is not None and (result.cut or limit < result.groups):
-        notes.append(_first(limit, "the groups" if result.cut else _groups(result.groups)))
+        notes.append(_first(limit, 0 if result.cut else result.groups))
     if shard is not None:
         notes.append(f"{shard}: {result.mine:,} of {_groups(result.groups)}")
     if result.records == 0:
@@ -246,9 +247,11 @@ def _groups(number: int) -> str:
     return f"{number:,} group{'s' * (number != 1)}"
 
 
-def _first(limit: int, groups: str) -> str:
+def _first(limit: int, groups: int = 0) -> str:
+    """The sentence on --limit; `groups` is the number of all, 0 if it is not known."""
     number = "" if limit == 1 else f" {limit:,}"
-    return f"--limit {limit}: only the first{number} of {groups}; leave it out for all of them"
+    of = f" of {_groups(groups)}" if groups else " group" if limit == 1 else " groups"
+    return f"--limit {limit}: only the first{number}{of}; leave it out for all of them"
 
 
 def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:

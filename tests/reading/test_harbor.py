@@ -93,8 +93,9 @@ def test_links(job: Path, tmp_path: Path) -> None:
         container = open_container(str(job), stack)
     assert isinstance(container, HarborJob)
     problems: list[Problem] = []
-    notes = container.check_files(lambda line: True, problems.append)
-    assert [note.split()[0] for note in notes] == ["t__2/agent/trajectory.json", "t__10/verifier/reward.json"]
+    container.check_files(lambda line: True, problems.append)
+    links = [sentence.split()[0] for sentence in container.warnings()]
+    assert links == ["t__2/agent/trajectory.json", "t__10/verifier/reward.json"]
     assert ("trial t__2", "has no agent/trajectory.json") in [(p.place, p.reason) for p in problems]
     assert not any(b"secret" in line.raw for line in container.records())
 

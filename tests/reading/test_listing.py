@@ -115,7 +115,7 @@ def test_link_is_not_copied(ruler: Ruler, tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / "in" / f"notes-{number}.txt").symlink_to("../secret")
     for output in ("out", "out.jsonl"):
-        done = ruler("score", "in", output, "-m", "offline")
+        done = ruler("score", "in", output, "-m", "offline", "-q")
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("is a link out of INPUT, to a directory or to nothing: left out") == 20
         assert "… and 10 more files: left out" in done.stderr
