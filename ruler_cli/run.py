@@ -363,7 +363,10 @@ class _Run:
         """Once the run is told to stop, wait for calls in flight, not for ever, and end all others."""
         await self._stop_signal.event.wait()
         self._panel.nudge()
-        if not isinstance(self._stop_signal.reason, ReaderGone):  # `| head` is quiet
+        reason = self._stop_signal.reason
+        if not isinstance(reason, ReaderGone):  # `| head` is quiet
+            if self._panel.in_flight and not isinstance(reason, InterruptedRun):
+                self._observer.note(str(reason).partition(";")[0])  # calls in flight may take long
             self._observer.stopping(self._panel.in_flight, self._settings.grace)
         with anyio.move_on_after(self._settings.grace):
             quiet, blocked = 0, 0.0

@@ -49,7 +49,8 @@ def check_facts(
     `refused` tells why `score` would refuse a judge, `missing` which keys are not set.
     """
     survey, coverage = source.survey, estimate.coverage
-    warnings = source.warnings(alone=settings.ask.single == "score")
+    # if nothing is compared, the verdict says so
+    warnings = source.warnings(alone=settings.ask.single == "score" or not estimate.comparable)
     first, sizes = estimate.judges[0], estimate.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     reasons = [*_reasons(settings, source, estimate, problems), *_sentences(refused)]

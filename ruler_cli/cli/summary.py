@@ -100,7 +100,7 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
         out += figure_lines(summary.figures, weak=bool(noise or same))
     if summary.retried:
         tried = ", ".join(f"{number} {_TRIED.get(kind, kind)}" for kind, number in summary.retried.items())
-        out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
+        out.append(f"calls tried again: {tried}")
     if summary.unsure_usd:
         out.append(f"calls without a stated usage may have cost up to {usd(summary.unsure_usd)} more")
     return out
