@@ -245,18 +245,21 @@ class Blocks:
 
 
 class _Block:
-    """One block: each member reports its standing, and the last one to report decides for all."""
+    """One block: each member reports its standing, and the last one to report decides for all.
+
+    `ended` counts members that can get no further pass: they do not wait.
+    """
 
     def __init__(self, average: int | None) -> None:
         self._average = average
         self.members: list[BlockMember] = []
-        self.bytes = self.waiting = 0
+        self.bytes = self.waiting = self.ended = 0
         self.closed = self.unanswered = self.goes_on = False
         self.round_over = anyio.Event()
 
     def end_round(self) -> None:
         """Give all members their passes, once none is missing; none if they depend on a missing reply."""
-        if not self.closed or self.waiting < len(self.members):
+        if not self.closed or self.waiting + self.ended < len(self.members):
             return
         extra = [0] * len(self.members)
         if not self.unanswered and self._average is not None:
@@ -294,6 +297,10 @@ class BlockMember:
         """Return the number of further passes; 0 ends the group."""
         self.standing = GroupStanding.of(result, tokens)
         self._block.unanswered |= any(call.error.reason == UNANSWERED.reason for call in result.failed_calls)
+        if self.standing is None:  # the others need not be waited for: a judge that fails is soon known
+            self._block.ended += 1
+            self._block.end_round()
+            return 0
         while True:
             round_over = self._block.round_over
             self._block.waiting += 1

@@ -88,10 +88,11 @@ def test_full_block_does_not_wait() -> None:
     """A full block decides although the input goes on, and so does one before a group that is too large."""
 
     async def main() -> tuple[int, int]:
-        blocks, ended = Blocks(4), [0]
+        blocks, ended = Blocks(2), [0]
+        scored = group_result(one_pass([0.1, 0.9]), one_pass([0.2, 0.9], 1))
 
         async def one(member: BlockMember) -> None:
-            while await member.more(group_result(failed_call(), size=2), 10.0):
+            while await member.more(scored, 10.0):
                 pass
             ended[0] += 1
 
