@@ -30,6 +30,10 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_VALUE = re.compile(r".*headers?|.*cookies?|(?:.*[-_])?(?:auth|passphrase)", re.IGNORECASE)
 """Names of further values that may be secrets: what they hold is not kept, though it may be harmless."""
+_MEMBER = re.compile(r"""["']([\w-]+)["']\s*:\s*["']([^"']{4,})["']""")
+"""Name and text of a member of a JSON object."""
+_HEADER = 8
+"""Characters of the shortest header that is hidden wherever it stands: a shorter one may be any word."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
 """The password of an address, or the name and value of a part of its query."""
@@ -98,6 +102,10 @@ def secrets_among(words: Iterable[str]) -> list[str]:
             found.add(value)
         if before not in _OWN_OPTIONS:
             found.update(part for part in re.split(r"[\s=:/,;'\"@?&{}()]+", word) if _KEY.fullmatch(part))
+        headers = _SECRET_VALUE.fullmatch(name) is not None
+        for member in _MEMBER.finditer(word):
+            if _holds_secret(member[1]) or (headers and len(member[2]) >= _HEADER):
+                found.add(member[2])
         found.update(m[1] or m[3] for m in _IN_ADDRESS.finditer(word) if m[1] or _SECRET_NAME.fullmatch(m[2]))
         before = word
     return sorted((one for one in found if len(one) > 3), key=len, reverse=True)
@@ -106,7 +114,7 @@ def secrets_among(words: Iterable[str]) -> list[str]:
 def without_secrets(value: Any, secrets: Iterable[str] = ()) -> Any:
     """Return a JSON value in which keys, values that are named as keys, and all of `secrets` are `[key]`."""
     if isinstance(value, str):
-        found = [*secrets, *secrets_among(value.split())]
+        found = [*secrets, *secrets_among([*value.split(), value])]
         return HIDDEN if looks_like_key(value) else without_keys(value, found)
     if isinstance(value, Mapping):
         return {

@@ -44,6 +44,8 @@ def test_secrets_of_a_command_line() -> None:
         "--rubric 'sk-abcd1234'": ["sk-abcd1234"],
         "--api-base https://me:pass@h/v1?key=zzzz&v=1": ["pass", "zzzz"],
         "--group sk-abcd1234": [],
+        """-p extra_headers={"X-Own":"abcdefgh","Accept":"any"}""": ["abcdefgh"],
+        """-p extra_body={"accessToken":"abcd","kind":"efghijkl"}""": ["abcd"],
         "-m /hub/snapshots/0123456789abcdef0123456789abcdef": [],
         "-p 0123456789abcdef0123456789abcdef": ["0123456789abcdef0123456789abcdef"],
         "score 0123456789abcdef0123456789abcdef": [],

@@ -109,6 +109,7 @@ def test_secrets_are_in_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         {"default_headers": {"X-Anything": "hunter2"}},
         {"extra_body": {"accessToken": "hunter2", "clientSecret": "hunter2", "passphrase": "hunter2"}},
         {"proxy_auth": ["me", "hunter2"]},
+        {"metadata": '{"kind": "x", "api_key": "hunter2"}'},
     ],
 )
 def test_secrets_by_name(param: dict[str, object]) -> None:
