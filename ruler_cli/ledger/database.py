@@ -146,10 +146,13 @@ def new_rows(path: Path, after: int) -> tuple[list[ReplyRecord], int]:
     return [row[1:] for row in rows], rows[-1][0] if rows else after
 
 
-def rows_since(connection: sqlite3.Connection, when: float) -> list[ReplyRecord]:
-    """Return the rows that were added since a Unix time, without their ids."""
-    query = f"SELECT {_COLUMNS} FROM replies WHERE at >= ? ORDER BY id"  # noqa: S608
-    return connection.execute(query, (when,)).fetchall()
+def rows_since(connection: sqlite3.Connection, last: int, when: float) -> list[ReplyRecord]:
+    """Return the rows above an id or since a Unix time, without their ids.
+
+    A clock may be set back during a run, and ids begin anew if the ledger is cleared.
+    """
+    query = f"SELECT {_COLUMNS} FROM replies WHERE id > ? OR at >= ? ORDER BY id"  # noqa: S608
+    return connection.execute(query, (last, when)).fetchall()
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:

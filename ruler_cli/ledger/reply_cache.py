@@ -134,13 +134,14 @@ class _File:
     """A ledger's file: `quick` never waits for other processes, `patient` does.
 
     Both are the same connection if the file is only read. `identity` is what tells it from another file that
-    takes its place, `opened` the Unix time since when rows may be of this run.
+    takes its place, `last` the id of its last row when it was opened, at the Unix time `opened`.
     """
 
     path: Path
     quick: sqlite3.Connection
     patient: sqlite3.Connection
     identity: tuple[int, int] | None = None
+    last: int = 0
     opened: float = 0.0
 
     @property
@@ -263,7 +264,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             if old.in_place:  # another thread has moved them
                 return
             with self._output_errors("read"):
-                rows = [*rows_since(old.patient, old.opened), *more]
+                rows = [*rows_since(old.patient, old.last, old.opened), *more]
             with suppress(sqlite3.Error):  # else another file would be taken for the owner of its log
                 old.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             lost = f"{old.path}: the ledger was deleted or replaced during the run"
@@ -275,8 +276,10 @@ class Ledger(AbstractContextManager["Ledger"]):
             else:
                 raise OutputError(f"{lost}, and no file can be created in its place; {_ANOTHER}")
             if rows:
-                others = "" if path == old.path else f"; read it with --ledger {path}"
-                raise OutputError(f"{lost}; what this run kept is in {path}{others}")
+                others = "" if path == old.path else f"; go on with --ledger {path}"
+                error = OutputError(f"{lost}; what this run kept is in {path}{others}")
+                error.resumable = path == old.path  # else the same command names another program's file
+                raise error
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
@@ -385,8 +388,8 @@ def _open_to_write(path: Path, stack: ExitStack) -> _File:
         quick.execute("PRAGMA busy_timeout = 0")
         patient.execute("PRAGMA cache_size = -32768")  # for many at once: the index of a million
         for connection in (patient, quick):  # opens all files: what is deleted later can still be read
-            connection.execute("SELECT id FROM replies LIMIT 1").fetchall()
-    return _File(path, quick, patient, identity_of(path), time.time())
+            last = connection.execute("SELECT max(id) FROM replies").fetchall()[0][0] or 0
+    return _File(path, quick, patient, identity_of(path), last, time.time())
 
 
 @dataclass(frozen=True, slots=True)

@@ -581,6 +581,7 @@ async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) 
         await ledger.store(b"in flight", "m", reply())
     saved = path if change is not removed_for_another_file else path.with_name("ledger.sqlite.saved")
     assert f"is in {saved}" in str(raised.value)
+    assert raised.value.resumable == (saved == path)
     with Ledger(saved) as again:
         assert all(again.find(key) for key in (b"before", b"notices", b"in flight"))
 
@@ -623,6 +624,16 @@ def test_deleted_before_the_end(path: Path) -> None:
         assert again.find(b"before") is not None
     with Ledger(path):
         removed(path)  # nothing of this run is lost
+
+
+def test_deleted_after_the_clock_was_set_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replies of a run are known by their place in the file too, whatever the clock says."""
+    with pytest.raises(OutputError, match="what this run kept"), Ledger(path) as ledger:
+        monkeypatch.setattr(time, "time", lambda: 0.0)
+        ledger.keep(b"later", "m", reply())
+        removed(path)
+    with Ledger(path) as again:
+        assert again.find(b"later") is not None
 
 
 def test_deleted_without_room(path: Path) -> None:
