@@ -110,7 +110,7 @@ def _end_if_busy(numbers: Sequence[signal.Signals]) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, before or signal.SIG_DFL)  # None: one that is not of Python
 
 
 @contextmanager
