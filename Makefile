@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help venv demo test test-long e2e lint types docs docs-check wheel check pictures simulate bench lock vendor clean
+.PHONY: help venv demo test test-long e2e lint types docs docs-check wheel check pictures simulate bench frameworks lock vendor clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -66,6 +66,13 @@ $(VENV)/.e2e-stamp: $(VENV)/.stamp constraints-e2e.txt
 	@$(BIN)/python $(PIP) install --no-deps --only-binary :all: --require-hashes -r constraints-e2e.txt
 	@touch $@
 
+# NAME chooses one: make frameworks NAME=trl. Not in CI: the environments take minutes and 11 GB.
+NAME :=
+
+frameworks: ## run the recipes of the documents in TRL, ART, verifiers, verl, Inspect and others
+	@$(call require_python)
+	$(PYTHON) -m tests.frameworks $(NAME)
+
 lint: venv ## check style and formatting
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -88,6 +95,7 @@ wheel: build/wheel-venv/.stamp ## build the wheel, install it alone and try it o
 	&& test -s scored.jsonl \
 	&& "$$ruler" report scored.jsonl -o report.html \
 	&& grep -q 'id="data"' report.html \
+	&& test -f "$(CURDIR)"/build/wheel-venv/lib/python*/site-packages/ruler_cli/py.typed \
 	&& echo "The wheel works outside the checkout."
 
 # The dependencies are downloaded first, because pip can hold them to their hashes only by

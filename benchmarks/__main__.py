@@ -14,7 +14,7 @@ from benchmarks.results import all_of
 
 _MODULES = (
     *("latency", "limits", "virtual", "rounds", "adaptive", "chaos", "kills", "cap", "check", "coverage"),
-    *("large", "prefix", "report", "ways", "ray_scale", "hundred_million", "install"),
+    *("hedging", "large", "prefix", "report", "ways", "ray_scale", "hundred_million", "install", "steps"),
 )
 
 

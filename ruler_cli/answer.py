@@ -26,6 +26,8 @@ every id in the last line of the request, in their order, with the id as its key
 there, write the explanation (one or two sentences) before the score, and give the score as a \
 number from 0 to 1 with up to two decimals, in quotes.\
 """
+CHARACTERS_PER_TOKEN = 3.8
+"""Ratio by which tokens are estimated where nobody counts them."""
 EXPLANATION = 300
 """Characters of an explanation, if the form can bound them: one or two sentences."""
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict
 
-from ruler_cli.config import AskSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.contradictions import refuse_contradictions
-from ruler_cli.errors import ReaderGone, RefusedError, RulerError, WrongShapeError
-from ruler_cli.object_groups import G, JudgedGroup, items_of
+from ruler_cli.errors import ReaderGone, RefusedError, RulerError, UsageError, WrongShapeError
+from ruler_cli.object_groups import GroupWithScores, JudgedGroup, read_group
+from ruler_cli.object_values import G
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.open_scorer import Groups, GroupStream
 from ruler_cli.run import score
-from ruler_cli.scorer import Log, Scorer
+from ruler_cli.scorer import Log, Scorer, guarded
+
+N = TypeVar("N", int, float)
 
 
 async def score_file(
@@ -40,7 +43,8 @@ async def score_file(
         if not isinstance(path, str | os.PathLike):
             raise WrongShapeError(f"{name}: is of type {type(path).__name__}; give a path, an address or '-'")
     source = replace(settings.input, source=os.fspath(input))
-    result = await score(replace(settings, input=source, output=os.fspath(output)), observer or Log())
+    settings = replace(settings, input=source, output=os.fspath(output))
+    result = await score(settings, guarded(observer))
     if result.stopped is not None and not isinstance(result.stopped, ReaderGone):
         raise result.stopped
     return result.summary
@@ -49,7 +53,7 @@ async def score_file(
 async def score_groups(
     groups: Groups[G], settings: ScoreSettings | None = None, *, observer: Observer | None = None
 ) -> AsyncGenerator[JudgedGroup[G], None]:
-    """Score groups, an iterable or an async iterable, as `Scorer.score_groups` does, with an own Scorer.
+    """Score groups of an iterable or async iterable as `Scorer.score_groups` does, with a Scorer of its own.
 
     Replies are kept in the command's own ledger unless `settings.ledger` says otherwise, so that a program
     that is run again goes on where it stopped. Close the generator, with `contextlib.aclosing`, if what
@@ -105,48 +109,78 @@ async def ruler(
     scored = await _score_once(group, judge_model, extra_litellm_params, rubric, debug=debug)
     out = []
     for number, fields in enumerate(scored.trajectories, 1):
-        if fields["status"] == "failed":
-            raise NotScoredError("input", f"conversation {number} {fields['reason']}")
         explanation, own = fields["explanation"], fields["score"]
+        if own is None:
+            raise NotScoredError("input", f"conversation {number} {fields['reason']}")
         out.append(TrajectoryScore(trajectory_id=str(number), explanation=explanation, score=own))
     return out
 
 
+@overload
 async def score_group(
-    group: Any,
+    group: G,
+    judge_model: str = ...,
+    extra_litellm_params: Mapping[str, Any] | None = ...,
+    rubric: str | None = ...,
+    *,
+    swallow_exceptions: Literal[False] = ...,
+    debug: bool = ...,
+) -> G: ...
+
+
+@overload
+async def score_group(
+    group: G,
+    judge_model: str = ...,
+    extra_litellm_params: Mapping[str, Any] | None = ...,
+    rubric: str | None = ...,
+    *,
+    swallow_exceptions: bool,
+    debug: bool = ...,
+) -> G | None: ...
+
+
+async def score_group(
+    group: G,
     judge_model: str = "openai/o3",
     extra_litellm_params: Mapping[str, Any] | None = None,
     rubric: str | None = None,
     *,
     swallow_exceptions: bool = False,
     debug: bool = False,
-) -> Any:
+) -> G | None:
     """Score a group; return it annotated, of the same kind, and leave the argument as it was.
 
-    `group` is a dict with `trajectories`, or any object with ART's attributes; WrongShapeError if it is
-    neither. Each trajectory gets `reward`, `metrics["independent_reward"]`, `metrics["ruler_score"]` and a
-    line in `logs`. NotScoredError if the judge gave no usable answer. With `swallow_exceptions` a group that
-    cannot be scored gives None instead, and a warning is logged. No reply is kept: `Scorer` has a ledger.
+    `group` is an object with ART's attributes, or any other group that `Scorer.score` takes; WrongShapeError
+    if it is none. Each trajectory gets `reward`, and where its shape has them
+    `metrics["independent_reward"]`, `metrics["ruler_score"]` and a line in `logs`; an object that cannot be
+    judged is left out, and a warning is logged. NotScoredError if the judge gave no usable answer. With
+    `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
+    reply is kept: `Scorer` has a ledger.
     """
-    if not items_of(group, "group"):
+    if not read_group(group, 0, InputSettings(), "group").items:  # no group is an error in any case
         return copy.copy(group)
     try:
         scored = await _score_once(group, judge_model, extra_litellm_params, rubric, debug=debug)
-    except RulerError as error:
-        if not swallow_exceptions or isinstance(error, WrongShapeError):
+    except Exception as error:
+        if (
+            not swallow_exceptions
+        ):  # ART swallows what is raised between its check of the group and the scores
             raise
-        Log().warn(str(error))
+        Log().warn(str(error) if isinstance(error, RulerError) else repr(error))
         return None
     return scored.group
 
 
 async def _score_once(
     group: G, model: str, params: Mapping[str, Any] | None, rubric: str | None, *, debug: bool
-) -> JudgedGroup[G]:
+) -> GroupWithScores[G]:
     """Score a group with a judge of its own, in one pass and without a ledger; NotScoredError if it fails.
 
     litellm's own parameters are acted on, the rest is sent.
     """
+    if not isinstance(params, Mapping | None):
+        raise WrongShapeError(f"extra_litellm_params: is of type {type(params).__name__}; give a dict")
     params, usual = dict(params or {}), JudgeSettings()
     bases = [params.pop(name, None) for name in ("api_base", "base_url")]
     tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
@@ -154,10 +188,11 @@ async def _score_once(
         model,
         api_base=bases[0] or bases[1],
         api_key=params.pop("api_key", None),
-        timeout=float(params.pop("timeout", None) or usual.timeout),
+        timeout=_number("timeout", params.pop("timeout", None) or usual.timeout, float),
         params=params,
     )
-    retries = next((int(n) for n in tries if n is not None), PoolSettings().retries)
+    tried = next((n for n in tries if n is not None), PoolSettings().retries)
+    retries = _number("num_retries", tried, int)
     pool, ask = PoolSettings(concurrency=1, retries=retries), AskSettings(rubric=rubric)
     settings = ScoreSettings(judge=judge, ask=ask, pool=pool, ledger=None, debug=debug)
     async with Scorer(settings, observer=_Replies()) as scorer:
@@ -165,9 +200,17 @@ async def _score_once(
             scored = await scorer.score(group)
         except RefusedError as error:
             raise NotScoredError("refused", str(error)) from None
-    if scored.kind is not None:
-        raise NotScoredError(scored.kind, str(scored.reason))
+    if scored.failed:
+        raise NotScoredError(scored.kind, scored.reason)
     return scored
+
+
+def _number(name: str, value: Any, kind: Callable[[Any], N]) -> N:
+    """Return a number of a kind; UsageError if the value is none."""
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name}: {value!r} is no number; give a number, or leave it out") from None
 
 
 class _Replies(Log):

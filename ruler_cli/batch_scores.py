@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ruler_cli.answer import SHORTEST_KEY, readable_text
 from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
-from ruler_cli.errors import CapReached, NoUsableReply
-from ruler_cli.judges.providers import EMBEDDED
+from ruler_cli.errors import CapReached, NoUsableReply, RulerError, Sentence
+from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.panel import Panel
 from ruler_cli.keys import without_secrets
 from ruler_cli.ledger.reply_cache import Ledger
@@ -20,6 +20,7 @@ from ruler_cli.ledger.texts import digest_of, params_text
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.prompting.layout import shown_rubric
 from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, GroupScores, PassScores
+from ruler_cli.writing.fields import Digests
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -37,7 +38,7 @@ class BatchScores:
         self.stats, self._input, self._how = stats, settings.input, settings.combine
         self._ask = settings.ask
         self.names = tuple(judge.label for judge in settings.judges)
-        self._embedded = {i for i, judge in enumerate(settings.judges) if judge.model in EMBEDDED}
+        self._embedded = {i for i, judge in enumerate(settings.judges) if is_embedded(judge)}
         self.texts = RunTexts(settings, stats.summary, stats.panel.ledger)
         self.waits = _waits(settings)
         # before the batch is whole, what needs the batch is left out
@@ -61,9 +62,11 @@ class BatchScores:
         self._batch.refit_noise(results, self._how)
         if not self._how.debias or positions.enough:
             return None
-        return (
-            f"--debias: nothing is subtracted; to measure position bias takes {ENOUGH} groups with "
-            f"something to compare, here are {positions.groups}"
+        return Sentence(
+            "{debias}: nothing is subtracted; to measure position bias takes {least} groups with something "
+            "to compare, here are {groups}",
+            least=ENOUGH,
+            groups=positions.groups,
         )
 
     def final(self, result: GroupResult) -> GroupScores | GroupError:
@@ -134,7 +137,7 @@ class RunTexts:
         else:
             self._summary.more_rubrics += 1
 
-    def digests(self, group: Group) -> dict[str, str]:
+    def digests(self, group: Group) -> Digests:
         """Return the digests of what made the scores of a group."""
         return {"rubric": self._rubric_of(group)[0], "params": self._params}
 
@@ -226,7 +229,7 @@ class RunStats:
             summary.kept_usd += used - paid
 
     def too_many(self, *, begun: bool) -> bool:
-        """Tell if more has failed than --max-failures allows; what the cap left out is no failure.
+        """Tell if more has failed than the user allows; what the cap left out is no failure.
 
         A share is of all groups if their number is known, once judging has `begun`.
         """
@@ -240,7 +243,7 @@ class RunStats:
     def first_failed(self, last: GroupError) -> NoUsableReply | None:
         """Return the error of a run of which the first groups that were asked about failed, once.
 
-        `last` is the error of the newest group. A bound of --max-failures takes the place of this one.
+        `last` is the error of the newest group. A bound of the user's takes the place of this one.
         """
         if not self._bounded or self._unusable < FIRST_ASKED:
             return None
@@ -252,14 +255,14 @@ class RunStats:
         left, cut = self.summary.failed.get("budget", 0), self.summary.cut
         return CapReached(cap or 0.0, left, cut, self.panel.budget.least) if left or cut else None
 
-    def finish(self, stopped: Exception | None) -> Summary:
+    def finish(self, stopped: RulerError | None) -> Summary:
         """Return the whole summary, with the sentence that the run was stopped with."""
         summary = self.summary
         self.refresh()
         self.panel.count(summary)
         summary.seconds = time.perf_counter() - self._began
         summary.unsure_usd = None if summary.cost_usd is None else self.panel.budget.unsure
-        summary.stopped = None if stopped is None else str(stopped).removeprefix("stopped: ")
+        summary.stopped = None if stopped is None else stopped.reason
         return summary
 
     def refresh(self) -> None:

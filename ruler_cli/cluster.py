@@ -2,7 +2,7 @@
 
 A worker runs `score` over a shard with its share of the limits. On this machine it writes the user's ledger,
 elsewhere a ledger of its own, whose new rows come with each report. The last run, in this process, makes the
-calls that need the whole input: further passes of --adaptive, --escalate, groups that the cost cap left out.
+calls that need the whole input: further passes, escalated groups, groups that the cost cap left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.ledger.database import ReplyRecord, append_rows, copy_rows, new_rows
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.observer import Observer, Status, Summary
+from ruler_cli.observer import Observer, Status, Summary, WaitReports
 from ruler_cli.pool.engine import StopSignal, run_beside, together
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
@@ -78,7 +78,7 @@ def ray_session(address: str | None, workers: int) -> Iterator[Any]:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **options)
         except Exception as error:  # noqa: BLE001 - Ray raises anything
             why = f"{address or 'this machine'} cannot be used ({_first_line(error)}); see the logs of Ray"
-            raise UsageError(f"--engine ray: Ray at {why}") from None
+            raise UsageError(f"Ray at {why}", option="engine", value="ray") from None
         try:
             yield ray
         finally:
@@ -115,7 +115,7 @@ async def score_on_ray(
         stopped = CapReached(limits.max_cost or 0.0, summary.failed.get("budget", 0), summary.cut)
     summary.total, summary.written = groups, result.summary.written
     summary.seconds = time.perf_counter() - began
-    summary.stopped = None if stopped is None else str(stopped)
+    summary.stopped = None if stopped is None else stopped.reason
     return replace(result, summary=summary, stopped=stopped)
 
 
@@ -148,7 +148,8 @@ class _RayRun:
 
     async def _watch(self, groups: int, unreadable: int) -> None:
         """Report progress, and stop the workers after a stop signal or too many failures."""
-        reported, allowed = 0, self.settings.max_failures
+        reported, allowed = 0, self.settings.most_failures
+        waits = WaitReports(self.observer)
         while self.stop_signal.reason is None:
             await anyio.sleep(_TICK)
             summary, status = self.summary, Status.of([report.status for report in self._reports])
@@ -156,6 +157,7 @@ class _RayRun:
             for _ in range(summary.groups - reported):
                 self.observer.advanced(summary)
             reported = max(reported, summary.groups)
+            waits.look(anyio.current_time(), status)
             self.observer.tick(summary, status)
             failed = sum(number for kind, number in summary.failed.items() if kind != "budget")
             unusable = sum(summary.failed.get(kind, 0) for kind in UNUSABLE) - summary.failed_before
@@ -188,8 +190,8 @@ class _RayRun:
                 if deaths + 1 == _TRIES:
                     why = f"{_TRIES} workers ended over {shard or 'the input'} ({_first_line(error)})"
                     hint = "are the same ruler and Ray on every node, with enough memory? See Ray's logs"
-                    stop = RulerError(f"--engine ray: {why}; {hint}; the same command goes on")
-                    self.stop_signal.stop(stop)
+                    remedy = f"{hint}; another run goes on"
+                    self.stop_signal.stop(RulerError(why, remedy, option="engine", value="ray"))
         if number in self._ready:
             with suppress(self.ray.exceptions.RayError):
                 await self._actors[number].end.remote()
@@ -217,7 +219,7 @@ class _RayRun:
             elif not file.is_file():
                 reason = f"a node of the cluster does not have the files of {name}"
                 advice = "put them on a disk that all nodes share, or give one file or an address"
-                raise UsageError(f"--engine ray: {reason}; {advice}")
+                raise UsageError(reason, advice, option="engine", value="ray")
             with file.open("rb") as stream:
                 while part := stream.read(8 << 20):
                     await worker.take.remote(name, part)
@@ -278,7 +280,7 @@ class Worker(Observer):
         """Take the settings from the node `home`, where INPUT has `size` bytes; return files missing here."""
         if version != __version__:
             reason = f"a worker has ruler {__version__}, this machine {version}"
-            raise UsageError(f"--engine ray: {reason}; install the same everywhere")
+            raise UsageError(reason, "install the same everywhere", option="engine", value="ray")
         for name, value in environment.items():
             os.environ.setdefault(name, value)
         self._stop_signal, self._folder = StopSignal(), Path(tempfile.mkdtemp(prefix="ruler-"))
@@ -383,7 +385,10 @@ def _combined(shards: Summary, last: Summary) -> Summary:
         kept = max(0.0, round(last.kept_usd - shards.cost_usd, 9))
     return replace(
         last,
-        **{name: getattr(paid, name) for name in ("asked", "retried", "usage", "cost_usd", "unsure_usd")},
+        **{
+            name: getattr(paid, name)
+            for name in ("asked", "hedged", "retried", "usage", "cost_usd", "unsure_usd")
+        },
         kept=min(shards.kept, last.kept),
         failed_before=min(shards.failed_before, last.failed_before),
         kept_usd=kept,

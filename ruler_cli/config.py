@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from numbers import Real
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal
 from zlib import crc32
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.keys import refuse_key, refuse_no_variable
+from ruler_cli.suggestions import other_file
+from ruler_cli.types import JudgeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +49,15 @@ class Shard:
 
 def shard_of(text: str) -> Shard | None:
     """`I/N` → the shard; None for 1/1, which is all of it. UsageError where there is no such shard."""
+    wrong = partial(UsageError, option="shard", value=text)
     match = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", text.strip())
     if not match:
-        raise UsageError(f"--shard {text}: write it as I/N, e.g. 1/16 for the first of 16 shards")
+        raise wrong("write it as I/N, e.g. 1/16 for the first of 16 shards")
     number, of = int(match[1]), int(match[2])
     if not of:
-        raise UsageError(f"--shard {text}: there are no shards; write it as I/N, e.g. 1/16")
+        raise wrong("there are no shards; write it as I/N, e.g. 1/16")
     if not 1 <= number <= of:
-        raise UsageError(
-            f"--shard {text}: shards are counted from 1 to {of}; a SLURM array is to be --array=1-{of}"
-        )
+        raise wrong(f"shards are counted from 1 to {of}, and so is an array of SLURM's to be")
     return Shard(number, of) if of > 1 else None
 
 
@@ -76,7 +81,7 @@ def default_path() -> Path:
 
 
 def ledger_path(text: str | None) -> Path | None:
-    """Return the path of `--ledger PATH|none`; None if no replies are to be stored."""
+    """Return the path of a ledger that is given as a text; None for `none`, which keeps no replies."""
     if text == "none":
         return None
     return expand_home(text) if text else default_path()
@@ -93,6 +98,16 @@ MAX_RECORD = 512
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]
 Spend = Literal["first", "spread"]
+AskFunction = Callable[[JudgeRequest], Awaitable[str | Mapping[str, Any]]]
+"""A judge that is a function: from a request to the text of a reply, or to a whole chat completion."""
+
+
+def _read(settings: Any, kind: type | UnionType, **readers: Callable[[Any], Any]) -> None:
+    """Replace each value of a kind, in frozen settings, by what its reader returns."""
+    for name, read in readers.items():
+        value = getattr(settings, name)
+        if isinstance(value, kind):
+            object.__setattr__(settings, name, read(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +117,7 @@ class JudgeSettings:
     `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
     `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
     `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`.
+    `ask` is an `async` function that is called in place of a model; `model` is then any name for it.
     UsageError if a key stands in place of a name.
     """
 
@@ -118,6 +134,7 @@ class JudgeSettings:
     tpm: float | None = None
     concurrency: int | None = None
     max_outage: float | None = None
+    ask: AskFunction | None = None
 
     @property
     def label(self) -> str:
@@ -126,20 +143,20 @@ class JudgeSettings:
 
     def __post_init__(self) -> None:
         """Refuse a key where a name belongs: names are printed, and written into OUTPUT."""
-        refuse_key(self.model, "-m or --escalate")
-        if self.api_key_env is not None:
+        if isinstance(self.model, str):  # a program's value of another type is refused with the run's others
+            refuse_key(self.model, "model")
+        if isinstance(self.api_key_env, str):
             refuse_no_variable(self.api_key_env)
+        _read(self, str, price=price_of)
+        _read(self, list, price=tuple)
 
 
-def param_mistake(name: str, value: Any, api_base: str, model: str) -> str | None:
-    """Return what to do about a parameter that would change who is asked, or what; None for any other.
-
-    `api_base` and `model` are the words with which endpoint and model are given instead.
-    """
+def param_mistake(name: str, value: Any) -> str | None:
+    """Return what to do about a parameter that would change who is asked, or what; None for any other."""
     if name in ("api_base", "base_url"):
-        return f"name the endpoint with {api_base}"
+        return Sentence("name the endpoint with {api_base:URL}")
     if name == "model":
-        return f"name the model with {model}"
+        return Sentence("name the model with {model:NAME}")
     if name == "messages" or (name == "stream" and value) or (name == "n" and value != 1):
         return "ruler writes the prompt and reads one reply; leave it out"
     return None
@@ -150,7 +167,9 @@ class PoolSettings:
     """The limits of calls: in flight (None: adaptive), per minute, tried again, and in money.
 
     `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute; `max_outage` is how many seconds a
-    judge that is down is waited for. Each judge has these limits for itself, and those of its own first.
+    judge that is down is waited for, `wait_for_judge` how many it has to come up at the beginning. Each judge
+    has these limits for itself, and those of its own first.
+    `hedge`: a call that takes longer than 95 % of the calls of its size is sent a second time.
     """
 
     concurrency: int | None = None
@@ -158,7 +177,9 @@ class PoolSettings:
     tpm: float | None = None
     retries: int = 6
     max_outage: float = 900.0
+    wait_for_judge: float = 0.0
     max_cost: float | None = None
+    hedge: bool = False
 
     def of(self, judge: JudgeSettings) -> PoolSettings:
         """Return the limits of one judge."""
@@ -171,12 +192,38 @@ class PoolSettings:
         )
 
 
+def price_of(text: str) -> tuple[float, float]:
+    """Return the price that `2,8` states. UsageError if it states none."""
+    try:
+        prompt, completion = (float(part) for part in text.split(","))
+        if not (0 <= prompt < math.inf and 0 <= completion < math.inf):
+            raise ValueError
+    except ValueError:
+        problem = "write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
+        raise UsageError(problem, option="price", value=text) from None
+    return prompt, completion
+
+
 @dataclass(frozen=True, slots=True)
 class MaxFailures:
     """The bound on failures at which a run stops: more than `number`, of all or of a hundred."""
 
     number: float
     percent: bool = False
+
+    @classmethod
+    def stated(cls, value: float | str) -> MaxFailures:
+        """Return the bound that a number, `20` or `5%` states. UsageError if it states none."""
+        text = value if isinstance(value, str) else f"{value:.17g}"
+        percent = text.endswith("%")
+        try:
+            number = float(text.removesuffix("%")) if percent else int(text)
+            if not 0 <= number <= (100 if percent else 10**12):
+                raise ValueError
+        except ValueError:
+            problem = "write a number, e.g. 20, or a share, e.g. 5%"
+            raise UsageError(problem, option="max_failures", value=text) from None
+        return cls(number, percent)
 
     def of(self, groups: int) -> float:
         """Return how many may fail of so many groups."""
@@ -188,6 +235,41 @@ class MaxFailures:
         return f"{self.number:g}{'%' * self.percent}"
 
 
+_ENDING = re.compile(r"[^\s.].*\.[A-Za-z]\w{0,7}")
+
+
+def rubric_text(text: str) -> str:
+    """Return a rubric, given as text or as `@FILE`.
+
+    One word that is a path, or that ends as a file's name does, is no text; so is what begins with `@`.
+    """
+    if not text.strip("@ \t\n"):
+        remedy = "give a text or @FILE, or leave it out for the built-in one"
+        raise UsageError("is empty", remedy, option="rubric")
+    wrong = partial(UsageError, option="rubric", value=text)
+    if not text.startswith("@"):
+        short = len(text) < 4096
+        if short and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
+            raise wrong("is a file", f"write @{text} to have it read")
+        if short and len(text.split()) == 1 and ("/" in text or _ENDING.fullmatch(text)):
+            advice = other_file(text, "write @FILE to have one read, or a text of several words", before="@")
+            raise wrong("there is no such file", advice)
+        return text
+    try:
+        rubric = Path(text[1:]).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        advice = other_file(text[1:], "check the path", before="@")
+        raise wrong("no such file", advice) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise wrong(f"cannot be read: {why}") from None
+    if not rubric:
+        raise wrong("the file is empty")
+    if rubric.startswith("@"):
+        raise wrong("its text begins with `@`, as the name of a file", "change that")
+    return rubric
+
+
 @dataclass(frozen=True, slots=True)
 class AskSettings:
     """The requests about a group: its passes, windows and order.
@@ -195,7 +277,7 @@ class AskSettings:
     The judge is asked `passes` times, in orders that balance the positions of a rollout. One request shows up
     to `group_size` distinct rollouts, as far as `context_tokens`, the judge's context, allows; more are shown
     in windows. `single` says how to score a group with one distinct rollout: once and flagged as tied, or
-    absolutely in every pass.
+    absolutely in every pass. `rubric` is a text, or `@FILE`, which is read at once.
     """
 
     rubric: str | None = None
@@ -205,6 +287,10 @@ class AskSettings:
     passes: int = 1
     group_size: int = 32
     single: Literal["flag", "score"] = "flag"
+
+    def __post_init__(self) -> None:
+        """Read the file of a rubric."""
+        _read(self, str, rubric=rubric_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +314,7 @@ class CombineSettings:
 class InputSettings:
     """The source of records, their grouping, and the dotted paths that the user gave.
 
-    `outcome_option` is the option that gave `outcome`, for sentences. With `limit` only so many groups are
+    `outcome_option` is the option that gave `outcome`, by its field. With `limit` only so many groups are
     read, the first; with `shard` only its own. `prompt` is the path of the task's text. A record of more than
     `max_record` mebibytes is not held in memory, and counts as unreadable.
     """
@@ -240,11 +326,15 @@ class InputSettings:
     reward: str | None = None
     messages: str | None = None
     outcome: str | None = None
-    outcome_option: str = "--outcome"
+    outcome_option: str = "outcome"
     shard: Shard | None = None
     prompt: str | None = None
     limit: int | None = None
     max_record: int = MAX_RECORD
+
+    def __post_init__(self) -> None:
+        """Take the text of a shard, as the command does."""
+        _read(self, str, shard=shard_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +357,7 @@ class ScoreSettings:
     pool: PoolSettings = PoolSettings()
     on_failure: OnFailure = "null"
     failed: Path | None = None
-    max_failures: MaxFailures | None = None
+    max_failures: MaxFailures | float | str | None = None
     ledger: Path | None = field(default_factory=_default_ledger)
     retry_failed: bool = False
     grace: float = 60.0
@@ -282,13 +372,17 @@ class ScoreSettings:
     spend: Spend = "first"
 
     def __post_init__(self) -> None:
-        """Replace a leading `~` in the paths of ledgers, as the command does."""
-        ledger: Any = self.ledger
-        if isinstance(ledger, str | Path) and ledger != "none":
-            object.__setattr__(self, "ledger", expand_home(str(ledger)))
-        if isinstance(self.ledgers, list | tuple):
-            paths = [expand_home(str(one)) if isinstance(one, Path) else one for one in self.ledgers]
-            object.__setattr__(self, "ledgers", tuple(paths))
+        """Take numbers and texts as the command does; a leading `~` of a path is replaced."""
+        _read(self, Real, max_failures=_bound)
+        _read(self, str, max_failures=MaxFailures.stated, ledger=ledger_path, failed=Path)
+        _read(self, Path, ledger=lambda path: expand_home(str(path)))
+        _read(self, list | tuple, ledgers=_paths)
+
+    @property
+    def most_failures(self) -> MaxFailures | None:
+        """The bound on failures, in whatever form it was given."""
+        bound = self.max_failures
+        return bound if isinstance(bound, MaxFailures) or bound is None else MaxFailures.stated(bound)
 
     @property
     def draw(self) -> int | None:
@@ -299,3 +393,12 @@ class ScoreSettings:
     def judges(self) -> list[JudgeSettings]:
         """The judges of a run: the panel in order, the stronger one last."""
         return [judge for judge in (self.judge, *self.panel, self.escalate) if judge is not None]
+
+
+def _bound(number: Any) -> Any:
+    """Return the bound that a number states; what is no number stays, and is refused with others."""
+    return number if isinstance(number, bool) else MaxFailures.stated(float(min(number, 10**18)))
+
+
+def _paths(several: Any) -> tuple[Any, ...]:
+    return tuple([expand_home(str(one)) if isinstance(one, str | Path) else one for one in several])

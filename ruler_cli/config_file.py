@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
@@ -78,16 +79,16 @@ def find_file(given: str | None) -> Path | None:
     if given is not None:
         if given == "none":
             return None
-        path = Path(given)
+        path, wrong = Path(given), partial(UsageError, option="config", value=given)
         try:
             directory = S_ISDIR(path.stat().st_mode)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             advice = other_file(given, "check the path, or leave it out")
-            raise UsageError(f"--config {given}: no such file; {advice}") from None
+            raise wrong("no such file", advice) from None
         except OSError as error:  # in a directory of somebody else, or a name that is too long
-            raise UsageError(f"--config {given}: cannot be read: {error.strerror}") from None
+            raise wrong(f"cannot be read: {error.strerror}") from None
         if directory:
-            raise UsageError(f"--config {given}: is a directory; name a file in it")
+            raise wrong("is a directory", "name a file in it")
         return path
     return next((path for path in map(Path, ("ruler.toml", "pyproject.toml")) if path.is_file()), None)
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -14,11 +15,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ruler_cli.config import param_mistake
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import UsageError, named
 from ruler_cli.keys import is_key_name, is_variable_name, refuse_key
 from ruler_cli.suggestions import nearest, question
 
-_NO_KEY = "a key never stands in a file; name the variable that holds it: api_key_env"
+NO_KEY_IN_FILE = "a key never stands in a file; name the variable that holds it: api_key_env"
+_IN_PYTHON = {"ask": "takes a function, which is given in Python: JudgeSettings(NAME, ask=FUNCTION)"}
+"""Names of what only a program can give."""
 PREFIX = "option_"
 """Prefix of an option's name in its model: `json` and others have a meaning there."""
 _RULES = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -32,6 +35,7 @@ class OptionType:
     hint: Any
     low: float | None = None
     high: float | None = None
+    finite: bool = False
 
 
 def _mistake(reason: str) -> PydanticCustomError:
@@ -66,14 +70,19 @@ def _model(value: Any) -> Any:
     return value
 
 
+def _beside(field: str, _value: str) -> str:
+    """Return the name of a key in the same table."""
+    return f"`{field}`, beside it"
+
+
 def _params(value: Any) -> Any:
     """Refuse parameters that name a key, an endpoint or a model, and values that JSON does not have."""
     if isinstance(value, Mapping):
         for name, one in value.items():
             if is_key_name(name):
-                raise _mistake(f"{name}: {_NO_KEY}")
-            if mistake := param_mistake(name, one, "`api_base`, beside it", "`model`, beside it"):
-                raise _mistake(f"{name}: {mistake}")
+                raise _mistake(f"{name}: is no parameter; name the variable that holds the key: api_key_env")
+            if mistake := param_mistake(name, one):
+                raise _mistake(f"{name}: {named(mistake, _beside)}")
             try:
                 json.dumps(one, allow_nan=False)
             except (TypeError, ValueError):
@@ -107,17 +116,24 @@ def options_model(options: Mapping[str, OptionType]) -> type[BaseModel]:
     return create_model("OptionTable", __config__=_RULES, **fields)
 
 
+def value_type(hint: Any) -> Any:
+    """Return the type of an option's value if it is given: a hint without None."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    return next(one for one in get_args(hint) if one is not type(None))
+
+
 def _annotation(option: OptionType) -> Any:
     """Return the type of an option's value in the file, from that of its field."""
-    hint = option.hint
-    if get_origin(hint) in (Union, UnionType):
-        hint = next(one for one in get_args(hint) if one is not type(None))
+    hint = value_type(option.hint)
     if option.field in _OWN_FORMS:
         return Annotated[list[str], BeforeValidator(_OWN_FORMS[option.field])]
     if option.field == "api_key_env":
         return Annotated[str, BeforeValidator(_variable)]
     if hint in (int, float):
-        return Annotated[hint, Field(ge=option.low, le=option.high)]
+        bounds = Field(ge=option.low, le=option.high)
+        endless = [Field(allow_inf_nan=True)] if hint is float and not option.finite else []
+        return Annotated[hint, bounds, *endless, BeforeValidator(_number)]
     if hint is bool or get_origin(hint) is Literal:
         return hint
     if get_origin(hint) is list:
@@ -125,10 +141,20 @@ def _annotation(option: OptionType) -> Any:
     return Annotated[str, BeforeValidator(_text)]
 
 
+def _number(value: Any) -> Any:
+    """Return a number of numpy, say, as one of Python; other values as they are."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
 def _text(value: Any) -> Any:
     """Return a number as the text that a command line has; other values as they are."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:.17g}" if number else str(value) if isinstance(value, Path) else value
+    value = _number(value)
+    if isinstance(value, float):
+        return f"{value:.17g}"
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if whole or isinstance(value, Path) else value
 
 
 def _texts(value: Any) -> Any:
@@ -152,11 +178,15 @@ def _param_texts(value: Any) -> Any:
 _OWN_FORMS = {"price": _price_texts, "param": _param_texts}
 
 
-def reason_of(error: ErrorDetails, unknown: str, known: Iterable[str]) -> str:
-    """Return a sentence on one mistake, without the value: it may be a key."""
+def reason_of(error: ErrorDetails, unknown: str, known: Iterable[str], no_key: str = NO_KEY_IN_FILE) -> str:
+    """Return a sentence on one mistake, without the value: it may be a key.
+
+    `unknown` is for a name that is none of the `known`, `no_key` for one of a key itself.
+    """
     name, context = str(error["loc"][0]), error.get("ctx") or {}
     if error["type"] == "extra_forbidden":
-        return _NO_KEY if is_key_name(name) else f"{unknown}{question(nearest(name, known))}"
+        elsewhere = _IN_PYTHON.get(name, f"{unknown}{question(nearest(name, known))}")
+        return no_key if is_key_name(name) else elsewhere
     bound = next((value for key, value in context.items() if key in ("ge", "le", "gt", "lt")), 0)
     reasons = {
         "ruler": str(context.get("reason")),

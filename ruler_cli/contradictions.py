@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import sys
 from dataclasses import is_dataclass
+from functools import partial
 from itertools import combinations
 from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings, param_mistake
-from ruler_cli.errors import UsageError, WrongShapeError
+from ruler_cli.errors import Sentence, UsageError, WrongShapeError
+from ruler_cli.rubric import scale_mistake
 
 _MOST = sys.float_info.max
 """The largest number that is finite."""
@@ -22,7 +25,7 @@ def _refuse_types(settings: Any) -> None:
     """Raise WrongShapeError if a value has another type than its field, as a program may give it."""
     if not isinstance(settings, ScoreSettings):
         kind = type(settings).__name__
-        raise WrongShapeError(f"settings: is of type {kind}; give ScoreSettings(judge=JudgeSettings(NAME))")
+        raise WrongShapeError(f"settings: is of type {kind}; give settings(model=NAME) or a ScoreSettings")
     holders: list[tuple[str, Any]] = [("settings", settings)]
     for place, holder in holders:  # it grows as it is read
         for name, hint in get_type_hints(type(holder)).items():
@@ -63,29 +66,30 @@ def _mismatch(value: Any, hint: Any) -> str:
 def _refuse_numbers(settings: ScoreSettings) -> None:
     """Raise UsageError if a number is out of its bounds, or none."""
     ask, pool, combine, judges = settings.ask, settings.pool, settings.combine, settings.judges
-    failures = () if settings.max_failures is None else (settings.max_failures,)
+    failures = () if settings.most_failures is None else (settings.most_failures,)
     limited: list[PoolSettings | JudgeSettings] = [pool, *judges]
     rows: list[tuple[str, float | None, float, float]] = [
-        ("--passes", ask.passes, 1, math.inf),
-        ("--group-size", ask.group_size, 2, math.inf),
+        ("passes", ask.passes, 1, math.inf),
+        ("group_size", ask.group_size, 2, math.inf),
         ("context_tokens", ask.context_tokens, 1, math.inf),
-        ("--min-passes", combine.min_passes, 1, math.inf),
-        ("--blend", combine.blend, 0, 1),
-        ("--retries", pool.retries, 0, math.inf),
-        ("--max-cost", pool.max_cost, 0, math.inf),
-        *(("--max-failures", each.number, 0, 100 if each.percent else _MOST) for each in failures),
+        ("min_passes", combine.min_passes, 1, math.inf),
+        ("blend", combine.blend, 0, 1),
+        ("retries", pool.retries, 0, math.inf),
+        ("wait_for_judge", pool.wait_for_judge, 0, math.inf),
+        ("max_cost", pool.max_cost, 0, math.inf),
+        *(("max_failures", each.number, 0, 100 if each.percent else _MOST) for each in failures),
         ("grace", settings.grace, 0, math.inf),
-        *(("--concurrency", each.concurrency, 1, math.inf) for each in limited),
-        *(("--max-outage", each.max_outage, 0, math.inf) for each in limited),
-        *(("--rpm", each.rpm, 0.01, math.inf) for each in limited),
-        *(("--tpm", each.tpm, 1, math.inf) for each in limited),
-        *(("--timeout", judge.timeout, 0.001, math.inf) for judge in judges),
-        *(("--price", usd, 0, _MOST) for judge in judges for usd in judge.price or ()),
+        *(("concurrency", each.concurrency, 1, math.inf) for each in limited),
+        *(("max_outage", each.max_outage, 0, math.inf) for each in limited),
+        *(("rpm", each.rpm, 0.01, math.inf) for each in limited),
+        *(("tpm", each.tpm, 1, math.inf) for each in limited),
+        *(("timeout", judge.timeout, 0.001, math.inf) for judge in judges),
+        *(("price", usd, 0, _MOST) for judge in judges for usd in judge.price or ()),
     ]
     for option, value, least, most in rows:
         if value is not None and not least <= value <= most:  # `nan` is not, either
             bounds = f"from {least:g} to {most:g}" if most < _MOST else f"of {least:g} or more"
-            raise UsageError(f"{option} {value:g}: give a number {bounds}")
+            raise UsageError(f"give a number {bounds}", option=option, value=f"{value:g}")
 
 
 def _refuse_judges(settings: ScoreSettings) -> None:
@@ -93,29 +97,51 @@ def _refuse_judges(settings: ScoreSettings) -> None:
     judges = settings.judges
     names = [judge.label for judge in judges]
     for name, value in [pair for judge in judges for pair in judge.params.items()]:
-        mistake = param_mistake(name, value, "JudgeSettings(api_base=…)", "JudgeSettings(model=…)")
+        mistake = param_mistake(name, value)
         if name == "api_key":  # it would be sent in the body of the request
             mistake = "give it as JudgeSettings(api_key=…)"
         if mistake:
-            raise UsageError(f"params: `{name}` is no parameter of a call; {mistake}")
-    for name in names:
+            raise UsageError(f"`{name}` is no parameter of a call", mistake, place="params")
+    for judge, name in zip(judges, names, strict=True):
+        wrong = partial(UsageError, option="escalate" if judge is settings.escalate else "model")
         if not name.strip():
-            raise UsageError("-m or --escalate: the judge has no name")
+            raise wrong("the judge has no name")
         if name != name.strip() or "," in name:
-            split = " ".join(f"-m {one.strip()}" for one in name.split(",") if one.strip())
-            raise UsageError(f"-m or --escalate '{name}': is no one name; write {split}")
+            each = [one.strip() for one in name.split(",") if one.strip()]
+            split = " ".join(f"{{model:{{name{i}}}}}" for i in range(len(each)))
+            remedy = Sentence(f"write {split}", **{f"name{i}": one for i, one in enumerate(each)})
+            raise wrong("is no one name", remedy, value=name)
         if "://" in name:
-            raise UsageError(
-                "-m or --escalate: is an address; give it as --api-base URL, and the model's name there as -m"
-            )
+            remedy = Sentence("give it as {api_base:URL}, and the model's name there as {model}")
+            raise wrong("is an address", remedy)
         if name.startswith("-"):
-            raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
+            raise wrong(f"its value is missing in front of {name}")
         if name.endswith("/"):
-            raise UsageError(f"-m or --escalate {name}: the model's own name is missing behind its provider")
+            raise wrong("the model's own name is missing behind its provider", value=name)
         if names.count(name) > 1:
-            raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
+            remedy = Sentence("{passes} asks one judge several times")
+            raise UsageError(f"{name} is named twice as a judge", remedy)
+    for judge in judges:
+        _refuse_function(judge)
     if settings.fallback and not settings.panel:
-        raise UsageError("--fallback needs another judge to fall back on; give -m again")
+        raise UsageError("there is no other judge to fall back on", "name another one", option="fallback")
+
+
+_WAYS = ("api_base", "api_key", "api_key_env")
+"""Settings of the way to a judge, which a function has by itself."""
+
+
+def _refuse_function(judge: JudgeSettings) -> None:
+    """Raise an error if a judge's function is not asynchronous, or has settings of an endpoint beside it."""
+    if judge.ask is None:
+        return
+    if not any(map(inspect.iscoroutinefunction, (judge.ask, type(judge.ask).__call__))):
+        problem = "`ask` is no asynchronous function"
+        raise WrongShapeError(problem, "define it with `async def`", place=f"judge {judge.label}")
+    ways = [name for name in _WAYS if getattr(judge, name) is not None] + ["via"] * (judge.via != "auto")
+    if ways:
+        problem = "its function calls the model by itself"
+        raise UsageError(problem, f"leave `{ways[0]}` out, or `ask`", place=f"judge {judge.label}")
 
 
 def refuse_contradictions(settings: ScoreSettings) -> None:
@@ -128,49 +154,57 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
     _refuse_numbers(settings)
     ask, combine = settings.ask, settings.combine
     if ask.rubric is not None and not ask.rubric.strip():
-        raise UsageError("rubric: is empty; give a text, or leave it out for the built-in one")
+        raise UsageError("is empty", "give a text, or leave it out for the built-in one", option="rubric")
+    if mistake := scale_mistake(ask.rubric):
+        raise UsageError(mistake, option="rubric")
     averaged = settings.panel and not settings.fallback
     judges = settings.judges
     for one, other in combinations(judges, 2):
         if (one.model, one.params) == (other.model, other.params):
-            raise UsageError(
+            problem = (
                 f"judges {one.label} and {other.label} are one judge to the ledger, which keeps replies by "
-                f"model ({one.model}) and parameters; leave one out, or set them apart with params"
+                f"model ({one.model}) and parameters"
             )
+            raise UsageError(problem, "leave one out, or set them apart with params")
+    _refuse_passes(settings)
     if combine.standardize and not averaged:
-        raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
+        remedy = Sentence("name several for a panel, without {fallback}")
+        raise UsageError("there is one judge only", remedy, option="standardize")
     if combine.debias and ask.order == "input":
-        raise UsageError(
-            "--debias: in input order a position says what the rollout is; leave out --order input"
-        )
-    if ask.passes < 2 and settings.adaptive:
-        raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
-    if ask.passes < 2 and settings.escalate and not averaged:
-        raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
-    few = f"--min-passes {combine.min_passes}"
-    if combine.min_passes > ask.passes:
-        raise UsageError(f"{few}: is more than --passes {ask.passes}, so no group could be scored")
-    if combine.min_passes > 2 and settings.adaptive:
-        raise UsageError(f"{few}: with --adaptive most groups get 2 passes; give 2 or less")
-    if combine.min_passes > 2 and settings.escalate:
-        raise UsageError(
-            f"{few}: the judge of --escalate gives 2 passes, so its scores would never count; give 2 or less"
-        )
-    if settings.draw is not None and (settings.adaptive or settings.escalate):
-        option = "--adaptive" if settings.adaptive else "--escalate"
-        raise UsageError(
-            f"--spend spread: {option} decides over groups that are neighbours in INPUT, and drawn ones are "
-            "not; leave one of the two out"
-        )
+        problem = "in input order a position says what the rollout is"
+        raise UsageError(problem, Sentence("leave out {order:input}"), option="debias")
+    deciding = "adaptive" if settings.adaptive else "escalate" if settings.escalate else ""
+    if settings.draw is not None and deciding:
+        problem = f"{{{deciding}}} decides over groups that are neighbours in INPUT, and drawn ones are not"
+        raise UsageError(Sentence(problem), "leave one of the two out", option="spend", value="spread")
     needing_all = (
-        ("--adaptive", settings.adaptive, "give --passes 2 here, and --adaptive", ""),
-        ("--escalate", settings.escalate, "leave it out here, and give it", ""),
-        ("--debias", combine.debias, "leave it out here, and give it", ": it costs no call"),
-        ("--standardize", combine.standardize, "leave it out here, and give it", ": it costs no call"),
+        ("adaptive", settings.adaptive, "give {passes:2} here, and {adaptive}", ""),
+        ("escalate", settings.escalate, "leave it out here, and give it", ""),
+        ("debias", combine.debias, "leave it out here, and give it", ": it costs no call"),
+        ("standardize", combine.standardize, "leave it out here, and give it", ": it costs no call"),
     )
     for option, given, instead, cost in needing_all:
         if given and settings.input.shard is not None:
-            raise UsageError(
-                f"{option}: needs the replies to all groups, and a shard has some; {instead} to the last "
-                f"run, over the whole file with the --ledger of every shard{cost}"
-            )
+            last = " to the last run, over the whole file with the {ledger} of every shard"
+            problem = "needs the replies to all groups, and a shard has some"
+            raise UsageError(problem, Sentence(instead + last + cost), option=option)
+
+
+def _refuse_passes(settings: ScoreSettings) -> None:
+    """Raise UsageError if there are too few passes for what is to be done with them."""
+    ask, least = settings.ask, settings.combine.min_passes
+    averaged = settings.panel and not settings.fallback
+    if ask.passes < 2 and settings.adaptive:
+        remedy = Sentence("give {passes:3} or more")
+        raise UsageError(Sentence("{adaptive} spends 2 passes on every group first"), remedy)
+    if ask.passes < 2 and settings.escalate and not averaged:
+        remedy = Sentence("give {passes:2} or more")
+        raise UsageError("one pass does not tell what is resolved", remedy, option="escalate")
+    wrong = partial(UsageError, option="min_passes", value=least)
+    if least > ask.passes:
+        raise wrong(Sentence("is more than {passes:{most}}, so no group could be scored", most=ask.passes))
+    if least > 2 and settings.adaptive:
+        raise wrong(Sentence("with {adaptive} most groups get 2 passes"), "give 2 or less")
+    if least > 2 and settings.escalate:
+        problem = Sentence("the judge of {escalate} gives 2 passes, so its scores would never count")
+        raise wrong(problem, "give 2 or less")

@@ -1,17 +1,168 @@
-"""Errors that end a run, or a record: each is one sentence with an address and a way out."""
+"""Errors that end a run, or a record: values with an option or a place, a problem and a remedy."""
 
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+_STOPPED = "stopped"
+"""The place of an error that stops a run on behalf of its user."""
+Names = Callable[[str, str], str]
+"""The field of an option, and its value or an empty text → how a user names it, e.g. `--max-cost 5`."""
+
+
+class Sentence(str):
+    """A sentence that names options: as a text, with the names that they have in Python.
+
+    In its template `{max_cost}` is an option, by its field, `{max_cost:5}` one with a value, and
+    `{retry_failed:yes}` a flag that is set. Other names are those of `values`, of which each may be a
+    sentence or an error.
+    """
+
+    __slots__ = ("template", "values")
+
+    def __new__(cls, template: str, **values: object) -> Sentence:
+        """Return the sentence; KeyError is impossible: a name that is no value is an option."""
+        made = super().__new__(cls, _filled(template, values, _in_python))
+        made.template, made.values = template, values
+        return made
+
+    template: str
+    values: Mapping[str, object]
+
+    @classmethod
+    def joined(cls, between: str, parts: Sequence[str]) -> Sentence:
+        """Return sentences as one, with the same text between any two."""
+        values = {f"part{i}": part for i, part in enumerate(parts)}
+        return cls(between.join(f"{{{name}}}" for name in values), **values)
+
+    def named(self, names: Names) -> str:
+        """Return the sentence with other names of the options."""
+        return _filled(self.template, self.values, names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _sentence, (self.template, self.values)
+
+
+def named(sentence: object, names: Names) -> str:
+    """Return a sentence, an error or any value as text, with other names of options."""
+    said = sentence.sentence if isinstance(sentence, RulerError) else sentence
+    return said.named(names) if isinstance(said, Sentence) else str(said)
+
+
+def _sentence(template: str, values: Mapping[str, object]) -> Sentence:
+    return Sentence(template, **values)
+
+
+class _Option:
+    """An option in a template; the format is its value."""
+
+    def __init__(self, field: str, names: Names) -> None:
+        self._field, self._names = field, names
+
+    def __format__(self, value: str) -> str:
+        return self._names(self._field, value)
+
+
+class _Fields(dict[str, object]):
+    """The values of a template; any other name is an option."""
+
+    names: Names
+
+    def __missing__(self, field: str) -> _Option:
+        return _Option(field, self.names)
+
+
+def _filled(template: str, values: Mapping[str, object], names: Names) -> str:
+    fields = _Fields(
+        {
+            name: named(value, names) if isinstance(value, Sentence | RulerError) else value
+            for name, value in values.items()
+        }
+    )
+    fields.names = names
+    return template.format_map(fields)
+
+
+def _in_python(field: str, value: str) -> str:
+    """Return an option as Python names it, e.g. `max_cost=5`; a word in capitals stands for a value."""
+    name = {"param": "params", "order_by_outcome": "by_outcome"}.get(field, field.strip("_"))
+    if not value:
+        return name
+    if value == "yes" or (field, value) == ("ledger", "none"):
+        return f"{name}={'True' if value == 'yes' else None}"
+    if field == "param":
+        key, _, given = value.partition("=")
+        return f"{name}={{{key!r}: {given}}}" if given else f"{name}[{key!r}]"
+    return f"{name}={value if value.isupper() or _is_number(value) else repr(value)}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class RulerError(Exception):
-    """A run cannot go on; the message is one sentence with a way out."""
+    """A run cannot go on; the text is one sentence with a way out, in which options are named as in Python.
+
+    Its parts: the `problem`, the `remedy`, and what has it: a `place`, an `option` by its field, with its
+    `value`. Each but the problem may be empty.
+    """
 
     exit_code = 1
     resumable = True
     """The same command goes on."""
+
+    def __init__(
+        self, problem: str, remedy: str = "", *, option: str = "", value: object = "", place: str = ""
+    ) -> None:
+        """Take the parts; the problem alone may be the whole sentence."""
+        super().__init__()
+        self.set(problem=problem, remedy=remedy, option=option, value=value, place=place)
+
+    problem: str
+    remedy: str
+    option: str
+    value: object
+    place: str
+
+    def set(self, **parts: object) -> None:
+        """Replace parts."""
+        vars(self).update(parts)
+        tail = "; {remedy}" if self.remedy else ""
+        self.args = (Sentence(self._head + "{problem}" + tail, **self._parts),)
+
+    @property
+    def _head(self) -> str:
+        """The template of the beginning."""
+        option = f"{{{self.option}:{{value}}}}: " if self.option else ""
+        return ("{place}: " if self.place else "") + option
+
+    @property
+    def _parts(self) -> dict[str, object]:
+        names = ("value", "place", "problem", "remedy")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def brief(self) -> str:
+        """The sentence without the remedy."""
+        return Sentence(self._head + "{problem}", **self._parts)
+
+    @property
+    def reason(self) -> str:
+        """The sentence, without the word that says that a run stopped."""
+        if self.place != _STOPPED:
+            return self.sentence
+        return Sentence("{problem}; {remedy}", **self._parts) if self.remedy else self.problem
+
+    @property
+    def sentence(self) -> str:
+        """The whole sentence."""
+        return str(self) if not self.args or not isinstance(self.args[0], Sentence) else self.args[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the sentence in a copy or a pickle: `__init__` of some errors makes it from numbers."""
@@ -37,10 +188,13 @@ class NothingToCompare(UsageError):  # noqa: N818 - the input is no error by its
 
     def __init__(self, key: str) -> None:
         """`key` says what makes rollouts one group."""
+        alike = f"each has one rollout, or rollouts that are all alike ({key})"
         super().__init__(
-            "no group of INPUT has anything to compare: each has one rollout, or rollouts that are all alike "
-            f"({key}); name what the rollouts of one task share with --group-by PATH, or have each scored by "
-            "itself with --single score"
+            f"no group of INPUT has anything to compare: {alike}",
+            Sentence(
+                "name what the rollouts of one task share with {group_by:PATH}, or have each scored by "
+                "itself with {single:score}"
+            ),
         )
 
 
@@ -53,7 +207,8 @@ class InputChanged(RulerError):  # noqa: N818 - as the next ones
 
     def __init__(self, name: str, reason: str) -> None:
         """`name` is that of INPUT, `reason` the place that differs, or why it cannot be read any more."""
-        super().__init__(f"{name}: changed while it was read ({reason}); run again when no program writes it")
+        problem = f"changed while it was read ({reason})"
+        super().__init__(problem, "run again when no program writes it", place=name)
 
 
 class RefusedError(RulerError):
@@ -69,8 +224,9 @@ class NoUsableReply(RefusedError):  # noqa: N818 - the judge answered
 
     def __init__(self, groups: int, reason: str = "", first: int = 1) -> None:
         """`reason` is that of the last of so many `groups`; the `first` of them has this number in INPUT."""
-        why = f", the last because {reason}" if reason else ""
-        super().__init__(f"stopped: none of the first {groups} groups that were asked about got a score{why}")
+        none = f"none of the first {groups} groups that were asked about got a score"
+        why = Sentence("{none}, the last because {reason}", none=none, reason=reason) if reason else none
+        super().__init__(why, place=_STOPPED)
         self.first = first
 
 
@@ -82,10 +238,11 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
     """More failed than the user allows."""
 
     def __init__(self, allowed: str) -> None:
-        """`allowed` is the value of --max-failures, as given."""
+        """`allowed` is the bound, as given."""
         super().__init__(
-            f"stopped: more failed than --max-failures {allowed} allows; allow more, or have what failed "
-            "asked again with --retry-failed"
+            Sentence("more failed than {max_failures:{allowed}} allows", allowed=allowed),
+            Sentence("allow more, or have what failed asked again with {retry_failed:yes}"),
+            place=_STOPPED,
         )
 
 
@@ -97,17 +254,18 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
     def __init__(self, cap: float, left: int, cut: int = 0, least: float | None = None) -> None:
         """`cap` in USD; `left` groups could not be judged for it, `cut` lack some of their passes.
 
-        `least` is what one call may cost, in USD, if the cap let none go: the same command would do the same.
+        `least` is what one call may cost, in USD, if the cap let none go: another run would do the same.
         """
         groups = "1 group is" if left == 1 else f"{left} groups are"
         fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
         self.resumable = least is None
         if least is None:
-            reached, way_out = "reached", "the same command may spend as much again"
+            reached, way_out = "reached", "another run may spend as much again"
         else:
             reached = "less than one call may cost"
             way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than the call
-        super().__init__(f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}; {way_out}")
+        problem = f"{reached}: {groups} not scored{fewer}"
+        super().__init__(Sentence("{max_cost:{cap:g}} is {problem}", cap=cap, problem=problem), way_out)
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
@@ -134,3 +292,8 @@ class UnreadableError(Exception):
 
     The message is the reason.
     """
+
+    @property
+    def reason(self) -> str:
+        """The message, with the options that it names."""
+        return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 
 HIDDEN = "[key]"
 """Text that stands for a key."""
@@ -63,23 +63,23 @@ def refuse_no_variable(name: str) -> None:
         return
     meant = name.strip("${} ")
     if is_variable_name(meant):
-        raise UsageError(f"--api-key-env: takes the name of a variable, without `$`: --api-key-env {meant}")
+        right = Sentence("takes the name of a variable, without `$`: {api_key_env:{name}}", name=meant)
+        raise UsageError(right, option="api_key_env")
     given = "it is empty" if not name.strip() else "the value (not shown) is none"
-    raise UsageError(
-        f"--api-key-env: takes the name of a variable, and {given}; put the key into one (export MY_KEY=…) "
-        "and give --api-key-env MY_KEY"
-    )
+    remedy = Sentence("put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}")
+    raise UsageError(f"takes the name of a variable, and {given}", remedy, option="api_key_env")
 
 
 def refuse_key(value: str, option: str) -> None:
-    """Raise UsageError, which does not repeat the value, if it looks like a key; `provider/KEY` does too.
+    """Raise UsageError, which does not repeat the value of an option, if it looks like a key.
 
-    A path may end in a hash, as a model's snapshot on disk does.
+    `provider/KEY` does, too. A path may end in a hash, as a model's snapshot on disk does.
     """
     if looks_like_key(value) or _KEY.fullmatch(value.rpartition("/")[2]):
         raise UsageError(
-            f"{option}: its value (not shown) looks like a key; put that into a variable (export MY_KEY=…) "
-            "and name that with --api-key-env MY_KEY"
+            "its value (not shown) looks like a key",
+            Sentence("put that into a variable (export MY_KEY=…) and name that with {api_key_env:MY_KEY}"),
+            option=option,
         )
 
 

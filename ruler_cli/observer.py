@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from ruler_cli.types import Problem, Usage
+
+_EVERY, _LASTS = 60.0, 5.0
+"""Seconds between two reports of a wait for a judge, and those after which another wait is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +113,10 @@ class Summary:
     were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
     one distinct rollout, and `one_score` groups have several with one score. Of the `explained` replies,
     those about several rollouts, `same_explanations` have one text for all. `asked` counts calls with all
-    their tries, `retried` tries by their reason, `unanswered` requests that the ledger does not answer if
-    no judge is asked. `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached
-    replies, `unsure_usd` the possible cost of calls without a reply. `figures` are there at the end of a run.
+    their tries, `hedged` second calls beside a slow one, `retried` tries by their reason, `unanswered`
+    requests that the ledger does not answer if no judge is asked. `usage` and `cost_usd` are of this run,
+    `kept_usd` is the earlier cost of cached replies, `unsure_usd` the possible cost of calls without a reply.
+    `figures` are there at the end of a run.
 
     `rubric_texts` are the first rubrics of the run by their digest, and `more_rubrics` counts groups with
     others; `params_texts` are the parameters of its judges. `served` counts groups by the models that judges
@@ -140,6 +146,7 @@ class Summary:
     escalated: int = 0
     written: int = 0
     asked: int = 0
+    hedged: int = 0
     retried: dict[str, int] = field(default_factory=dict)
     unanswered: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -176,13 +183,41 @@ class Summary:
         return not (self.failed or self.unreadable or self.unanswered)
 
 
+def duration(seconds: float) -> str:
+    """Write seconds for people."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def wait_sentence(why: str, seconds: float) -> str:
+    """Return the sentence on calls that wait for a judge, at most so many seconds."""
+    end = f"for up to {duration(seconds)}" if seconds < math.inf else "until it answers"
+    return f"{why}; calls wait {end}"
+
+
+def answer_sentence(judge: str, seconds: float) -> str:
+    """Return the sentence on a judge that answers again after so many seconds."""
+    return f"{judge or 'the judge'} answers again after {duration(seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeWait:
+    """A wait of all calls to a judge, because of `why`; it ends when the judge answers.
+
+    `seconds` is how long it may still last: then calls are given up, or go if the judge asked for the wait.
+    """
+
+    judge: str
+    why: str
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """The state of the pool at one moment.
 
     No call will go for `waiting` seconds, because of `why`; if `why` alone is given, the seconds are not
     known. Numbers per minute are of the last one. `retrying` calls failed, and wait to be tried again.
-    `outage` is the sentence on a judge that is down, with the cause; empty if none is.
+    `waits` are those for judges that are down, or that asked for a long wait.
     """
 
     in_flight: int = 0
@@ -193,12 +228,18 @@ class Status:
     waiting: float = 0.0
     why: str = ""
     retrying: int = 0
-    outage: str = ""
+    waits: tuple[JudgeWait, ...] = ()
+
+    @property
+    def outage(self) -> str:
+        """The causes of the waits for judges; empty if none is waited for."""
+        return "; ".join(dict.fromkeys(wait.why for wait in self.waits))
 
     @classmethod
     def of(cls, each: Sequence[Status]) -> Status:
-        """Return the sum of several, with the longest wait of any."""
+        """Return the sum of several, with the longest wait of any, and of all for one judge."""
         longest = max(each, key=lambda status: (status.waiting, status.why), default=cls())
+        waits = sorted((wait for s in each for wait in s.waits), key=lambda wait: wait.seconds)
         return cls(
             sum(s.in_flight for s in each),
             sum(s.limit for s in each),
@@ -208,31 +249,16 @@ class Status:
             longest.waiting,
             longest.why,
             sum(s.retrying for s in each),
-            "; ".join(dict.fromkeys(s.outage for s in each if s.outage)),
+            tuple({wait.judge: wait for wait in waits}.values()),
         )
 
 
-class OutageWatch:
-    """Turns what `tick` gets into lines on outages: one after some seconds, more later, one at the end."""
-
-    _BEGIN = 5
-    """Ticks, of a second each, after which an outage is reported: a shorter one is not."""
-
-    def __init__(self, every: int = 0) -> None:
-        """`every` is the number of ticks between two lines; 0 for no further ones."""
-        self._every, self._ticks = every, 0
-
-    def line(self, status: Status) -> str:
-        """Take the state at a tick. Return a line, or an empty text."""
-        before, self._ticks = self._ticks, self._ticks + 1 if status.outage else 0
-        if not status.outage:
-            return "the judge answers again" if before >= self._BEGIN else ""
-        since = before + 1 - self._BEGIN
-        return status.outage if since == 0 or (since > 0 and self._every and not since % self._every) else ""
-
-
 class Observer:
-    """A receiver of a run's events; this base ignores them all."""
+    """A receiver of a run's events.
+
+    Inherit from it and write the methods that you need. From Python, notes, warnings, failures and replies
+    that it has no method for go to the logger `ruler_cli`.
+    """
 
     def note(self, sentence: str) -> None:
         """Take a sentence that a person should know, once."""
@@ -246,6 +272,12 @@ class Observer:
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Take a group that could not be scored."""
 
+    def scored(self, group: str, scores: Sequence[float | None], fields: Mapping[str, Any]) -> None:
+        """Take the final scores of a group by its key, once, also if its replies were cached.
+
+        A rollout that cannot be judged has None. `fields` is the group's `ruler` object of OUTPUT.
+        """
+
     def started(self, groups: int | None) -> None:
         """Note that judging begins; `groups` is None if their number is not known."""
 
@@ -255,8 +287,46 @@ class Observer:
     def tick(self, summary: Summary, status: Status) -> None:
         """Note that a second has passed."""
 
+    def waiting(self, judge: str, why: str, seconds: float) -> None:
+        """Note that calls wait for a judge, at most `seconds`: it is down, or asks for it. Warns of it.
+
+        Called when the wait begins, and then once a minute.
+        """
+        self.warn(wait_sentence(why, seconds))
+
+    def answering(self, judge: str, seconds: float) -> None:
+        """Note that a judge answers again, after so many seconds. Warns of it, since a wait was warned of."""
+        self.warn(answer_sentence(judge, seconds))
+
     def stopping(self, in_flight: int, grace: float) -> None:
         """Note that the run stops, and waits at most `grace` seconds for `in_flight` calls."""
 
     def replied(self, group: str, text: str) -> None:
         """Take the text of a judge's reply to a group."""
+
+
+class WaitReports:
+    """Reports the waits for judges to an observer: each when it begins, once a minute, and at its end.
+
+    One that begins within a minute of an earlier report is reported once it has lasted for some seconds.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._since, self._reported = dict[str, float](), dict[str, float]()
+
+    def look(self, now: float, status: Status) -> None:
+        """Report what has changed until `now`, in seconds of any clock."""
+        waits = {wait.judge: wait for wait in status.waits}
+        for judge in [judge for judge in self._since if judge not in waits]:
+            since = self._since.pop(judge)
+            if self._reported.get(judge, -math.inf) >= since:
+                self._observer.answering(judge, now - since)
+        busy = status.in_flight or status.queued or status.retrying
+        for judge, wait in waits.items():
+            reported, begun = self._reported.get(judge, -math.inf), judge not in self._since
+            since = self._since.setdefault(judge, now)
+            due = now >= reported + _EVERY or (since > reported and now >= since + _LASTS)
+            if due and (busy or begun):
+                self._reported[judge] = now
+                self._observer.waiting(judge, wait.why, wait.seconds)

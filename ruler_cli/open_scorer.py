@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
+import os
+import sys
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sized
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Self
 
 import anyio
-import orjson
 
 from ruler_cli.batch_scores import BatchScores, RunStats
 from ruler_cli.config import ScoreSettings
-from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError, WrongShapeError
+from ruler_cli.errors import CapReached, RefusedError, Sentence, TooManyFailures, UsageError, WrongShapeError
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
-from ruler_cli.object_groups import G, JudgedGroup, ObjectGroup, judged_group, read_group
-from ruler_cli.observer import Observer, Summary
+from ruler_cli.object_groups import JudgedGroup, ObjectGroup, judged_group, left_out, read_group
+from ruler_cli.object_records import Readers
+from ruler_cli.object_values import G
+from ruler_cli.observer import Observer, Summary, WaitReports
 from ruler_cli.pool.engine import Bounds, run, run_beside
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.types import GroupError, GroupResult, GroupScores
@@ -31,6 +37,7 @@ _TICK, _POLL = 1.0, 0.05
 """Seconds between the reports to an observer, and between looks at what a stopped run still holds."""
 _FIRST = 20
 """Groups of which one must have an outcome if `outcome` names its path."""
+CLOSED = "the Scorer was closed before its groups were all scored"
 Groups = Iterable[G] | AsyncIterable[G]
 
 
@@ -40,16 +47,22 @@ class OpenScorer:
     def __init__(self, settings: ScoreSettings, observer: Observer, panel: Panel) -> None:
         self.settings, self.observer, self.panel = settings, observer, panel
         self.stop_signal = panel.stop_signal
-        self.stats = RunStats(settings.max_failures, panel)
+        self.stats = RunStats(settings.most_failures, panel)
         self.scores = BatchScores(settings, self.stats)
         self.streams = set[GroupStream[Any]]()
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.pid = asyncio.get_running_loop(), os.getpid()
+        self.closing, self.closed = asyncio.Event(), Future[None]()
+        self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
+        self.keeper: asyncio.Task[None]
         self._taken, self._without_outcome, self._coverage = 0, 0, Coverage()
+        self._readers: Readers = {}
         self._runner = self.runner()
         self._scopes, self._deadline = set[anyio.CancelScope](), math.inf
-        self._failure: Exception | None = None
+        self._waits = WaitReports(observer)
+        panel.watch(self._report_waits)
+        panel.stop_signal.on_stop = self._stop
         observer.started(None)
-        self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._report())]
+        self._reports = asyncio.create_task(self._report())
 
     def runner(self) -> JudgeRunner:
         """Make a runner for groups that may share passes with one another."""
@@ -62,18 +75,18 @@ class OpenScorer:
             self.scores = BatchScores(self.settings, self.stats)
         return self.scores
 
-    def read(self, given: G, index: int | None = None) -> ObjectGroup[G]:
-        """Read a group; without an `index` it is the next one that comes alone."""
+    def read(self, given: G, index: int | None = None, rubric: str | None = None) -> ObjectGroup[G]:
+        """Read a group; without an `index` it is the next one that comes alone. `rubric` is for it alone."""
         name = "" if index is not None else "group"
         if index is None:
             index, self._taken = self._taken, self._taken + 1
-        read = read_group(given, index, self.settings.input, name)
+        alone = bool(name) and self._taken == 1  # a Scorer may be for one group only
+        covered = not self._coverage.enough and not alone
+        read = read_group(
+            given, index, self.settings.input, name, readers=self._readers, rubric=rubric, covered=covered
+        )
         self._refuse_missing_outcome(read)
-        if self._coverage.enough or (name and self._taken == 1):  # a Scorer may be for one group only
-            return read
-        (record,) = read.group.records
-        record = replace(record, line=replace(record.line, raw=_json(given)))
-        return replace(read, group=replace(read.group, records=(record,)))
+        return read
 
     def _refuse_missing_outcome(self, read: ObjectGroup[Any]) -> None:
         """Stop if none of the first groups has an outcome: its path is wrong."""
@@ -84,16 +97,15 @@ class OpenScorer:
         self._without_outcome = _FIRST if found else self._without_outcome + 1
         if not found and self._without_outcome == _FIRST:
             first = f"none of the first {_FIRST} groups has it"
-            self.stop_signal.stop(UsageError(f"--outcome {path}: {first}; check the path"))
+            self.stop_signal.stop(UsageError(first, "check the path", option="outcome", value=path))
 
-    async def one(self, given: G) -> JudgedGroup[G]:
-        """Score a group that shares passes with no other."""
+    async def one(self, given: G, rubric: str | None = None) -> JudgedGroup[G]:
+        """Score a group that shares passes with no other, by a rubric of its own if one is given."""
         if self.scores.waits:
-            raise UsageError(
-                "--debias and --standardize need all groups of a batch; give them to `score_groups`, which "
-                "yields them once the last is judged"
-            )
-        read, capped = self.read(given), self.panel.budget.closed
+            remedy = "give them to `score_groups`, which yields them once the last is judged"
+            raise UsageError(Sentence("{debias} and {standardize} need all groups of a batch"), remedy)
+        read, capped = self.read(given, rubric=rubric), self.panel.budget.closed
+        self.go_on()
         if self.stop_signal.reason is not None:
             raise self.ended
         group_run = self._runner.start(read.group)
@@ -129,11 +141,11 @@ class OpenScorer:
                 self.stats.pay(result)
                 return None
             self.observer.failed(read.group.key, scores.kind, scores.reason)
-            most = self.settings.max_failures
+            most = self.settings.most_failures
             if most is not None and self.stats.too_many(begun=True):
                 self.stop_signal.stop(TooManyFailures(most.shown))
             if error := self.stats.first_failed(scores):  # another judge may be loaded at any time
-                self.observer.warn(str(error).removeprefix("stopped: "))
+                self.observer.warn(error.reason)
         self.observer.advanced(self.stats.summary)
         return scores
 
@@ -154,16 +166,26 @@ class OpenScorer:
             self.panel.cost(result.used),
             batch.texts.digests(read.group),
         )
-        return judged_group(read, result, scores, batch.names, fields, self.settings.on_failure)
+        if isinstance(scores, GroupScores):
+            self.observer.scored(read.group.key, scores.scores, fields.copy())
+        _count_for_art(self.panel.cost(result.paid))
+        judged = judged_group(read, result, scores, batch.names, fields, self.settings.on_failure)
+        for sentence in left_out(read, judged):
+            self.observer.warn(sentence)
+        return judged
 
     @property
     def ended(self) -> Exception:
         """The error of a group that is given up: what stopped the run, or that the Scorer was closed."""
-        if self._failure is not None:
-            return self._failure.with_traceback(None)
         if self.stop_signal.reason is not None:
-            return self.stop_signal.reason.with_traceback(None)  # else it grows with each raise
-        return UsageError("the Scorer was closed before its groups were all scored")
+            return copy.copy(self.stop_signal.reason)  # its traceback would grow with each raise
+        return UsageError(CLOSED)
+
+    def go_on(self) -> None:
+        """Ask a judge again that refused the run, once all that the refusal ended is done."""
+        if isinstance(self.stop_signal.reason, RefusedError) and not self._scopes:
+            self.stop_signal.go_on()
+            self._deadline = math.inf
 
     def summary(self) -> Summary:
         """Return the counts so far."""
@@ -181,11 +203,12 @@ class OpenScorer:
         with anyio.CancelScope(shield=True):
             while self._scopes:  # noqa: ASYNC110 - judges stay open until their calls have ended
                 await anyio.sleep(_POLL)
-        await _end(*self._tasks)
+        await _end(self._reports)
         self._warn_of_coverage()
         if 0 < self._without_outcome < _FIRST:
             path, groups = self.settings.input.outcome, f"none of {self._without_outcome} groups has it"
-            self.observer.warn(f"--outcome {path}: {groups}; check the path")
+            warning = UsageError(groups, "check the path", option="outcome", value=path)
+            self.observer.warn(warning.sentence)
 
     def _warn_of_coverage(self) -> None:
         for sentence in self._coverage.report():
@@ -196,22 +219,20 @@ class OpenScorer:
         while True:
             await anyio.sleep(_TICK)
             self.stats.refresh()
-            try:
-                self.observer.tick(self.stats.summary, self.panel.status())
-            except Exception as error:  # noqa: BLE001 - of the caller's observer, which may end the run so
-                self._failure = error
-                self.stop_signal.stop(RulerError(f"the observer failed: {error!r}"))
-                return
+            self._report_waits()
+            self.observer.tick(self.stats.summary, self.panel.status())
 
-    async def _watch(self) -> None:
-        """Once the run is told to stop, wait for calls in flight, not for ever."""
-        await self.stop_signal.event.wait()
+    def _report_waits(self) -> None:
+        self._waits.look(anyio.current_time(), self.panel.status())
+
+    def _stop(self) -> None:
+        """Let calls in flight finish, but not for ever, and end all streams."""
         self.panel.nudge()
         self._deadline = anyio.current_time() + self.settings.grace
         for scope in self._scopes:
             scope.deadline = self._deadline
         for stream in self.streams:
-            stream.last.set()
+            stream.stop(self.ended)
         self.observer.stopping(self.panel.in_flight, self.settings.grace)
 
 
@@ -232,8 +253,12 @@ class GroupStream(Generic[G]):
         self.last = anyio.Event()
         """It is set if no further group is to be read."""
         self._error: BaseException | None = None
+        self._stopped: Exception | None = None
 
     async def __aenter__(self) -> Self:
+        self._scorer.go_on()
+        if self._scorer.stop_signal.reason is not None:
+            self.stop(self._scorer.ended)
         self._task = asyncio.create_task(self._all())
         self._task.add_done_callback(lambda _: self._send.close())
         self._scorer.streams.add(self)
@@ -260,12 +285,17 @@ class GroupStream(Generic[G]):
         self._task.result()
         if self._error is not None:
             raise self._error
-        if self._scorer.stop_signal.reason is not None:
-            raise self._scorer.ended
+        if self._stopped is not None:
+            raise copy.copy(self._stopped)
         if self._left or self._cut:
             cap, least = self._scorer.settings.pool.max_cost or 0.0, self._scorer.panel.budget.least
             raise CapReached(cap, self._left, self._cut, least)
         raise StopAsyncIteration
+
+    def stop(self, reason: Exception) -> None:
+        """Read no further group, and raise `reason` after all that is done."""
+        self._stopped = reason
+        self.last.set()
 
     async def end(self) -> None:
         """End the calls in flight."""
@@ -292,7 +322,7 @@ class GroupStream(Generic[G]):
 
     async def _pull(self) -> tuple[ObjectGroup[G], GroupRun] | None:
         try:
-            if self._scorer.stop_signal.reason is None and not self.last.is_set():
+            if not self.last.is_set():
                 given = await anext(self._groups)  # in no scope: theirs may be open until the next group
                 read = self._scorer.read(given, self._pulled)
                 self._pulled += 1
@@ -339,6 +369,16 @@ class GroupStream(Generic[G]):
         scope.cancel()
 
 
+def _count_for_art(usd: float | None) -> None:
+    """Add a judge's cost to the metrics that ART collects in this context, as its own judge does."""
+    metrics = sys.modules.get("art.metrics")  # not imported: without ART's training nobody collects
+    if usd is None or metrics is None:
+        return
+    with suppress(AttributeError, LookupError):  # another package of this name, or no step is open
+        builder = metrics.MetricsBuilder.get_active()
+        builder.add_cost(f"{builder.cost_context}/judge/ruler", usd)
+
+
 def _capped(result: GroupResult) -> bool:
     """Tell if the group lacks a reply because of the cost cap."""
     return any(call.error.kind == "budget" for call in result.failed_calls)
@@ -352,18 +392,12 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
         await asyncio.wait(tasks)
 
 
-def _json(given: Any) -> bytes:
-    """Return a dict as JSON, without values that are not; empty for any other object."""
-    if not isinstance(given, Mapping):
-        return b""
-    try:
-        return orjson.dumps(given, _dumped, orjson.OPT_NON_STR_KEYS)
-    except TypeError:  # a text or a number that is no JSON
-        return b""
-
-
-def _dumped(value: Any) -> Any:
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else None
+def list_groups(groups: Iterable[G]) -> list[G]:
+    """Return the groups of an iterable; WrongShapeError if it is none."""
+    if isinstance(groups, AsyncIterable):
+        raise WrongShapeError("groups: is an async iterable; give a list, or take `score_groups`")
+    _feed(groups)
+    return list(groups)
 
 
 def _feed(groups: Any) -> AsyncIterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,12 @@ class ResultWriter:
     def begin(self, source: Input, reader: Reader) -> None:
         """Take the format of the input, and the order of its records."""
         if reader.format.shape == "columns" and self._settings.on_failure == "drop":
-            raise UsageError(
-                "--on-failure drop: a record of this dump holds several groups, and cannot be left out "
-                "for one of them; give null or keep"
-            )
+            problem = "a record of this dump holds several groups, and cannot be left out for one of them"
+            raise UsageError(problem, "give null or keep", option="on_failure", value="drop")
         self._reader, self._group_in_record = reader, reader.format.group_in_record
-        if not source.in_order:
+        if self.output.log is not None:
+            self.output.log.begin(reader.format.layout, self._settings.on_failure)
+        elif not source.in_order:
             self.output.keep_order(source.index)
 
     def unreadable(self, problem: Problem) -> None:
@@ -119,8 +120,14 @@ class ResultWriter:
         return self._reader.format.layout.refuses_null
 
     async def _finish(self, group: Group, result: GroupResult, scores: GroupScores | GroupError) -> None:
+        from ruler_cli.writing.fields import group_fields
+
         self._scores.conclude(group, result, scores)
-        records = self._annotated(group, result, scores)
+        names, cost = self._scores.names, self._panel.cost(result.used)
+        fields = group_fields(group, result, scores, names, cost, self._scores.texts.digests(group))
+        if isinstance(scores, GroupScores):
+            self._observer.scored(group.key, scores.scores, fields)
+        records = self._annotated(group, result, scores, fields)
         try:
             if self.output.may_block:  # a slow reader of the pipe must not stop the calls in flight
                 self.writing = True  # a run that is told to stop does not leave half a record there
@@ -132,21 +139,22 @@ class ResultWriter:
         self._stats.summary.written += written
 
     def _annotated(
-        self, group: Group, result: GroupResult, scores: GroupScores | GroupError
+        self,
+        group: Group,
+        result: GroupResult,
+        scores: GroupScores | GroupError,
+        fields: Mapping[str, Any],
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
         from ruler_cli.writing.annotate import annotate, trajectory_bytes
-        from ruler_cli.writing.fields import annotations_of, group_fields
+        from ruler_cli.writing.fields import annotations_of
 
         settings, form = self._settings, self._reader.format
-        names = self._scores.names
-        cost, digests = self._panel.cost(result.used), self._scores.texts.digests(group)
-        fields = group_fields(group, result, scores, names, cost, digests)
         dropped = settings.on_failure == "drop" and isinstance(scores, GroupError)
         if dropped and isinstance(scores, GroupError) and scores.kind == "budget":
             self.unfinished = True  # for the run that goes on, and not in two files
             return [(record.line.number, b"") for record in group.records]
-        annotations = annotations_of(group, result, scores, names)
+        annotations: Sequence[Mapping[str, Any]] = annotations_of(group, result, scores, self._scores.names)
         if not self._group_in_record:  # there the group's part stands on each rollout
             annotations = [{**each, "group": fields} for each in annotations]
         records, rest = [], iter(annotations)

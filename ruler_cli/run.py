@@ -16,6 +16,7 @@ from ruler_cli.errors import (
     NothingToCompare,
     ReaderGone,
     RulerError,
+    Sentence,
     TooManyFailures,
     UsageError,
 )
@@ -25,7 +26,7 @@ from ruler_cli.judges.resolve import ResolvedJudge, cached_only, model_of, refus
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.observer import Observer, Status, Summary
+from ruler_cli.observer import Observer, Status, Summary, WaitReports
 from ruler_cli.pool.engine import StopSignal, first_of, in_thread, inline, run, threaded
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import distinct_rollouts
@@ -73,7 +74,7 @@ async def score(
         # before the input: a judge that is not there costs no wait
         async with AsyncExitStack() as judges:
             panel = await open_judges(settings, resolved, stop_signal, judges)
-            scores, coverage = BatchScores(settings, RunStats(settings.max_failures, panel)), Coverage()
+            scores, coverage = BatchScores(settings, RunStats(settings.most_failures, panel)), Coverage()
             writer = ResultWriter(settings, scores, panel, output, failed, observer)
             on_reply = observer.replied if settings.debug else None
             runner = JudgeRunner(settings, panel.judges, on_reply, coverage)
@@ -82,6 +83,9 @@ async def score(
         failed.close()
         written = this.whole and (this.scored or not output.replaces)
         if written:
+            if output.log is not None:
+                observer.note(f"inspect_ai writes {output.name}")
+                await in_thread(output.log.make)
             output.commit()
     return this.finish(written=written)
 
@@ -108,7 +112,8 @@ def refuse_settings_of_run(settings: ScoreSettings) -> None:
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_settings(settings)
     if settings.cached_only and settings.ledger is None:
-        raise UsageError("--cached-only: answers are in the ledger; leave out --ledger none")
+        remedy = Sentence("leave out {ledger:none}")
+        raise UsageError("answers are in the ledger", remedy, option="cached_only")
     for judge in settings.judges if settings.cached_only else ():
         cached_only(judge)
 
@@ -137,10 +142,8 @@ def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
 
 def _refuse_unpriced(settings: ScoreSettings, judge: JudgeSettings, price: Price | None) -> None:
     if settings.pool.max_cost is not None and price is None and not settings.cached_only:
-        raise UsageError(
-            f"--max-cost: the price of {judge.label} is not known; give it with --price IN,OUT, "
-            "in USD per million prompt and completion tokens"
-        )
+        remedy = Sentence("give it with {price:IN,OUT}, in USD per million prompt and completion tokens")
+        raise UsageError(f"the price of {judge.label} is not known", remedy, option="max_cost")
 
 
 def nothing_to_compare(settings: ScoreSettings, source: Input) -> NothingToCompare | None:
@@ -218,6 +221,8 @@ class _Run:
         self._settings, self._observer, self._panel = settings, observer, panel
         self._stats, self._writer, self._runner = stats, writer, runner
         self._stop_signal, self._coverage = panel.stop_signal, coverage
+        self._waits = WaitReports(observer)
+        panel.watch(self._report_waits)
         self._begun = self._stopped = self._reader_gone = False
         self._input: Input | None = None
 
@@ -264,9 +269,8 @@ class _Run:
         self._warn_of_coverage()
         name = self._writer.refuses_null if summary.groups else ""
         if name and summary.failed and self._settings.on_failure == "null":
-            self._observer.warn(
-                f"{name} itself reads no file in which a reward is null; --on-failure drop leaves them out"
-            )
+            null = f"{name} itself reads no file in which a reward is null"
+            self._observer.warn(Sentence("{null}; {on_failure:drop} leaves them out", null=null))
         return RunResult(summary, stopped, written)
 
     def _open(self, stack: ExitStack) -> Input:
@@ -279,8 +283,10 @@ class _Run:
 
     def _unreadable(self, problem: Problem) -> None:
         output, source = self._settings.output, self._settings.input.source
-        if problem.too_large and output != "-" and Location(source).same(output):
-            raise UsageError(f"{output}: is INPUT, and would lose {problem.where}, which {problem.reason}")
+        in_place = output != "-" and Location(source).same(output)
+        if problem.too_large and in_place and self._writer.output.log is None:
+            lost = f"is INPUT, and would lose {problem.where}, which"
+            raise UsageError(Sentence("{lost} {why}", lost=lost, why=problem.reason), place=output)
         self._writer.unreadable(problem)
         self._stop_if_too_many()
 
@@ -326,9 +332,13 @@ class _Run:
     async def _tick(self) -> None:
         while True:
             await anyio.sleep(_TICK)
+            self._report_waits()
             if self._begun:
                 self._stats.refresh()
                 self._observer.tick(self._stats.summary, self._panel.status())
+
+    def _report_waits(self) -> None:
+        self._waits.look(anyio.current_time(), self._panel.status())
 
     async def _take(self, group: Group, result: GroupResult) -> None:
         if self._coverage.enough:
@@ -355,7 +365,7 @@ class _Run:
             self._stop_signal.stop(error if isinstance(error, RulerError) else ReaderGone())
 
     def _stop_if_too_many(self) -> None:
-        most = self._settings.max_failures
+        most = self._settings.most_failures
         if most is not None and self._stats.too_many(begun=self._begun):
             self._stop_signal.stop(TooManyFailures(most.shown))
 
@@ -364,9 +374,9 @@ class _Run:
         await self._stop_signal.event.wait()
         self._panel.nudge()
         reason = self._stop_signal.reason
-        if not isinstance(reason, ReaderGone):  # `| head` is quiet
+        if reason is not None and not isinstance(reason, ReaderGone):  # `| head` is quiet
             if self._panel.in_flight and not isinstance(reason, InterruptedRun):
-                self._observer.note(str(reason).partition(";")[0])  # calls in flight may take long
+                self._observer.note(reason.brief)  # calls in flight may take long
             self._observer.stopping(self._panel.in_flight, self._settings.grace)
         with anyio.move_on_after(self._settings.grace):
             quiet, blocked = 0, 0.0

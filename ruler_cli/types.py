@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 Kind = Literal["reply", "transport", "refused", "too_long", "input", "budget", "interrupted"]
+"""The kinds of failure of a group, or of a call."""
 Path = tuple[str | int, ...]
 
 
@@ -189,13 +190,45 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """A request to a judge that is a function, `JudgeSettings(ask=…)`.
+
+    `model` and `params` are those of its settings. `system` and `user` are the two messages. The reply is a
+    JSON object of the `schema`, with one entry for each of the `labels`, and takes `max_output_tokens` at
+    most; None: no bound. `pass_index` is the number of the pass, from 0.
+    """
+
+    model: str
+    params: Mapping[str, Any]
+    system: str
+    user: str
+    labels: tuple[str, ...]
+    schema: Mapping[str, Any] = field(repr=False)
+    max_output_tokens: int | None
+    pass_index: int
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The two messages, as a chat completion takes them."""
+        return [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The requests and tokens that the rate limits of a judge leave; None if it does not name them."""
+
+    requests: int | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """The answer of a judge; `refusal` is its own sentence that it will not score.
 
     `body` is the chat completion as it came, JSON without the key; the ledger keeps it. `seconds` is the
     time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
     judge was not asked now but before; `thought`: the judge thought before it answered. `model` is the name
-    of the model in the body.
+    of the model in the body. `left` is what rate limits leave after this call.
     """
 
     text: str
@@ -208,6 +241,7 @@ class Reply:
     http_requests: int = field(default=1, compare=False)
     thought: bool = field(default=False, compare=False)
     model: str = field(default="", compare=False)
+    left: Left | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +252,8 @@ class CallError:
     before `retry_after` seconds where the server named them. `rate` tells that a limit was passed
     and nothing is broken. `context` is the judge's context and this request's size in tokens, where
     the server named both. `sent` is False where the request certainly never reached the judge.
-    `body` is an answer that came, and may have been paid for, but is no chat completion.
+    `body` is an answer that came, and may have been paid for, but is no chat completion. `kept` is False
+    where the next run asks again in any case.
     """
 
     kind: Kind
@@ -228,6 +263,7 @@ class CallError:
     context: tuple[int, int] | None = None
     sent: bool = True
     billed: bool = True
+    kept: bool = True
     rate: bool = False
     body: bytes = field(default=b"", repr=False, compare=False)
     cached: bool = field(default=False, compare=False)

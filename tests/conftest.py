@@ -14,6 +14,7 @@ from uuid import uuid4
 import hypothesis
 import pytest
 
+from ruler_cli.pool.limits import LEARNED
 from tests.command import run_apart, run_here
 from tests.judge_server import JudgeServer
 
@@ -79,6 +80,12 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test writes into a user's cache directory, or finds a reply that another test cached."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid4().hex}"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_learned() -> None:
+    """No pool begins with what one of another test learned of its judge."""
+    LEARNED.clear()
 
 
 Ruler = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -36,7 +36,7 @@ from ruler_cli.config import InputSettings, JudgeSettings, PoolSettings, ScoreSe
 from ruler_cli.errors import RulerError, UnreadableError
 from ruler_cli.reading.parse import dump, parse
 from ruler_cli.run import score
-from tests.fuzz_containers import KINDS, fits, pack, unpack
+from tests.fuzz_containers import KINDS, OUTPUT, fits, pack, unpack
 from tests.fuzz_truths import EXACT, misplaced, plant
 from tests.values import NASTY
 
@@ -193,7 +193,8 @@ def same(one: bytes, other: bytes) -> bool:
 
 def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
     """Score one dump, hold it to the laws and return the result in a word."""
-    out, lost = folder / f"out{kind}", folder / f"out{kind}.failed.jsonl"
+    end = OUTPUT[kind]
+    out, lost = folder / f"out{end}", folder / f"out{end}.failed.jsonl"
     shutil.rmtree(out, ignore_errors=True)
     for stale in (out, lost):
         stale.unlink(missing_ok=True)
@@ -205,7 +206,7 @@ def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
         if not safe(str(error)).isprintable():
             raise BrokenLawError(f"a sentence that no terminal should see: {error!r}") from None
         return "refused"
-    written = unpack(out, kind) if out.exists() else []
+    written = unpack(out, end) if out.exists() else []
     failed = Counter(map(bytes.strip, lost.read_bytes().split(b"\n")[:-1])) if lost.exists() else Counter()
     _nothing_is_lost(records, written, failed)
     _nothing_is_billed(written)

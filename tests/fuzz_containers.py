@@ -13,6 +13,8 @@ from ruler_cli.reading.compression import zstd
 LINES, DOCUMENTS = (".jsonl", ".jsonl.gz", ".jsonl.zst"), (".json", ".holder.json", ".eval")
 KINDS = (*LINES, *DOCUMENTS, "")
 """Endings of a name; none: a directory of shards."""
+OUTPUT = {kind: kind for kind in KINDS} | {".eval": ".jsonl"}
+"""Ending of INPUT → ending of the OUTPUT that has its records."""
 _SHARDS = ("a-2.jsonl", "a-10.jsonl.gz", "b/one.json")
 
 
@@ -55,14 +57,11 @@ def _packed(suffix: str, text: bytes) -> bytes:
 
 
 def unpack(path: Path, kind: str) -> list[bytes]:
-    """The records of a container, blank lines left out."""
+    """The records of an OUTPUT, blank lines left out."""
     if kind in LINES:
         text = path.read_bytes()
         text = {".gz": gzip.decompress, ".zst": zstd.decompress}.get(path.suffix, bytes)(text)
         return [line for line in text.split(b"\n") if line.strip()]
-    if kind == ".eval":
-        with zipfile.ZipFile(path) as file:
-            return [file.read(name) for name in file.namelist() if name.startswith("samples/")]
     if kind:
         whole = json.loads(path.read_bytes())
         items = whole if kind == ".json" else whole["trajectory_groups"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import subprocess
 import sys
+from contextvars import ContextVar
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from pydantic import BaseModel
 
 import ruler_cli
 from ruler_cli import JudgeSettings, ScoreSettings
-from ruler_cli.errors import RulerError, WrongShapeError
+from ruler_cli.errors import RulerError, UsageError, WrongShapeError
 from tests.conftest import group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -145,15 +148,101 @@ async def test_failures(server: JudgeServer, capsys: pytest.CaptureFixture[str])
         await ruler_cli.ruler([[], rollout(0.1)["messages"]], "offline")
 
 
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"timeout": "soon"}, "timeout: 'soon' is no number"),
+        ({"timeout": -1}, "timeout=-1: give a number"),
+        ({"num_retries": [1]}, r"num_retries: \[1\] is no number"),
+        ({"num_retries": math.inf}, "num_retries: inf is no number"),
+        ({"api_base": 5}, "api_base: is of type int"),
+        ({"api_key": 5}, "api_key: is of type int"),
+        ("timeout=5", "extra_litellm_params: is of type str; give a dict"),
+    ],
+)
+async def test_wrong_parameters(params: Any, problem: str) -> None:
+    """A parameter that cannot be is a UsageError that names it, before any call."""
+    with pytest.raises(UsageError, match=problem):
+        await ruler_cli.score_group(group("g", 0.1, 0.9), "openai/good", params)
+
+
 async def test_swallowed_errors(caplog: pytest.LogCaptureFixture) -> None:
-    """An error that is swallowed is logged as a warning; a wrong shape is raised all the same."""
+    """With `swallow_exceptions` any error while a group is scored is a warning; no group stays an error."""
     one = group("g", 0.1, 0.9)
-    assert await ruler_cli.score_group(one, "openai/o3", swallow_exceptions=True) is None
-    assert ("ruler_cli", "WARNING") in [(record.name, record.levelname) for record in caplog.records]
-    assert "OPENAI_API_KEY" in caplog.text
+    for given, model, params, cause in (
+        (one, "openai/o3", None, "OPENAI_API_KEY"),
+        (one, "offline", {"timeout": "soon"}, "timeout: 'soon'"),
+        (one, 5, None, "is of type int"),
+    ):
+        caplog.clear()
+        model_name: Any = model
+        assert await ruler_cli.score_group(given, model_name, params, swallow_exceptions=True) is None
+        assert ("ruler_cli", "WARNING") in [(record.name, record.levelname) for record in caplog.records]
+        assert cause in caplog.text
     one["tools"] = [print]
     with pytest.raises(WrongShapeError, match="`tools` holds a value"):
         await ruler_cli.score_group(one, "offline", swallow_exceptions=True)
+
+
+async def test_without_a_reward(caplog: pytest.LogCaptureFixture) -> None:
+    """An object whose reward would be None is left out of the copy, with a warning; a dict stays in it."""
+    silent = [{"role": "user", "content": "q"}]
+    before = art_group()
+    before.trajectories.insert(1, Trajectory(messages_and_choices=silent, reward=0.5))
+    after = await ruler_cli.score_group(before, "offline")
+    assert [t.metrics["independent_reward"] for t in after.trajectories] == [0.0, 1.0, 2.0]
+    assert len(before.trajectories) == 4
+    assert "s: trajectory 2 is left out of the scored copy: has no turn of the agent to judge" in caplog.text
+    dicts = group("g", 0.1, 0.9)
+    dicts["trajectories"][0]["messages"].pop()
+    assert [t["reward"] is None for t in (await ruler_cli.score_group(dicts, "offline"))["trajectories"]] == [
+        True,
+        False,
+    ]
+    async with ruler_cli.Scorer(ScoreSettings(judge=JudgeSettings("offline"), ledger=None)) as scorer:
+        judged = await scorer.score(before)
+        silenced = await scorer.score(TrajectoryGroup(trajectories=[before.trajectories[1]]))
+    assert [score is None for score in judged.scores] == [False, True, False, False]
+    assert "no turn of the agent" in judged.trajectories[1]["reason"]
+    assert (silenced.failed, silenced.group.trajectories) == (True, [])
+
+
+async def test_recorded_exchanges() -> None:
+    """An ART object that recorded the calls of a client is judged by them."""
+
+    class Recorded(Trajectory):
+        exchanges: dict[str, list[Any]]
+
+    def recorded(answer: str) -> Recorded:
+        request = {"messages": [{"role": "user", "content": "Cancel order 17."}]}
+        response = {"choices": [{"message": {"role": "assistant", "content": answer}}]}
+        exchanges = {"chat_completions": [{"request": request, "response": response}]}
+        return Recorded(messages_and_choices=[], exchanges=exchanges)
+
+    answers = ("Order 17 is cancelled.", "I cannot cancel orders, sorry.")
+    group_of_two = TrajectoryGroup(trajectories=[recorded(answer) for answer in answers])
+    best, worst = (await ruler_cli.score_group(group_of_two, "offline")).trajectories
+    assert best.reward > worst.reward
+
+
+async def test_cost_in_the_metrics_of_art(server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost of a group is added once to ART's metrics, if they are collected in this context."""
+    costs: list[tuple[str, float]] = []
+    step = SimpleNamespace(cost_context="train", add_cost=lambda path, usd: costs.append((path, usd)))
+    active = ContextVar[Any]("active")
+    builder = SimpleNamespace(get_active=active.get)
+    monkeypatch.setitem(sys.modules, "art.metrics", SimpleNamespace(MetricsBuilder=builder))
+    judge = JudgeSettings("openai/good", api_base=server.base, price=(1.0, 2.0))
+    async with ruler_cli.Scorer(ScoreSettings(judge=judge)) as scorer:
+        await scorer.score(group("no step is open", 0.1, 0.9))
+        active.set(step)
+        paid = [await scorer.score(group("g", 0.1, 0.9)) for _ in range(2)]
+    cost = paid[0].fields["cost_usd"]
+    assert cost
+    assert [(path, round(usd, 8)) for path, usd in costs] == [
+        ("train/judge/ruler", cost),
+        ("train/judge/ruler", 0.0),  # from the ledger
+    ]
 
 
 @pytest.mark.parametrize("tools", [{"type": "function", "function": {"name": "f"}}, "f", 3, [print]])

@@ -6,6 +6,7 @@ import pytest
 
 from ruler_cli.batch_scores import RunStats
 from ruler_cli.config import MaxFailures
+from ruler_cli.errors import RulerError
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judging.panel import Panel, PanelJudge
 from ruler_cli.pool.engine import StopSignal
@@ -47,7 +48,7 @@ def test_unknown_price() -> None:
     """Without a price no sum of money is known, which is not 0."""
     counts = counted()
     scored(counts, cached=False)
-    summary = counts.finish(ValueError("told to stop"))
+    summary = counts.finish(RulerError("told to stop"))
     assert summary.cost_usd is summary.kept_usd is summary.unsure_usd is None
     assert summary.usage == SEEN
     assert summary.stopped == "told to stop"

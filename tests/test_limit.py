@@ -17,7 +17,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.reading.input import open_input
 from ruler_cli.run import RunResult
 from tests.conftest import Ruler, group, read, rollout, write
-from tests.fuzz_containers import KINDS, unpack
+from tests.fuzz_containers import KINDS, OUTPUT, unpack
 from tests.judge_server import JudgeServer
 from tests.runs import Stage
 from tests.test_shards import LIES, bare, laid, staged
@@ -26,7 +26,7 @@ from tests.test_shards import LIES, bare, laid, staged
 def limited(stage: Stage, kind: str, limit: int | None, **more: Any) -> RunResult:
     """Run over the first groups, with one ledger for all runs."""
     reading = {"limit": limit, **more.pop("reading", {})}
-    names: Any = {"source": f"in{kind}", "output": f"out-{limit}{kind}", "ledger": "ledger"}
+    names: Any = {"source": f"in{kind}", "output": f"out-{limit}{OUTPUT[kind]}", "ledger": "ledger"}
     return stage.run(reading=reading, failed=stage.path / "failed", **names, **more)
 
 
@@ -47,12 +47,12 @@ def test_first_groups(kind: str, lie: str, sizes: list[int], limit: int) -> None
     records = [json.dumps(record).encode() for record in laid(sizes, lie)]
     with staged(records, kind) as stage:
         summary = limited(stage, kind, limit).summary
-        some = bare(unpack(stage.path / f"out-{limit}{kind}", kind))
+        some = bare(unpack(stage.path / f"out-{limit}{OUTPUT[kind]}", OUTPUT[kind]))
         assert (summary.total, summary.scored) == (min(limit, len(sizes)),) * 2
         first = stage.asked
         limited(stage, kind, None)
         assert stage.asked == first + max(0, len(sizes) - limit)
-        alone = unpack(stage.path / f"out-None{kind}", kind)
+        alone = unpack(stage.path / f"out-None{OUTPUT[kind]}", OUTPUT[kind])
         wanted = keys(records)[:limit]
         assert some == [one for one in bare(alone) if json.loads(one)["group_id"] in wanted]
 
@@ -71,16 +71,16 @@ def test_reads_no_further(tmp_path: Path) -> None:
     """Input behind the first groups is read only if a group may go on there, and a sentence says which."""
     lines = write(tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)])
     rest = "; leave it out for all of them"
-    cut = ["--limit 3: only the first 3 groups" + rest]
+    cut = ["limit=3: only the first 3 groups" + rest]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
-    whole = ["--limit 3: only the first 3 of 50 groups" + rest]
+    whole = ["limit=3: only the first 3 of 50 groups" + rest]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
     assert opened(rows, limit=3, grouping="consecutive") == (["g0", "g1", "g2"], 100, whole)
     apart = write(tmp_path / "apart.jsonl", laid([1, 2, 1], "scattered"))
     with pytest.raises(UsageError, match="are one group with others between"):
         opened(apart, limit=1, grouping="consecutive")
-    assert opened(rows, limit=1)[2] == ["--limit 1: only the first of 50 groups" + rest]
+    assert opened(rows, limit=1)[2] == ["limit=1: only the first of 50 groups" + rest]
     assert opened(rows, limit=50)[2] == []
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(lines.read_bytes() + b"no JSON\n")
@@ -221,5 +221,5 @@ def test_each_container(kind: str, lie: str) -> None:
     with staged(records, kind) as stage:
         for limit in (1, 3, 5):
             assert limited(stage, kind, limit).summary.scored == limit
-            out = unpack(stage.path / f"out-{limit}{kind}", kind)
+            out = unpack(stage.path / f"out-{limit}{OUTPUT[kind]}", OUTPUT[kind])
             assert keys(out) == keys(records)[:limit]

@@ -6,20 +6,24 @@ import asyncio
 import collections
 import copy
 import enum
+import json
 import pickle
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from ruler_cli import (
     AskSettings,
     CapReached,
     InputSettings,
+    JudgeRequest,
     JudgeSettings,
     MaxFailures,
     NotScoredError,
@@ -32,6 +36,8 @@ from ruler_cli import (
     WrongShapeError,
 )
 from ruler_cli.object_groups import read_group
+from ruler_cli.object_records import Readers
+from ruler_cli.object_values import member
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -44,11 +50,11 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
         *(
             ({"judge": {"price": price}}, sentence)
             for price, sentence in (
-                ((-5, -5), "--price -5: give a number of 0 or more"),
-                ((1, float("nan")), "--price nan"),
-                ((0.0, float("inf")), "--price inf"),
+                ((-5, -5), "price=-5: give a number of 0 or more"),
+                ((1, float("nan")), "price=nan"),
+                ((0.0, float("inf")), "price=inf"),
                 ((1,), r"settings.judge.price: is of type tuple\[int\]; give tuple\[float, float\] | None"),
-                ("1,2", "settings.judge.price: is of type str"),
+                (5, "settings.judge.price: is of type int"),
             )
         ),
         ({"judge": {"via": "https"}}, "settings.judge.via: is none of 'auto', 'http', 'litellm'"),
@@ -61,14 +67,13 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
         ({"pool": {"concurrency": 3}}, "settings.pool: is of type dict; give PoolSettings"),
         ({"pool": PoolSettings(retries=2.5)}, "settings.pool.retries: is of type float"),  # type: ignore[arg-type]
         ({"grace": None}, "settings.grace: is of type NoneType; give float"),
-        ({"grace": -1.0}, "grace -1: give a number of 0 or more"),
+        ({"grace": -1.0}, "grace=-1: give a number of 0 or more"),
         ({"max_failures": MaxFailures("5")}, "settings.max_failures.number: is of type str"),  # type: ignore[arg-type]
-        ({"max_failures": MaxFailures(-1)}, "--max-failures -1: give a number of 0 or more"),
-        ({"max_failures": MaxFailures(500, percent=True)}, "--max-failures 500: give a number from 0 to 100"),
-        ({"ask": AskSettings(context_tokens=-5)}, "context_tokens -5"),
-        ({"ask": AskSettings(rubric=" \n")}, "rubric: is empty"),
+        ({"max_failures": MaxFailures(-1)}, "max_failures=-1: give a number of 0 or more"),
+        ({"max_failures": MaxFailures(500, percent=True)}, "max_failures=500: give a number from 0 to 100"),
+        ({"ask": AskSettings(context_tokens=-5)}, "context_tokens=-5"),
         ({"adaptive": "no"}, "settings.adaptive: is of type str; give bool"),
-        ({"ledger": "none"}, r"settings.ledger: is of type str; give Path \| None"),
+        ({"ledger": 3}, r"settings.ledger: is of type int; give Path \| None"),
         ({"ledgers": "b.sqlite"}, r"settings.ledgers: is of type str; give tuple\[Path, ...\]"),
         ({"input": InputSettings(outcome=5)}, "settings.input.outcome: is of type int"),  # type: ignore[arg-type]
     ],
@@ -376,3 +381,255 @@ async def test_kinds_of_dicts(kind: Callable[..., Any]) -> None:
         assert type(one) is kind
         assert one["ruler"]["status"] == "scored"
     assert given == kind(trajectories=[kind(talk("Done."))])
+
+
+TASK, ANSWERS = "Cancel order 17.", ("Order 17 is cancelled.", "I cannot cancel orders, sorry.")
+PAIRS = [{"prompt": TASK, "completion": answer} for answer in ANSWERS]
+
+
+class Message(BaseModel):
+    """A message of a client."""
+
+    role: str
+    content: str
+
+
+class State(dict[str, Any]):
+    """A dict that answers for the members of its `input`, too, and does not list them, as verifiers' does."""
+
+    def __getitem__(self, key: str) -> Any:
+        own = super().__getitem__("input")
+        return own[key] if key in own else super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a member, also one of `input`."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+
+def state(answer: str) -> State:
+    """A rollout of verifiers, with what no JSON has a form for."""
+    asked = {"prompt": [Message(role="user", content=TASK)], "example_id": 3, "answer": "yes"}
+    said = [Message(role="assistant", content=answer)]
+    return State(input=asked, client=object(), completion=said, reward=0.5, metrics={}, error=None)
+
+
+def messages_of(answer: str) -> list[Any]:
+    """The task and an answer, as messages of a client and as an object with fields."""
+    return [Message(role="user", content=TASK), types.SimpleNamespace(role="assistant", content=answer)]
+
+
+SHAPES: dict[str, Any] = {
+    "list": PAIRS,
+    "tuple": tuple(PAIRS),
+    "trajectories": {"group_id": "g", "trajectories": PAIRS},
+    "answers": {"prompt": TASK, "completion": list(ANSWERS)},
+    "columns": {"prompt": [TASK] * 2, "completion": list(ANSWERS), "step": [7, 7]},
+    "chat": [
+        {
+            "prompt": [{"role": "user", "content": TASK}],
+            "completion": [{"role": "assistant", "content": answer}],
+        }
+        for answer in ANSWERS
+    ],
+    "states": [state(answer) for answer in ANSWERS],
+    "messages": [{"messages": messages_of(answer)} for answer in ANSWERS],
+    "halves": [{"prompt": messages_of(a)[:1], "completion": messages_of(a)[1:]} for a in ANSWERS],
+    "objects": [types.SimpleNamespace(messages=messages_of(answer), reward=None) for answer in ANSWERS],
+}
+
+
+@pytest.mark.anyio
+async def test_shapes(subtests: pytest.Subtests) -> None:
+    """A group is judged alike whatever its shape, and comes back as its own kind; what was given stays."""
+    async with Scorer(OFFLINE) as scorer:
+        for name, given in SHAPES.items():
+            before = copy.deepcopy(given) if name != "states" else [dict(each) for each in given]
+            with subtests.test(name=name):
+                judged = await scorer.score(given)
+                assert judged.scores == (0.8, 0.724)
+                assert type(judged.group) is type(given)
+                assert given == before
+                in_dict = judged.group if isinstance(judged.group, dict) else {}
+                each = in_dict.get("trajectories", [] if in_dict else judged.group)
+                assert [member(one, "reward") for one in each] == [0.8, 0.724][: len(each)]
+                assert not in_dict or in_dict["ruler"]
+                assert all(isinstance(one, types.SimpleNamespace) or one["ruler"]["score"] for one in each)
+    states = await _scored(SHAPES["states"])
+    assert isinstance(states.group[0]["client"], object)
+    assert (states.fields["key"], states.group[0]["completion"]) == ("3", SHAPES["states"][0]["completion"])
+    assert [one["independent_reward"] for one in states.trajectories] == [0.5, 0.5]
+    assert (await _scored(SHAPES["trajectories"])).fields["key"] == "g"
+
+
+async def _scored(given: Any, **paths: Any) -> Any:
+    """Score a group with the paths of some fields."""
+    async with Scorer(replace(OFFLINE, input=InputSettings(**paths))) as scorer:
+        return await scorer.score(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            [{"a": "b"}],
+            r"`\[0\]`: is of no shape that ruler knows \(its keys: a\); give `messages`, or say where",
+        ),
+        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]`: is of no shape"),
+        (talk("a")["messages"], r"`\[0\]`: is a message, and a rollout is a dict with a list of them"),
+        (PAIRS[0], r"group: is one trajectory \(prompts with a completion\); give all of one task as a list"),
+        ({"prompt": [TASK], "completion": ["a"]}, "is a batch of columns .*; give each group as a list"),
+        (
+            {"prompt": [TASK, "Else."], "completion": ["a", "b"], "step": [1, 1]},
+            r"holds 2 groups \(ms-swift steps\); give each group as a list of its rollouts, a dict each",
+        ),
+        (
+            [PAIRS[0], {"task_id": "1", "traj": talk("a")["messages"]}],
+            r"`\[0\]`: looks like .*`\[1\]` like tau-b",
+        ),
+        ([{"prompt": TASK, "completions": ["a", "b"]}], r"`\[0\]`: is a whole group .*; give it alone, and"),
+        ([{"prompt": TASK, "completion": object()}], "`completion` holds a value that is of type object"),
+        ([TASK], r"`\[0\]` is of type str"),
+        ({"trajectories": PAIRS, "rubric": ["Be kind."]}, "`rubric` is of type list; give text"),
+        ({"trajectories": [talk("a")], "rubric": 5}, "`rubric` is of type int; give text"),
+    ],
+)
+@pytest.mark.anyio
+async def test_unknown_shapes(given: Any, sentence: str) -> None:
+    """A shape that is not known, or not one group, is refused with its keys and what to give."""
+    with pytest.raises(WrongShapeError, match=sentence):
+        await _scored(given)
+
+
+@pytest.mark.anyio
+async def test_broken_records(caplog: pytest.LogCaptureFixture) -> None:
+    """A record that cannot be judged has its reason, and costs the others nothing."""
+    given = [PAIRS[0], {"prompt": TASK, "completion": None}, {"prompt": TASK}, PAIRS[1]]
+    judged = await _scored([*given, {"prompt": TASK, "completion": object()}])
+    assert judged.scores == (0.8, None, None, 0.724, None)
+    reasons = [each["reason"] for each in judged.trajectories]
+    assert reasons[0] == reasons[3] == ""
+    assert "null" in reasons[1]
+    assert "has no answer" in reasons[2]
+    assert "`completion` holds a value that is of type object" in reasons[4]
+    assert [each["reward"] for each in judged.group] == list(judged.scores)
+
+    class Lazy(dict[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            return 1 / 0 if super().__getitem__(key) is None else super().__getitem__(key)
+
+    lazy = [Lazy(PAIRS[0], extra=None), Lazy(PAIRS[1]), Lazy(prompt=TASK, completion=None)]
+    judged = await _scored(lazy)
+    assert judged.scores == (0.8, 0.724, None)
+    assert "`completion` cannot be read (ZeroDivisionError" in judged.trajectories[2]["reason"]
+    filters = [
+        {"doc_id": 1, "filter": name, "arguments": [[TASK]], "resps": [[*ANSWERS, ""]]} for name in "ab"
+    ]
+    judged = await _scored(filters)
+    assert judged.scores == (0.8, 0.724, None) * 2
+    assert len(judged.group) == 2
+    assert "left out" not in caplog.text  # as an object is that cannot be judged
+
+
+@pytest.mark.anyio
+async def test_shapes_by_their_paths() -> None:
+    """Settings say where messages, task, reward and outcome of a shape stand that is not known by itself."""
+    given = [{"log": answer, "about": {"task": TASK, "score": i}, "x": 1} for i, answer in enumerate(ANSWERS)]
+    paths = {"messages": "log", "prompt": "about.task", "reward": "about.score"}
+    judged = await _scored(given, **paths)
+    assert judged.scores == (0.8, 0.724)
+    assert [each["about"]["score"] for each in judged.group] == [0.8, 0.724]
+    assert [each["independent_reward"] for each in judged.trajectories] == [0, 1]
+    assert given[0]["about"] == {"task": TASK, "score": 0}
+    assert (await _scored({"trajectories": given}, **paths)).scores == judged.scores
+    with pytest.raises(WrongShapeError, match=r"has nothing at `log` \(its keys: prompt, completion\)"):
+        await _scored(PAIRS, messages="log")
+    with pytest.raises(WrongShapeError, match="is not of the format trl"):
+        await _scored(PAIRS, format="trl")
+    assert (await _scored(PAIRS, format="prompt-completion")).scores == judged.scores
+
+
+@pytest.mark.anyio
+async def test_records_changed_while_judged(server: JudgeServer) -> None:
+    """Records that their caller fills anew while they are judged keep what was judged."""
+    given: list[dict[str, Any]] = [
+        {"prompt": "q", "completion": [{"role": "assistant", "content": f"truth={truth}"}]}
+        for truth in (0.1, 0.9)
+    ]
+    before = copy.deepcopy(given)
+    async with Scorer(ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)) as scorer:
+        task = asyncio.create_task(scorer.score(given))
+        await asyncio.sleep(0)
+        for each in given:
+            each["completion"].clear()
+            each["reward"] = 5
+        given.pop()
+        judged = await task
+    assert [(one["completion"], one["reward"]) for one in judged.group] == [
+        (each["completion"], score) for each, score in zip(before, (0.1, 0.9), strict=True)
+    ]
+
+
+SAMPLE = {"task_id": "a", "passed": True}
+ORDERS: dict[str, list[list[dict[str, Any]]]] = {
+    "answers as JSON": [PAIRS, [{"prompt": TASK, "completion": json.dumps(talk("a")["messages"])}] * 2],
+    "samples of a benchmark": [
+        [{**SAMPLE, "task_id": 3, "prompt": TASK, "completion": "a"}] * 2,
+        [{**SAMPLE, "prompt": TASK, "completion": "a"}] * 2,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_shapes_in_any_order(name: str) -> None:
+    """A group is read alike whatever groups were read before it."""
+    readers: Readers = {}
+
+    def read(given: Any, readers: Readers) -> Any:
+        return read_group(given, 0, InputSettings(), readers=readers).group.rollouts
+
+    for given in (*ORDERS[name], *ORDERS[name][::-1]):
+        assert read(given, readers) == read(given, {})
+
+
+@pytest.mark.anyio
+async def test_rubric_of_a_group() -> None:
+    """A group's own rubric takes the place of the settings', and one that is given with it of both."""
+    seen: list[str] = []
+
+    async def ask(request: JudgeRequest) -> str:
+        seen.append(request.system)
+        return json.dumps(
+            {"scores": [{"trajectory_id": a, "explanation": "", "score": 0.5} for a in request.labels]}
+        )
+
+    talks = [talk("a"), talk("b")]
+    settings = ScoreSettings(
+        judge=JudgeSettings("mine", ask=ask), ask=AskSettings(rubric="By default."), ledger=None
+    )
+    objects = types.SimpleNamespace(trajectories=talks, rubric="Of an object.")
+    async with Scorer(settings) as scorer:
+        expected = (
+            (talks, None, "By default."),
+            ({"trajectories": talks, "rubric": ""}, None, "By default."),
+            ({"trajectories": talks, "rubric": "Of a dict."}, None, "Of a dict."),
+            ({"trajectories": PAIRS, "rubric": "Of pairs."}, None, "Of pairs."),
+            ([{**PAIRS[0], "rubric": "Of a record."}, PAIRS[1]], None, "Of a record."),
+            (objects, None, "Of an object."),
+            (objects, "Given.", "Given."),
+            (PAIRS, "Given.", "Given."),
+        )
+        digests = [
+            (await scorer.score(given, rubric=rubric)).fields["rubric"] for given, rubric, _ in expected
+        ]
+        streamed = [one async for one in scorer.score_groups([given for given, _, _ in expected])]
+        texts = scorer.summary().rubric_texts
+        with pytest.raises(WrongShapeError, match="`rubric` is of type int"):
+            await scorer.score(talks, rubric=5)  # type: ignore[arg-type]  # as a caller may
+        with pytest.raises(WrongShapeError, match="rubric: only settings read `@FILE`"):
+            await scorer.score(talks, rubric="@rubric.txt")
+    assert [texts[digest] for digest in digests] == [text for *_, text in expected]
+    assert all(text in system for (*_, text), system in zip(expected, seen, strict=False))
+    assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [text for *_, text in expected[:6]]

@@ -21,7 +21,7 @@ from ruler_cli.reading.scratch import digest
 from ruler_cli.run import RunResult, score
 from ruler_cli.types import Request
 from tests.conftest import ROOT, group, rollout
-from tests.fuzz_containers import KINDS, pack, unpack
+from tests.fuzz_containers import KINDS, OUTPUT, pack, unpack
 from tests.judging.test_adaptive_runs import drawing, groups
 from tests.runs import Stage, Stub, failing, group_of, noisy
 from tests.virtual import virtually
@@ -43,7 +43,12 @@ def staged(records: list[bytes], kind: str = ".jsonl", **judge: Any) -> Iterator
 
 def run_shard(stage: Stage, kind: str, number: int, of: int, **more: Any) -> RunResult:
     """Run one shard with a ledger and a failed file of its own."""
-    given = {"source": f"in{kind}", "output": f"out-{number}{kind}", "ledger": f"ledger-{number}", **more}
+    given = {
+        "source": f"in{kind}",
+        "output": f"out-{number}{OUTPUT[kind]}",
+        "ledger": f"ledger-{number}",
+        **more,
+    }
     reading = {"shard": shard_of(f"{number}/{of}"), **given.pop("reading", {})}
     return stage.run(reading=reading, failed=stage.path / f"failed-{number}", **given)
 
@@ -51,7 +56,7 @@ def run_shard(stage: Stage, kind: str, number: int, of: int, **more: Any) -> Run
 def whole(stage: Stage, kind: str, ledger: str, *others: str, **more: Any) -> RunResult:
     """Run over the whole, with more ledgers to look things up in."""
     ledgers = tuple(stage.path / name for name in others)
-    given = {"source": f"in{kind}", "output": f"whole{kind}", **more}
+    given = {"source": f"in{kind}", "output": f"whole{OUTPUT[kind]}", **more}
     return stage.run(ledger=ledger, ledgers=ledgers, failed=stage.path / "failed-whole", **given)
 
 
@@ -110,15 +115,18 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
         one = whole(stage, kind, "ledger-whole", passes=passes).summary
         asked, alone, lost = (
             stage.asked,
-            bare(unpack(stage.path / f"whole{kind}", kind)),
+            bare(unpack(stage.path / f"whole{OUTPUT[kind]}", OUTPUT[kind])),
             failed(stage, "whole"),
         )
         whole(stage, kind, "ledger-whole", passes=passes)
-        again = bare(unpack(stage.path / f"whole{kind}", kind))
+        again = bare(unpack(stage.path / f"whole{OUTPUT[kind]}", OUTPUT[kind]))
         stage.forget()
         shards = [run_shard(stage, kind, number, of, passes=passes).summary for number in range(1, of + 1)]
         assert stage.asked == asked
-        result = [bare(unpack(stage.path / f"out-{number}{kind}", kind)) for number in range(1, of + 1)]
+        result = [
+            bare(unpack(stage.path / f"out-{number}{OUTPUT[kind]}", OUTPUT[kind]))
+            for number in range(1, of + 1)
+        ]
         if passes == 1:  # else some fields of a record are of the whole batch
             for part in result:  # in the order of the input
                 rest = iter(alone)
@@ -129,9 +137,9 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
         assert sum((failed(stage, number) for number in range(1, of + 1)), Counter()) == lost
         stage.forget()
         others = [f"ledger-{number}" for number in range(1, of + 1)]
-        summary = whole(stage, kind, "main", *others, passes=passes, output=f"merged{kind}").summary
+        summary = whole(stage, kind, "main", *others, passes=passes, output=f"merged{OUTPUT[kind]}").summary
         assert (stage.asked, summary.kept) == (0, summary.groups)
-        assert bare(unpack(stage.path / f"merged{kind}", kind)) == again
+        assert bare(unpack(stage.path / f"merged{OUTPUT[kind]}", OUTPUT[kind])) == again
 
 
 GROUPS = [group(f"g{i}", 0.1, 0.4, 0.9) for i in range(24)]

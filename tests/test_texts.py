@@ -18,6 +18,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.ledger.texts import texts
 from ruler_cli.prompting import templates
 from ruler_cli.types import Group, Line, Record
+from ruler_cli.writing.fields import Digests, GroupFields
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -41,13 +42,13 @@ def test_a_group_names_what_made_its_score(ruler: Ruler, server: JudgeServer, tm
         assert done.returncode == 0, done.stderr
         usual, other = (record["ruler"] for record in read(tmp_path / "out.jsonl"))
         params = '[{"judge":"openai/good","model":"openai/good","params":{"temperature":0.2}}]'
-        assert usual["rubric"] == sha(templates.RUBRIC)
+        assert usual["rubric"] == sha(templates.DEFAULT_RUBRIC)
         assert other["rubric"] == sha("Only colour counts.")
         assert usual["params"] == other["params"] == sha(params)
         assert usual["version"] == ruler_cli.__version__
         assert usual["served"] == ["good"]
     kept = texts([tmp_path / "ledger.sqlite"], [usual["rubric"], other["rubric"], usual["params"], "0" * 16])
-    assert kept == {sha(text): text for text in (templates.RUBRIC, "Only colour counts.", params)}
+    assert kept == {sha(text): text for text in (templates.DEFAULT_RUBRIC, "Only colour counts.", params)}
     write(tmp_path / "flat.jsonl", [{**rollout(truth), "group_id": "flat"} for truth in (0.3, 0.6)])
     ruler("score", "flat.jsonl", "flat.out.jsonl", *command[3:], "--rubric", "Be brief.")
     assert [line["ruler"]["group"]["rubric"] for line in read(tmp_path / "flat.out.jsonl")] == [
@@ -60,14 +61,14 @@ def test_a_scorer_keeps_texts(server: JudgeServer, tmp_path: Path) -> None:
     judge = JudgeSettings("openai/good", server.base, params={"temperature": 1})
     settings = ScoreSettings(judge=judge, ledger=tmp_path / "ledger.sqlite")
 
-    async def main() -> tuple[dict[str, str], Summary]:
+    async def main() -> tuple[GroupFields, Summary]:
         async with Scorer(settings) as scorer:
             judged = await scorer.score(group("one", 0.2, 0.8))
-            return dict(judged.fields), scorer.summary()
+            return judged.fields, scorer.summary()
 
     fields, summary = asyncio.run(main())
-    assert fields["rubric"] == sha(templates.RUBRIC)
-    assert summary.rubric_texts == {fields["rubric"]: templates.RUBRIC}
+    assert fields["rubric"] == sha(templates.DEFAULT_RUBRIC)
+    assert summary.rubric_texts == {fields["rubric"]: templates.DEFAULT_RUBRIC}
     assert texts([tmp_path / "ledger.sqlite"], [fields["params"]]) == summary.params_texts
 
 
@@ -80,7 +81,7 @@ def test_secrets_are_in_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     """A key is removed from rubric and parameters, wherever it stands, before their digest is taken."""
     monkeypatch.setenv("MY_KEY", SECRET)
 
-    def kept(key: str, other: str) -> tuple[Summary, dict[str, str]]:
+    def kept(key: str, other: str) -> tuple[Summary, Digests]:
         more = {"metadata": [f"of {other}", key], "proxy": f"http://me:{key}@host/", "max_tokens": 7}
         params = {"api_key": key, "extra_headers": {"X-Auth-Token": other}, **more}
         judge = JudgeSettings("openai/good", api_key_env="MY_KEY", params=params)

@@ -216,7 +216,7 @@ class Batches:
 def _with_advice(batch: BatchRecord, error: RulerError) -> RulerError:
     if not isinstance(error, UnknownBatchError):
         return error
-    return RefusedError(f"{error}; or give it up with `ruler batch cancel --forget {batch.tag}`")
+    return RefusedError(error.sentence, f"or give it up with `ruler batch cancel --forget {batch.tag}`")
 
 
 def _may_end(current: BatchStatus, reached: set[str]) -> bool:

@@ -19,7 +19,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from ruler_cli.answer import clean, without_key
-from ruler_cli.errors import RefusedError, RulerError
+from ruler_cli.errors import RefusedError, RulerError, Sentence
 from ruler_cli.judges.openai_http import proxy_of
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.pool.retries import delay
@@ -39,7 +39,8 @@ _TRIES = 6
 _REDIRECTS, _MAX_REDIRECTS = (301, 302, 303, 307, 308), 3
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
-_RUN_LATER = "run the same command again later"
+_RUN_LATER = "run again later"
+_CHECK_ADDRESS = Sentence("check {api_base}")
 FILE_ALTERNATIVE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
 """Advice if there is no batch API."""
 _UNCLEAR = frozenset({408, 409, 424, 425, 499})
@@ -50,7 +51,7 @@ class UnclearError(RulerError):
     """Creation of a batch that may have succeeded: the batch may exist, and be billed."""
 
     def __init__(self, error: RulerError) -> None:
-        super().__init__(f"{error}; whether there is a batch now is not known")
+        super().__init__(error.sentence, "whether there is a batch now is not known")
 
 
 class UnreachableError(RefusedError):
@@ -225,37 +226,38 @@ class ApiClient:
         status, (signs, message) = response.status, error_of(data)
         if status in (404, 405):
             message = clean(message or "not found", self.key)
-            advice = f"check --api-base; where no batches are offered, {FILE_ALTERNATIVE}"
-            reason = f"{self.name} answered {status}: {message}; {advice}"
-            return HttpError(RefusedError(reason), status=status)
+            advice = Sentence("check {api_base}; where no batches are offered, " + FILE_ALTERNATIVE)
+            absent = RefusedError(f"{self.name} answered {status}: {message}", advice)
+            return HttpError(absent, status=status)
         if status == 401 and not self.key:
-            advice = "no key was sent to it; name the key's variable: --api-key-env VAR"
-            return HttpError(RefusedError(f"{self.name} answered 401, and {advice}"))
-        error = classify(status, signs, message, response.headers, self.key)
-        reason = self.name + error.reason.removeprefix("the judge")
+            advice = Sentence("name the key's variable: {api_key_env:VAR}")
+            return HttpError(RefusedError(f"{self.name} answered 401, and no key was sent to it", advice))
+        error = classify(status, signs, message, response.headers, self.key, self.name)
+        reason = error.reason
         unclear = status >= 500 or status in _UNCLEAR
         if error.kind != "transport":
             return HttpError(RefusedError(reason), unclear=unclear)
         retryable = error.scope == "call" and status != 409  # a conflict does not pass
-        return HttpError(RulerError(f"{reason}; {_RUN_LATER}"), retryable, unclear, error.retry_after or 0.0)
+        return HttpError(RulerError(reason, _RUN_LATER), retryable, unclear, error.retry_after or 0.0)
 
     def _format_error(self, problem: str) -> HttpError:
         """Return the error for an answer that no batch API gives, such as the page of a portal."""
-        return HttpError(RulerError(f"{self.name}: its answer {problem}; check --api-base"), unclear=True)
+        error = RulerError(f"its answer {problem}", _CHECK_ADDRESS, place=self.name)
+        return HttpError(error, unclear=True)
 
     def _connection_error(self, error: Exception) -> HttpError:
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         why = clean(str(cause) or type(cause).__name__, self.key)
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            advice = "check the network and --api-base, and run the same command again"
-            reason = f"{self.name} cannot be reached ({why}); {advice}"
-            return HttpError(UnreachableError(reason), retryable=True)
+            advice = Sentence("check the network and {api_base}, and run again")
+            reason = f"{self.name} cannot be reached ({why})"
+            return HttpError(UnreachableError(reason, advice), retryable=True)
         if isinstance(error, aiohttp.ClientHttpProxyError):
             reason = f"the proxy to {self.name} refuses ({error.status}); check HTTPS_PROXY"
             return HttpError(RefusedError(reason))
         if isinstance(error, aiohttp.InvalidURL | UnicodeError):
-            reason = f"{self.name}: its address cannot be used ({why}); check --api-base"
-            return HttpError(RefusedError(reason))
+            problem = f"its address cannot be used ({why})"
+            return HttpError(RefusedError(problem, _CHECK_ADDRESS, place=self.name))
         broke = f"the connection to {self.name} broke ({why})"
         reason = f"{self.name} did not answer in time" if isinstance(error, TimeoutError) else broke
         return HttpError(RulerError(f"{reason}; {_RUN_LATER}"), retryable=True, unclear=True)

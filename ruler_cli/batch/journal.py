@@ -17,14 +17,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ruler_cli.errors import OutputError
-from ruler_cli.ledger.database import MAKE_ROOM, file_errors, open_ledger, remedy
+from ruler_cli.errors import OutputError, Sentence
+from ruler_cli.ledger.database import file_errors, open_ledger, remedy
 
 BatchState = Literal["creating", "submitted", "collected", "canceled", "failed", "abandoned"]
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
 OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
-_ANOTHER = "give another file with --ledger PATH"
+_ANOTHER = Sentence("give another file with {ledger:PATH}")
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
     "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
@@ -183,27 +183,27 @@ class Journal(AbstractContextManager["Journal"]):
             except BlockingIOError:
                 mine = False
             except OSError as error:
-                raise OutputError(
-                    f"{self._lock}: cannot be locked ({error.strerror}), and without that two submissions "
-                    "may both pay; make room, or put the ledger on another file system, with --ledger PATH"
-                ) from None
+                problem = (
+                    f"cannot be locked ({error.strerror}), and without that two submissions may both pay"
+                )
+                remedy = Sentence("make room, or put the ledger on another file system, with {ledger:PATH}")
+                raise OutputError(problem, remedy, place=str(self._lock)) from None
             yield mine
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def _read(self, query: str, *values: Any) -> list[Any]:
-        with self._errors("read", _ANOTHER):
+        with self._errors("read", room=False):
             return self._db.execute(query, values).fetchall()
 
     @contextmanager
-    def _errors(self, verb: str, advice: str = MAKE_ROOM + _ANOTHER) -> Iterator[None]:
+    def _errors(self, verb: str, *, room: bool = True) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise OutputError(
-                f"{self.path}: the ledger cannot be {verb}: {error}; {remedy(error, advice)}"
-            ) from None
+            problem = f"the ledger cannot be {verb}: {error}"
+            raise OutputError(problem, remedy(error, _ANOTHER, room=room), place=str(self.path)) from None
 
 
 def count_open_requests(ledger: Path) -> int:

@@ -35,7 +35,7 @@ from ruler_cli.batch.http import FILE_ALTERNATIVE, ApiClient, UnknownBatchError,
 from ruler_cli.batch.journal import BatchRecord
 from ruler_cli.batch.request_files import LIMITS, Limits, Target, batch_target
 from ruler_cli.config import JudgeSettings
-from ruler_cli.errors import RefusedError, RulerError, UsageError
+from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
 from ruler_cli.judges.providers import MissingKeyError
 from ruler_cli.judges.resolve import check_address, endpoint_of, key_for
 
@@ -245,7 +245,8 @@ class Provider:
                 return
             after = f"&{self.api.cursor}={quote(remote.id, safe='')}"
             if remote.id in cursors:
-                raise RulerError(f"{self.client.name}: a page of its listing comes again; check --api-base")
+                remedy = Sentence("check {api_base}")
+                raise RulerError("a page of its listing comes again", remedy, place=self.client.name)
             cursors.add(remote.id)
 
     def results(self, remote: RemoteBatch) -> AsyncIterator[bytes]:
@@ -276,13 +277,13 @@ class Providers:
         self._key_env = key_env
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
-        """Return Anthropic's API for `anthropic/…`, OpenAI's for `openai/…` and any judge with --api-base.
+        """Return Anthropic's API for `anthropic/…`, OpenAI's for `openai/…` and any judge with an endpoint.
 
         UsageError if the judge has no batch API, or its key is missing.
         """
         api = {"openai": OPENAI, "anthropic": ANTHROPIC, None: None}[batch_target(judge)]
         if api is None:
-            raise UsageError(f"judge {judge.model}: {_no_batch_api(judge.model)}")
+            raise UsageError(_no_batch_api(judge.model), place=f"judge {judge.model}")
         try:
             if api is ANTHROPIC:
                 base, key = _anthropic_address(judge), key_for(judge, "ANTHROPIC_API_KEY")
@@ -336,8 +337,10 @@ def _anthropic_address(judge: JudgeSettings) -> str:
 def _no_batch_api(model: str) -> str:
     if bare := re.match(r"(claude-)|gpt-|o[134]", model):
         suggestion = f"{'anthropic' if bare[1] else 'openai'}/{model}"
-        return f"batches go by the provider, which stands before the name; did you mean -m {suggestion}?"
-    return (
+        by_provider = "batches go by the provider, which stands before the name; did you mean {model:{name}}?"
+        return Sentence(by_provider, name=suggestion)
+    return Sentence(
         "only openai/… and anthropic/… are asked in batches, and endpoints with a batch API like OpenAI's, "
-        f"with --api-base URL; for any other way to ask, {FILE_ALTERNATIVE}"
+        "with {api_base:URL}; for any other way to ask, {file}",
+        file=FILE_ALTERNATIVE,
     )

@@ -15,7 +15,7 @@ import orjson
 
 from ruler_cli.batch.journal import BatchRecord, Journal
 from ruler_cli.batch.providers import Provider, Providers, RemoteBatch
-from ruler_cli.errors import RulerError
+from ruler_cli.errors import RulerError, Sentence
 from ruler_cli.observer import Observer
 
 _MAX_CREATION = 7200.0
@@ -114,7 +114,7 @@ class Recovery:
         try:
             ours, candidates = await self._find(batch, until)
         except RulerError as error:
-            why = f"could not be looked for: {error}"
+            why = Sentence("could not be looked for: {error}", error=error)
             return BatchStatus(batch, error=error, uncertainty=why, seconds_left=left)
         if ours is not None:
             if self.journal.move(batch, "submitted", remote=ours.id, label=ours.label):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from ruler_cli.config import JudgeSettings
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.pricing import Price, listed_batch_price
 from ruler_cli.judges.providers import EMBEDDED
@@ -69,10 +69,10 @@ def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -
         return "openai"
     if provider == "anthropic":
         return "anthropic"
-    raise UsageError(
-        f"judge {judge.model}: its provider's form of a batch is not known; give --target openai where it "
-        "takes OpenAI's batch files, or --target vllm for an engine of your own"
+    remedy = Sentence(
+        "give {target:openai} where it takes OpenAI's batch files, or {target:vllm} for an engine of your own"
     )
+    raise UsageError("its provider's form of a batch is not known", remedy, place=f"judge {judge.model}")
 
 
 def batch_target(judge: JudgeSettings) -> Target | None:

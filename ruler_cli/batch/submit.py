@@ -20,7 +20,7 @@ from ruler_cli.batch.providers import Provider, Providers
 from ruler_cli.batch.recover import BatchStatus, Recovery
 from ruler_cli.batch.request_files import Line, batch_price, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
-from ruler_cli.errors import OutputError, RulerError, UsageError
+from ruler_cli.errors import OutputError, RulerError, Sentence, UsageError
 from ruler_cli.estimate import ALWAYS, JudgeEstimate, Range
 from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.resolve import model_of
@@ -34,7 +34,7 @@ _LOCK_POLL = 0.5
 
 
 class BatchCostError(RulerError):
-    """Submission that could cost more than `--max-cost`; nothing was submitted."""
+    """Submission that could cost more than the cap; nothing was submitted."""
 
     exit_code = 4
 
@@ -85,7 +85,8 @@ async def submit(
     note after `stop_signal`.
     """
     if settings.ledger is None:
-        raise UsageError("batches: answers are taken into the ledger; leave out --ledger none")
+        remedy = Sentence("leave out {ledger:none}")
+        raise UsageError("answers are taken into the ledger", remedy, place="batches")
     judges = [_batch_judge(judge, providers, settings.pool.max_cost) for judge in settings.judges]
     waiting = False
     with Journal(settings.ledger) as journal:
@@ -107,13 +108,12 @@ async def submit(
 
 
 def _batch_judge(settings: JudgeSettings, providers: Providers, max_cost: float | None) -> _BatchJudge:
-    """Prepare a judge for batches; UsageError if it has no batch API, or no price for `--max-cost`."""
+    """Prepare a judge for batches; UsageError if it has no batch API, or no price under a cost cap."""
     provider, price = providers.for_judge(settings), batch_price(settings)
     if max_cost is not None and price is None:
-        raise UsageError(
-            f"--max-cost: the price of {settings.label} is not known; give it with --price IN,OUT, in "
-            "USD per million prompt and completion tokens (a batch takes half of it)"
-        )
+        per_million = "in USD per million prompt and completion tokens (a batch takes half of it)"
+        remedy = Sentence("give it with {price:IN,OUT}, " + per_million)
+        raise UsageError(f"the price of {settings.label} is not known", remedy, option="max_cost")
     model = replace(model_of(settings), price=price)
     return _BatchJudge(settings, provider, request_line(provider.api.name, settings), model)
 
@@ -142,10 +142,9 @@ class _PendingBatch:
             with self.file.open("ab") as out:
                 out.write(data)
         except OSError as error:
-            raise OutputError(
-                f"{self.file.parent}: the requests cannot be written there: {error.strerror}; make room, "
-                "or give a ledger elsewhere with --ledger PATH"
-            ) from None
+            problem = f"the requests cannot be written there: {error.strerror}"
+            remedy = Sentence("make room, or give a ledger elsewhere with {ledger:PATH}")
+            raise OutputError(problem, remedy, place=str(self.file.parent)) from None
 
     def cost(self) -> Range | None:
         """Return the cost in USD, each request sent once (repeats go to later batches); None if unknown."""
@@ -181,11 +180,12 @@ async def _fill_batches(
     high, max_cost = sum(cost.high for batch in batches if (cost := batch.cost())), settings.pool.max_cost
     if max_cost is not None and high > max_cost:
         requests = sum(batch.requests for batch in batches)
-        raise BatchCostError(
-            f"--max-cost {max_cost:g}: a batch cannot be stopped at a sum, and the {requests} requests that "
-            f"are lacking could cost up to ${high:.2f} at batch price; nothing was submitted. Allow as "
-            "much, or submit a part of INPUT"
+        problem = (
+            f"a batch cannot be stopped at a sum, and the {requests} requests that are lacking could cost up "
+            f"to ${high:.2f} at batch price"
         )
+        remedy = "nothing was submitted. Allow as much, or submit a part of INPUT"
+        raise BatchCostError(problem, remedy, option="max_cost", value=f"{max_cost:g}")
     return missing, batches, large
 
 
@@ -221,13 +221,12 @@ async def _send(
                 explain_the_delay, lambda: provider.create(pending.file, uploaded, pending.tag)
             )
     except UnclearError as error:
-        journal.move(batch, "creating", reason=str(error))
-        raise RulerError(
-            f"{error}; batch {batch.tag} is on record as perhaps submitted, and the next `ruler batch` "
-            "command looks for it"
-        ) from None
+        journal.move(batch, "creating", reason=str(error.brief))
+        recorded = f"batch {batch.tag} is on record as perhaps submitted"
+        remedy = f"{recorded}, and the next `ruler batch` command looks for it"
+        raise RulerError(error.sentence, remedy) from None
     except RulerError as error:
-        journal.move(batch, "failed", reason=str(error))
+        journal.move(batch, "failed", reason=str(error.brief))
         raise
     pending.file.unlink(missing_ok=True)
     created = journal.move(batch, "submitted", remote=remote.id, label=remote.label)

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ruler_cli.cli.arguments import Scored, Second
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
-from ruler_cli.cli.options import Options, Scored, Second
+from ruler_cli.cli.messages import command_words, one_line, print_note, safe, safe_value
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.report_sentences import pair_counts
-from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count, shorten
 from ruler_cli.errors import UsageError
+from ruler_cli.options import Options
 from ruler_cli.reading.location import Location
+from ruler_cli.run_settings import scored_input
 
 if TYPE_CHECKING:
     from ruler_cli.results.agree import Agreement
@@ -94,7 +95,7 @@ def command(source: Scored, options: Options, second: Second = None) -> int:
         else:
             one, other = (starmap(with_digests, file.groups()) for file in files)
             agreement = measure_two(one, other, lambda group: problems.add_sentence(group.sentence))
-        print_note(*(f"warning: {file.warning}" for file in files if file.warning))
+        print_note(*(f"warning: {command_words(file.warning)}" for file in files if file.warning))
         _refuse_empty(agreement, files)
         inputs = [
             {"source": Location(one.source).public, "found": file.input.found(), "judges": [*file.judges]}

@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from ruler_cli.cli.arguments import Source
 from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.ledger import required_ledger_path
-from ruler_cli.cli.messages import collect_command, ledger_options, one_line, print_note, safe, score_command
-from ruler_cli.cli.options import Options, Source
+from ruler_cli.cli.messages import (
+    collect_command,
+    command_words,
+    ledger_options,
+    one_line,
+    print_note,
+    safe,
+    score_command,
+)
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.render import not_rendered
-from ruler_cli.cli.settings import file_note, score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import columns, count, counts, iso, rounded, size
 from ruler_cli.config import ledger_path
 from ruler_cli.errors import RefusedError, RulerError, UsageError
+from ruler_cli.options import Options
+from ruler_cli.run_settings import file_note, score_settings
 
 if TYPE_CHECKING:
     from ruler_cli.batch.collect import ClosedBatch, CollectResult
@@ -286,7 +295,8 @@ def _say_canceled(batches: Sequence[BatchStatus]) -> int:
 def _say_errors(batches: Sequence[BatchStatus]) -> None:
     for each in batches:
         if each.uncertainty:
-            print_note(f"batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.uncertainty}")
+            batch = f"batch {each.batch.tag} ({count(each.batch.requests, 'request')})"
+            print_note(f"{batch} {command_words(each.uncertainty)}")
         elif each.error is not None:
             print_note(each.error)
 
@@ -313,14 +323,15 @@ def _as_json(status: BatchStatus) -> dict[str, Any]:
         "state": remote.state, "label": safe(remote.label), "total": remote.total,
         "succeeded": remote.succeeded, "failed": remote.failed,
     }  # fmt: skip
-    error = status.uncertainty or (str(status.error) if status.error else None)
+    error = status.uncertainty or status.error
+    trouble = None if error is None else safe(command_words(error))
     return {
         "tag": batch.tag, "id": batch.remote, "provider": batch.provider, "model": safe(batch.model),
         "state": batch.state, "requests": batch.requests, "bytes": batch.bytes, "expected_usd": batch.usd,
         "created": iso(batch.created), "changed": iso(batch.changed), "answered": batch.answered,
         "failed": batch.failed, "left_out": batch.left_out, "reason": safe(batch.reason), "remote": reported,
         "candidates": [safe(each.id) for each in status.candidates],
-        "trouble": None if error is None else safe(error),
+        "trouble": trouble,
     }  # fmt: skip
 
 

@@ -10,14 +10,15 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 import typer
 
-from ruler_cli.cli.command import with_named_judges, with_options
-from ruler_cli.cli.messages import safe_value
-from ruler_cli.cli.options import Options, Source
+from ruler_cli.cli.arguments import Source
+from ruler_cli.cli.command import with_options
+from ruler_cli.cli.messages import command_words, safe_value
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.options import Options
 from ruler_cli.reading.parse import dump
+from ruler_cli.run_settings import score_settings, with_named_judges
 
 if TYPE_CHECKING:
     from ruler_cli.estimate import FindReply, JudgeEstimate, JudgeRole
@@ -111,7 +112,8 @@ class _ProblemList(Console):
     def problem(self, problem: Problem) -> None:
         """Add a problem to the list."""
         self._file.write(b",\n    " if self.problems else b"\n    ")
-        self._file.write(dump({"line": problem.line, "where": problem.where, "reason": problem.reason}))
+        reason = command_words(problem.reason)
+        self._file.write(dump({"line": problem.line, "where": problem.where, "reason": reason}))
         self.problems += 1
 
     def write(self, facts: dict[str, Any]) -> None:

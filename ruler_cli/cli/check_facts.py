@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
+from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.units import count, rounded, shorten
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
@@ -104,7 +105,7 @@ def check_facts(
         "too_long": {"groups": estimate.widest.too_long, "first": list(estimate.widest.too_long_keys)},
         "laid_out": estimate.laid_out,
         "exact": estimate.exact,
-        "warnings": [*source.notes, *warnings, *coverage.warnings()],
+        "warnings": [*map(command_words, (*source.notes, *warnings, *coverage.warnings()))],
     }
 
 
@@ -119,7 +120,7 @@ def _reasons(settings: ScoreSettings, source: Input, estimate: Estimate, problem
         is_ = "is" if too_long == 1 else "are"
         yield f"{count(too_long, 'group')} {is_} too long for the judge; --group-size N shows fewer at once"
     if groups and source.reader and not estimate.comparable and settings.ask.single == "flag":
-        yield str(NothingToCompare(source.reader.shown_key))
+        yield command_words(NothingToCompare(source.reader.shown_key))
     cap, cost = settings.pool.max_cost, totals.cost_usd
     if cap is not None and cost is not None and cost.expected > cap and not settings.cached_only:
         enough = rounded(totals.max_cost_usd or 0.0, up=True)
@@ -127,7 +128,7 @@ def _reasons(settings: ScoreSettings, source: Input, estimate: Estimate, problem
 
 
 def _sentences(errors: Iterable[UsageError]) -> list[str]:
-    return list(dict.fromkeys(map(str, errors)))
+    return list(dict.fromkeys(map(command_words, errors)))
 
 
 def _format(notes: InputCounts, reader: Reader) -> Facts:

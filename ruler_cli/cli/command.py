@@ -8,52 +8,33 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+from ruler_cli.cli.arguments import COMPLETIONS, finite
 from ruler_cli.cli.messages import print_note, report_errors, resume_sentence
-from ruler_cli.cli.options import PANELS, Options, Origin, ScoreOptions
 from ruler_cli.config import LEDGER_VARIABLE
-from ruler_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from ruler_cli.config_file import ConfigFile
-    from ruler_cli.config_values import OptionType
-
-_REQUEST = (
-    "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
-    "limit format_ group_by grouping messages prompt reward outcome max_record"
+from ruler_cli.options import (
+    COMMANDS,
+    FIELDS,
+    HINTS,
+    PANELS,
+    Options,
+    Origin,
+    load_file,
+    long_names,
+    option_names,
+    variables_of,
+    without_aliases,
 )
-"""Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
-_SCORED = "labels format_ group_by grouping messages prompt max_record"
-"""Options on how a scored file is read."""
-COMMANDS = {
-    "score": " ".join(one.name for one in fields(ScoreOptions)),
-    "check": f"{_REQUEST} api_key_env via price ledger no_cache batch as_json",
-    "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
-    "limit format_ group_by grouping messages prompt max_record",
-    "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
-    "agree": f"{_SCORED} as_json",
-    "report": f"output open_page group as_json max_groups one_ledger {_SCORED}",
-    "select": f"where keep by answer {_SCORED}",
-    "ledger path": "one_ledger",
-    "ledger stats": "one_ledger stats_json",
-    "ledger clear": "one_ledger older_than yes",
-    "ledger import": "one_ledger imported_model as_json",
-    "batch submit": f"{_REQUEST} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
-    "batch status": "one_ledger api_key_env every as_json settle",
-    "batch collect": "one_ledger api_key_env wait wait_timeout settle",
-    "batch cancel": "every forget one_ledger api_key_env settle",
-}
-"""Each command with the fields of its options, beside `config`, which every one has."""
+from ruler_cli.run_settings import name_sources
+
 _FEW = 12
 """Options of a command that need no panels."""
 _NAMES_WIDTH = 28
@@ -70,8 +51,6 @@ _RULE = (
     "RULER_ and its name ({}). `ruler config` prints the settings in effect.{}"
 )
 _FLAGS = " `--no-FLAG` switches a flag off."
-_HINTS = get_type_hints(Options, localns={"ConfigFile": object})
-_FIELDS = {one.name: one for one in fields(Options) if one.metadata}
 _FILE, _PLACES = "ruler.file", "ruler.places"
 """Names of what is read of the file, among the data of typer's context."""
 
@@ -132,42 +111,26 @@ def _record(option: Any, ctx: Any) -> tuple[str, str]:
 
 def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
     """Return a field of Options as typer reads it in a signature, with another help if it is given."""
-    more = dict(_FIELDS[name].metadata)
+    more = dict(FIELDS[name].metadata)
     more["help"] = text or more["help"]
     names = option_names(name)
-    if _HINTS[name] is bool:
+    if HINTS[name] is bool:
         names = [f"{one}/--no-{one[2:]}" if _has_opposite(one) else one for one in names]
     del more["names"]
-    every = _variables(name)
+    more["autocompletion"] = COMPLETIONS.get(name)
+    more["callback"] = finite if more.pop("finite", False) else None
+    every = variables_of(name)
     more["envvar"] = (every[0] if len(every) == 1 else every) or None
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=_FIELDS[name].default,
-        annotation=Annotated[_HINTS[name], typer.Option(*names, **more)],
+        default=FIELDS[name].default,
+        annotation=Annotated[HINTS[name], typer.Option(*names, **more)],
     )
 
 
 def _has_opposite(name: str) -> bool:
     return name.startswith("--") and not name.startswith("--no-")
-
-
-def option_names(name: str) -> list[str]:
-    """Return the names of an option, by its field, e.g. `--judge-model`, `--model` and `-m`."""
-    return _FIELDS[name].metadata["names"].split() or [f"--{name.rstrip('_').replace('_', '-')}"]
-
-
-def _variables(name: str) -> list[str]:
-    """Return the variables of an option, by its field: one for each of its long names."""
-    variable = _FIELDS[name].metadata["envvar"]
-    if variable is True:
-        return [f"RULER_{long[2:].replace('-', '_').upper()}" for long in long_names(name)]
-    return [variable] if variable else []
-
-
-def long_names(name: str) -> list[str]:
-    """Return the names of an option that begin with `--`, by its field."""
-    return [one for one in option_names(name) if one.startswith("--")]
 
 
 def with_options(
@@ -216,39 +179,6 @@ def with_options(
     return decorate
 
 
-@contextmanager
-def name_sources(options: Options) -> Iterator[None]:
-    """Begin a UsageError about an option with the line or the variable that sets it, if nobody typed it."""
-    try:
-        yield
-    except UsageError as error:
-        names = set(re.split(r" or |:? ", str(error), maxsplit=2)[:2])  # of `-m or --escalate x: …`
-        found = [one for field, one in options.origins.items() if names & {*option_names(field)}]
-        if str(error).startswith("-") and found and all(origin.rank < 3 for origin in found):
-            error.args = (f"{found[0].place}: {error}",)
-        raise with_named_judges(error, options) from None
-
-
-def with_named_judges(error: UsageError, options: Options) -> UsageError:
-    """Return an error; one of an unknown judge says which names the file of settings has."""
-    from ruler_cli.judges.providers import UnknownJudgeError
-
-    if not isinstance(error, UnknownJudgeError) or "/" in error.name:
-        return error
-    file = options.file
-    if file is not None:
-        hint = (
-            f"the judges of {file.name} are {', '.join(file.judges)}"
-            if file.judges
-            else f"{file.name} names no judge"
-        )
-    elif options.config == "none":
-        hint = "--config none reads no ruler.toml, which could name it"
-    else:
-        hint = "there is no ruler.toml here that names it"
-    return UsageError(f"{error}; {hint}")
-
-
 def signature(
     name: str, arguments: Iterable[inspect.Parameter], texts: Mapping[str, str] = MappingProxyType({})
 ) -> inspect.Signature:
@@ -276,44 +206,6 @@ def _read_file(name: str, ctx: typer.Context, value: str | None) -> str | None:
     return value
 
 
-def load_file(given: str | None) -> ConfigFile | None:
-    """Read the file of settings; None if there is none. UsageError for a mistake in it."""
-    if given is None and not (os.path.isfile("ruler.toml") or _in_pyproject()):  # noqa: PTH113 - no import
-        return None
-    from ruler_cli.config_file import find_file, read_file
-
-    path = find_file(given)
-    file = None if path is None else read_file(path, option_types())
-    if file is None and given not in (None, "none"):
-        raise UsageError(f"--config {given}: has no table [tool.ruler]; name a file with settings, or `none`")
-    return file
-
-
-def _in_pyproject() -> bool:
-    """Tell if `pyproject.toml` here has a table of ours; most have none, and are not parsed."""
-    try:
-        with open("pyproject.toml", "rb") as file:  # noqa: PTH123 - as above
-            return re.search(rb"\btool\b(?s:.*)\bruler\b", file.read()) is not None
-    except OSError:
-        return False
-
-
-def option_types() -> dict[str, dict[str, OptionType]]:
-    """Return the options of every command by their names in the file, with their types."""
-    from ruler_cli.config_values import OptionType
-
-    def one(field: str) -> OptionType:
-        more = _FIELDS[field].metadata
-        return OptionType(field, _HINTS[field], more.get("min"), more.get("max"))
-
-    return {
-        command: {
-            long[2:].replace("-", "_"): one(field) for field in names.split() for long in long_names(field)
-        }
-        for command, names in COMMANDS.items()
-    }
-
-
 def options_of(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options:
     """Take the options of a command out of its values, each with its source."""
     fields = COMMANDS[name].split()
@@ -328,7 +220,7 @@ def options_of(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options
             taken[field] = [os.environ[LEDGER_VARIABLE]]
             origins[field] = Origin(LEDGER_VARIABLE, 2)
         elif how == "ENVIRONMENT":
-            origins[field] = Origin(next(one for one in _variables(field) if os.environ.get(one)), 2)
+            origins[field] = Origin(next(one for one in variables_of(field) if os.environ.get(one)), 2)
         elif how == "DEFAULT_MAP":
             origins[field] = Origin(ctx.meta[_PLACES][field], 1)
     return Options(**taken, file=ctx.meta.get(_FILE), origins=origins)
@@ -337,38 +229,16 @@ def options_of(name: str, ctx: typer.Context, values: dict[str, Any]) -> Options
 def warn_of_variables() -> None:
     """Warn of each variable that is nearly one of an option."""
     given = [name for name in os.environ if name.startswith("RULER_")]
-    known = {LEDGER_VARIABLE, *(name for field in _FIELDS for name in _variables(field))} if given else set()
+    known = {LEDGER_VARIABLE, *(name for field in FIELDS for name in variables_of(field))} if given else set()
     for name in given:
         if name in known:
             continue
         from ruler_cli.suggestions import nearest
 
         words = "--" + name.removeprefix("RULER_").replace("_", "-").lower()
-        option = next((long for one in _FIELDS for long in long_names(one) if long == words), None)
+        option = next((long for one in FIELDS for long in long_names(one) if long == words), None)
         near = nearest(name.removeprefix("RULER_"), [one.removeprefix("RULER_") for one in known], 0.7)
         if option is not None:
             print_note(f"warning: {name}: {option} has no variable, as it is for one run; give the option")
         elif near is not None:
             print_note(f"warning: {name}: no option has this variable; did you mean RULER_{near}?")
-
-
-def without_aliases(options: Options) -> Options:
-    """Write options that stand for others as these; UsageError if they contradict one another."""
-    pairs = (("quiet", "progress"), ("no_cache", "ledger"))
-    lost: dict[str, Any] = {one: False for one, other in pairs if options.rank(one) < options.rank(other)}
-    origins = {field: origin for field, origin in options.origins.items() if field not in lost}
-    options = replace(options, **lost, origins=origins)
-    if options.quiet:
-        origins["progress"] = options.origins.get("quiet", Origin())
-        options = replace(options, progress="none", origins=origins)
-    if options.no_cache:
-        same = options.rank("no_cache") == options.rank("ledger")
-        if same and options.ledger and options.ledger != ["none"]:
-            raise UsageError(
-                f"--no-cache: keeps nothing, so no --ledger {options.ledger[0]} goes with it; leave one out"
-            )
-        if options.cached_only:
-            raise UsageError("--no-cache: the answers of --cached-only are in the ledger; leave one out")
-        origins["ledger"] = options.origins.get("no_cache", Origin())
-        options = replace(options, ledger=["none"], origins=origins)
-    return options

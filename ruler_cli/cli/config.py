@@ -11,22 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import (
-    COMMANDS,
-    long_names,
-    name_sources,
-    warn_of_variables,
-    without_aliases,
-)
+from ruler_cli.cli.command import warn_of_variables
 from ruler_cli.cli.messages import hide_keys, one_line, report_errors
-from ruler_cli.cli.options import Options, Origin
 from ruler_cli.cli.parse_options import read_options
-from ruler_cli.cli.settings import judges_of, other_judges, score_settings
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.config import LEDGER_VARIABLE, JudgeSettings, ledger_path
 from ruler_cli.errors import UsageError
 from ruler_cli.keys import HIDDEN, is_variable_name, looks_like_key, refuse_no_variable, without_keys
+from ruler_cli.options import COMMANDS, Options, Origin, long_names, without_aliases
 from ruler_cli.reading.location import Location
+from ruler_cli.run_settings import judges_of, name_sources, other_judges, score_settings
 
 _VALUE = 36
 """Characters of a value that are printed: three columns fit a terminal of 80."""

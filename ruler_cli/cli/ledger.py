@@ -13,10 +13,10 @@ import typer
 
 from ruler_cli.cli.command import PanelCommand, with_options
 from ruler_cli.cli.messages import one_line, print_note, safe, safe_value
-from ruler_cli.cli.options import Options
 from ruler_cli.cli.units import columns, count, iso, size
 from ruler_cli.config import ledger_path
 from ruler_cli.errors import UsageError
+from ruler_cli.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,9 +155,8 @@ def required_ledger_path(options: Options) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
     file = ledger_path(options.one_ledger)
     if file is None:
-        raise UsageError(
-            "--ledger none: replies and batches stand in a ledger; give its path, or leave the option out"
-        )
+        remedy = "give its path, or leave the option out"
+        raise UsageError("replies and batches stand in a ledger", remedy, option="ledger", value="none")
     return file
 
 

@@ -20,8 +20,9 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.units import wrap
-from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
+from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError, named
 from ruler_cli.keys import secrets_among, without_keys
+from ruler_cli.options import FIELDS, option_names
 from ruler_cli.reading.location import Location
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -35,6 +36,8 @@ _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[
 _PREFIX = "ruler: "
 _LEAST = 20
 """Columns of the narrowest row of a sentence."""
+_SHORT = {"model": "-m", "param": "-p"}
+"""Options that are named by their short name in sentences."""
 _OWN_OPTIONS = frozenset({"--target", "--timeout", "--settle"})
 _OWN_FLAGS = frozenset({"--wait", "--no-cache"})
 """Options, with and without a value, of `batch submit` and `render` that are left out of the next `score`."""
@@ -44,6 +47,17 @@ def print_stderr(text: str) -> None:
     """Print a line on stderr, without the keys that stand in it."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run
         typer.echo(one_line(hide_keys(text)), err=True)
+
+
+def command_words(sentence: object) -> str:
+    """Return a sentence, or an error, with the names that options have on a command line."""
+    return named(sentence, _option_words)
+
+
+def _option_words(field: str, value: str) -> str:
+    name = option_names(field)[0] if field in FIELDS else field
+    name = _SHORT.get(field, name)
+    return name if value in ("", "yes") else f"{name} {value}"
 
 
 def hide_keys(text: str) -> str:
@@ -79,7 +93,7 @@ def print_wrapped(*sentences: object) -> None:
     """Print sentences of ruler on stderr; on a terminal each is wrapped at spaces and indented."""
     columns = stderr_columns()
     for sentence in sentences:
-        text = one_line(str(sentence))
+        text = one_line(command_words(sentence))
         rows = [text] if columns is None else wrap(text, max(_LEAST, columns - 1 - len(_PREFIX)))
         for i, row in enumerate(rows):
             print_stderr((" " * len(_PREFIX) if i else _PREFIX) + row)
@@ -88,7 +102,7 @@ def print_wrapped(*sentences: object) -> None:
 def print_note(*sentences: object) -> None:
     """Print sentences, or errors, of ruler on stderr, a line each."""
     for sentence in sentences:
-        print_stderr(f"{_PREFIX}{sentence}")
+        print_stderr(f"{_PREFIX}{command_words(sentence)}")
 
 
 def exit_code_of(error: BaseException) -> int:

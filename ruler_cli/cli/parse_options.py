@@ -1,21 +1,17 @@
-"""Read options without running their command: from the words of a command line, or from Python."""
+"""Read the options of a command line without running its command."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli.command import PanelCommand, option_types, options_of, signature, without_aliases
-from ruler_cli.cli.options import Options, Origin
+from ruler_cli.cli.command import PanelCommand, options_of, signature
 from ruler_cli.errors import UsageError
-
-_PATHS = ("failed", "summary")
-"""Options whose values are paths."""
+from ruler_cli.options import PATHS, Options
 
 
 def read_options(name: str, words: Sequence[str]) -> Options:
@@ -45,7 +41,7 @@ def _typed(name: str, ctx: Any) -> Options:
     values = {
         key: list(value) or None if isinstance(value, tuple) else value for key, value in ctx.params.items()
     }
-    return options_of(name, ctx, values | {key: Path(f"{values[key]}") for key in _PATHS if values.get(key)})
+    return options_of(name, ctx, values | {key: Path(f"{values[key]}") for key in PATHS if values.get(key)})
 
 
 def _read_words(name: str, words: Sequence[str], **settings: Any) -> Any:
@@ -63,26 +59,3 @@ def _read_words(name: str, words: Sequence[str], **settings: Any) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name, cls=PanelCommand)(nothing)
     return typer.main.get_command(app).make_context(f"ruler {name}", list(words), **settings)
-
-
-def check_options(name: str, given: Mapping[str, Any], options: Options) -> Options:
-    """Return options with values from Python in the place of theirs; UsageError if one is wrong."""
-    from pydantic import ValidationError
-
-    from ruler_cli.config_values import PREFIX, options_model, reason_of
-
-    types = option_types()[name]
-    try:
-        checked = options_model(types)(**{key.rstrip("_"): value for key, value in given.items()})
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        reason = reason_of(first, f"is no option of `ruler {name}`", types)
-        raise UsageError(f"{first['loc'][0]}: {reason}") from None
-    fields = {types[key.removeprefix(PREFIX)].field: key for key in checked.model_fields_set}
-    if len(fields) < len(checked.model_fields_set):
-        twice = ", ".join(sorted(key.removeprefix(PREFIX) for key in checked.model_fields_set))
-        raise UsageError(f"two names of one option are given among {twice}; leave one out")
-    values = {field: getattr(checked, key) for field, key in fields.items()}
-    values |= {field: Path(values[field]) for field in _PATHS if values.get(field)}
-    origins = {**options.origins, **dict.fromkeys(fields, Origin("Python", 3))}
-    return without_aliases(replace(options, **values, origins=origins))

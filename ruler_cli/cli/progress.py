@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
 from ruler_cli.cli.messages import (
+    command_words,
     hide_keys,
     one_line,
     print_note,
@@ -20,7 +21,7 @@ from ruler_cli.cli.messages import (
     stderr_columns,
 )
 from ruler_cli.cli.units import cells, count, rounded, short, wrap
-from ruler_cli.observer import Observer, OutageWatch, Status, Summary
+from ruler_cli.observer import Observer, Status, Summary, answer_sentence, wait_sentence
 from ruler_cli.reading.location import Location
 from ruler_cli.types import Problem
 
@@ -62,24 +63,24 @@ class Console(Observer):
         self._began = self._drawn = self._last = time.monotonic()
         self._total: int | None = None
         self._facts, self._waits, self._rate = list[str](), False, _Rate()
-        self._outages = OutageWatch()
+        self._waits_for = set[str]()
         self.summary = Summary()
         """The counts of the run, as they are known by now."""
 
     def note(self, sentence: str) -> None:
         """Show a sentence, once, unless progress is off."""
         if self._mode != "none":
-            self._print_once(sentence)
+            self._print_once(command_words(sentence))
 
     def warn(self, sentence: str) -> None:
         """Show a warning, once."""
-        self._print_once(f"warning: {sentence}")
+        self._print_once(f"warning: {command_words(sentence)}")
 
     def problem(self, problem: Problem) -> None:
         """Name a line or trajectory that cannot be read."""
         self.problems += 1
         if self.problems <= self._named:
-            self._print(f"{self._source}: {problem.where} {problem.reason}")
+            self._print(f"{self._source}: {problem.where} {command_words(problem.reason)}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored; not those that the cap left out, which the end counts."""
@@ -87,7 +88,7 @@ class Console(Observer):
             return
         self._failures += 1
         if self._failures <= self._named:
-            self._print(f"group {group} not scored ({kind}): {reason}")
+            self._print(f"group {group} not scored ({kind}): {command_words(reason)}")
 
     def started(self, groups: int | None) -> None:
         """Note the number of groups, and draw the lines in mode `bar`."""
@@ -114,14 +115,23 @@ class Console(Observer):
         else:
             self._rate = _Rate(now)
         self._facts, self._waits = _parts(summary, status, self._total), bool(status.why)
-        if line := self._outages.line(status):
-            self._print(f"warning: {line}" if status.outage else line)
         if self._lines is not None:
             self._draw(summary, now)
         elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
             self._last = now
             done = ", ".join(_amounts(summary.groups, self._total, self._left(summary), self._rate.value))
             print_note("; ".join(filter(None, (done, ", ".join(self._facts)))))
+
+    def waiting(self, judge: str, why: str, seconds: float) -> None:
+        """Warn of a wait for a judge when it begins; the progress lines have it later."""
+        if judge not in self._waits_for:
+            self._waits_for.add(judge)
+            self._print(f"warning: {wait_sentence(command_words(why), seconds)}")
+
+    def answering(self, judge: str, seconds: float) -> None:
+        """Say that a judge answers again."""
+        self._waits_for.discard(judge)
+        self._print(answer_sentence(judge, seconds))
 
     def stopping(self, in_flight: int, grace: float) -> None:
         """Say how many calls are waited for, and how long."""
@@ -271,7 +281,7 @@ def _parts(summary: Summary, status: Status, total: int | None) -> list[str]:
     failed = sum(summary.failed.values())
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
     parts = [
-        f"waiting{seconds}: {one_line(hide_keys(status.why))}" if status.why else "",
+        f"waiting{seconds}: {one_line(hide_keys(command_words(status.why)))}" if status.why else "",
         f"{status.in_flight} of {status.limit} calls in flight" if status.limit else "",
         _money(summary, total),
         f"{failed} failed" if failed else "",
@@ -329,7 +339,7 @@ class Problems:
 
     def add(self, name: str, problem: Problem) -> None:
         """Add a record of the file `name` that cannot be read."""
-        self.add_sentence(f"{name}: {problem.where} {problem.reason}")
+        self.add_sentence(f"{name}: {problem.where} {command_words(problem.reason)}")
 
     def add_sentence(self, sentence: str, number: int = 1) -> None:
         """Add a problem in words, or so many of them in one sentence."""

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ruler_cli.cli.arguments import Source
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.group_keys import KeySearch, unknown_group
 from ruler_cli.cli.messages import print_note, safe
-from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.options import Options
 from ruler_cli.reading.location import Location
+from ruler_cli.run_settings import score_settings
 
 if TYPE_CHECKING:
     from ruler_cli.types import Group
@@ -51,14 +52,19 @@ def command(source: Source, options: Options) -> int:
     layout, name = build_layout(group, ask), f"group {group.key!r}"
     if not layout.distinct:
         file = Location(source).shown
-        raise UsageError(f"{file}: {name} has no trajectory that can be judged")
+        raise UsageError(f"{file}: {name}: {why_unaskable(group, layout, ask).reason}")
     if layout.alone and ask.single == "flag" and number > 1:
         raise UsageError(
-            f"--pass {number}: {name} has nothing to compare and one pass; --single score makes them more"
+            f"{name} has nothing to compare and one pass",
+            "--single score makes them more",
+            option="pass_",
+            value=number,
         )
     windows = requests_of_pass(layout, ask, number - 1)
     if options.window > max(1, len(windows)):
-        raise UsageError(f"--window {options.window}: {name} is shown in {count(len(windows), 'window')}")
+        raise UsageError(
+            f"{name} is shown in {count(len(windows), 'window')}", option="window", value=options.window
+        )
     part = windows[options.window - 1] if windows else None
     if part is None:
         reason = why_unaskable(group, layout, ask).reason

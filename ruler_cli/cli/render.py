@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ruler_cli.cli.arguments import Source
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import ledger_options, print_note, score_command
-from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import count, counts, size
 from ruler_cli.config import ScoreSettings
+from ruler_cli.options import Options
+from ruler_cli.run_settings import score_settings
 
 if TYPE_CHECKING:
     from ruler_cli.batch.missing_requests import MissingRequests

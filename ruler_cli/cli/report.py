@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ruler_cli.cli.arguments import Scored, Second
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.group_keys import COMPARED, LONGEST, SAME_KEY, unknown_group
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_note
-from ruler_cli.cli.options import Options, Scored, Second
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, command_words, parse_key, print_note
 from ruler_cli.cli.progress import Problems, group_counter
-from ruler_cli.cli.settings import scored_input, text_lookup
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.options import Options
 from ruler_cli.reading.location import Location
+from ruler_cli.run_settings import scored_input, text_lookup
 
 if TYPE_CHECKING:
     from ruler_cli.results.report.made_by import TextLookup
@@ -78,7 +79,7 @@ def _refuse(options: Options) -> None:
     if options.format_ in ("html", "json"):
         html = options.format_ == "html"
         instead = "a page is written by -o FILE.html" if html else "JSON is printed by --json"
-        raise UsageError(f"--format {options.format_}: is about the format of SCORED; {instead}")
+        raise UsageError("is about the format of SCORED", instead, option="format_", value=options.format_)
     if options.open_page:
         if options.as_json:
             raise UsageError("--json and --open: --open shows a page; leave one of them out")
@@ -87,7 +88,8 @@ def _refuse(options: Options) -> None:
         return
     if options.output is None:
         if options.max_groups is not None:
-            raise UsageError("--max-groups is for the page that -o writes; give -o FILE.html as well")
+            remedy = "give -o FILE.html as well"
+            raise UsageError("is for the page that -o writes", remedy, option="max_groups")
         if sys.stdout is None:
             raise UsageError("stdout is closed, so there is nowhere to show anything; open it, or give -o")
         return
@@ -156,7 +158,7 @@ def _run(scored: ScoredFile, head: dict[str, Any], lookup: TextLookup) -> _Views
             shortlist.add(scored_group)
             tick()
     if scored.warning:
-        print_note(f"warning: {scored.warning}")
+        print_note(f"warning: {command_words(scored.warning)}")
     head |= {"figures": builder.figures()}
     lists = {"worst": shortlist.worst(), "disputed": shortlist.disputed()}
 
@@ -189,7 +191,7 @@ def _two(
     figures, differing = report_compare.compare(files, problems, lookup)
     for file in files:
         if file.warning:
-            print_note(f"warning: {file.name}: {file.warning}")
+            print_note(f"warning: {file.name}: {command_words(file.warning)}")
 
     def page() -> dict[str, Any]:
         each = [{**head, **own} for head, own in zip(heads, figures["files"], strict=True)]

@@ -16,7 +16,7 @@ from rich.text import Text
 from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short, shorten
-from ruler_cli.prompting.templates import RUBRIC
+from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.report.figures import ReportFigures, charts
 from ruler_cli.results.report.highlights import WORST, Highlight, Shortlist, next_commands
 from ruler_cli.results.report.made_by import rows
@@ -90,7 +90,7 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
     yield "found", page["found"]
     yield "judge", sentences.judges(figures)
     for row in islice(rows(figures["made_by"]), _MADE_BY):
-        beginning = "" if row.text == RUBRIC else shorten(" ".join(row.text.split()), _LONGEST)
+        beginning = "" if row.text == DEFAULT_RUBRIC else shorten(" ".join(row.text.split()), _LONGEST)
         yield row.name, ": ".join(filter(None, (row.sentence, beginning)))
     for name, sentence in sentences.counts(figures):
         yield name, sentence

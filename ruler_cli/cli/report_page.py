@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ruler_cli.cli.group_keys import KeySearch
-from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import Options
+from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.progress import Problems, UnlikeGroups, group_counter
-from ruler_cli.cli.settings import text_lookup
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
+from ruler_cli.options import Options
 from ruler_cli.reading.location import Location
+from ruler_cli.run_settings import text_lookup
 
 if TYPE_CHECKING:
     from ruler_cli.results.pairing import LeftOutGroup
@@ -44,7 +44,7 @@ def write_page(files: Sequence[InputSettings], problems: Problems, options: Opti
         written = _write(files, output, problems, options, is_asked, search)
     problems.close()
     if written.warning:
-        print_note(f"warning: {written.warning}")
+        print_note(f"warning: {command_words(written.warning)}")
     part = f"{written.rows} of " if written.rows < written.groups else ""
     size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
     print_note(f"{part}{count(written.groups, 'group')}, {size} written to {to}")

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ruler_cli.cli.arguments import Source
 from ruler_cli.cli.check import check
 from ruler_cli.cli.command import with_options
 from ruler_cli.cli.messages import collect_command, debug_command, print_note, print_wrapped, same_command
-from ruler_cli.cli.options import Options, Source
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.settings import file_note, score_settings
 from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.summary import RunRecord, summary_lines
 from ruler_cli.cli.units import count
 from ruler_cli.config import ScoreSettings, default_path
 from ruler_cli.errors import NoUsableReply, ReaderGone, RefusedError, UsageError
+from ruler_cli.options import Options
 from ruler_cli.reading.location import Location
+from ruler_cli.run_settings import file_note, score_settings
 
 if TYPE_CHECKING:
     from ruler_cli.observer import Summary
@@ -93,7 +94,7 @@ def _with_debug_command(settings: ScoreSettings, error: NoUsableReply) -> Refuse
     more = ["--debug", *(["--limit", str(error.first)] if in_order else ["--max-failures", "0"])]
     more += ["--on-failure", "null"] * (settings.on_failure == "drop")  # dropped records need a file
     words = debug_command(settings.input.source, settings.output, *more)
-    error.args = (f"{error}; to see a reply: {words}",)
+    error.set(remedy=f"to see a reply: {words}")
     return error
 
 
@@ -135,27 +136,31 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
         return
     if settings.input.shard is not None:
         raise UsageError(
-            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
+            "workers of Ray share the whole input already", "leave it out, or --engine ray", option="shard"
         )
     source = settings.input.source
     if source == "-" or source.startswith(("/dev/", "/proc/")) or Path(source).is_fifo():
-        raise UsageError(
-            "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave out "
-            "--engine"
-        )
+        remedy = "give the input as a file, or leave out --engine"
+        raise UsageError("stdin cannot be read by other processes", remedy, option="engine", value="ray")
     if find_spec("ray") is None:
-        raise UsageError("--engine ray: ray is not installed; install it with: pip install ray")
-    option = "--ray-address" if options.ray_address else "RAY_ADDRESS"
+        raise UsageError(
+            "ray is not installed", "install it with: pip install ray", option="engine", value="ray"
+        )
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
     if address.startswith("ray://"):
-        raise UsageError(
-            f"{option}: ray:// leads to Ray Client; give host:port of the cluster and run there, or hand the "
-            "command to it: ray job submit"
-        )
-    _refuse_unreachable(option, address)
+        remedy = "give host:port of the cluster and run there, or hand the command to it: ray job submit"
+        raise UsageError("ray:// leads to Ray Client", remedy, **_address_from(options, address))
+    _refuse_unreachable(options, address)
 
 
-def _refuse_unreachable(option: str, address: str) -> None:
+def _address_from(options: Options, address: str) -> dict[str, str]:
+    """Return the option, or the variable, that gives the address of Ray, for an error."""
+    if options.ray_address:
+        return {"option": "ray_address", "value": address}
+    return {"place": f"RAY_ADDRESS {address}"}
+
+
+def _refuse_unreachable(options: Options, address: str) -> None:
     """Raise RefusedError if no Ray answers at an address.
 
     Ray itself tries for minutes, in C++ code that cannot be stopped: so another process asks, with a timeout.
@@ -168,10 +173,8 @@ def _refuse_unreachable(option: str, address: str) -> None:
         health_check = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
         subprocess.run(health_check, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
     except (OSError, subprocess.SubprocessError):
-        raise RefusedError(
-            f"{option} {address}: no Ray answers there; `ray status` on a machine of the cluster tells the "
-            "address, or leave it out to start one here"
-        ) from None
+        told = "`ray status` on a machine of the cluster tells the address, or leave it out to start one here"
+        raise RefusedError("no Ray answers there", told, **_address_from(options, address)) from None
 
 
 def _print_warnings(settings: ScoreSettings, *, quiet: bool) -> None:
@@ -228,7 +231,9 @@ def _run_on_ray(settings: ScoreSettings, options: Options, record: RunRecord) ->
     if settings.cached_only or all(isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges):
         return _run(settings, options, record)  # there is no call that a worker could make
     if settings.ledger is None:
-        raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
+        raise UsageError(
+            "workers keep replies in the ledger", "leave out --ledger none", option="engine", value="ray"
+        )
     from ruler_cli.cluster import ray_session, score_on_ray
     from ruler_cli.writing.output import open_output
 

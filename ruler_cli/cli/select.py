@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ruler_cli.cli.arguments import Scored
 from ruler_cli.cli.command import with_options
-from ruler_cli.cli.options import Options, Scored
 from ruler_cli.cli.progress import Console, group_counter
-from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count, counts
 from ruler_cli.errors import UsageError
+from ruler_cli.options import Options
+from ruler_cli.run_settings import scored_input
 
 if TYPE_CHECKING:
     from ruler_cli.reading.input import Input
@@ -89,13 +90,17 @@ def _keep(options: Options) -> Keep | None:
 
     most, by, answer = options.keep, options.by, options.answer
     if most is None and by is not None:
-        raise UsageError(f"--by {by}: say how many rollouts of each group, with --keep M")
+        raise UsageError("say how many rollouts of each group, with --keep M", option="by", value=by)
     if most is not None and by is None:
-        raise UsageError(f"--keep {most}: say which, with --by score, --by variance or --by majority")
+        raise UsageError(
+            "say which, with --by score, --by variance or --by majority", option="keep", value=most
+        )
     if by == "majority" and answer is None:
-        raise UsageError("--by majority: say where a rollout's answer stands, with --answer PATH")
+        raise UsageError(
+            "say where a rollout's answer stands, with --answer PATH", option="by", value="majority"
+        )
     if answer is not None and by != "majority":
-        raise UsageError(f"--answer {answer}: is for --keep M --by majority")
+        raise UsageError("is for --keep M --by majority", option="answer", value=answer)
     if most == 1 and by == "variance":
-        raise UsageError("--keep 1 --by variance: one score has no variance; keep 2 or more")
+        raise UsageError("one score has no variance", "keep 2 or more", option="by", value="variance")
     return None if most is None or by is None else Keep(most, by, answer)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli.command import long_names
 from ruler_cli.cli.config import judge_facts, public_value
-from ruler_cli.cli.messages import exit_code_of, hide_keys, print_note
+from ruler_cli.cli.messages import command_words, exit_code_of, hide_keys, print_note
 from ruler_cli.cli.parse_options import readable_options
 from ruler_cli.cli.report_sentences import (
     FEW,
@@ -35,14 +34,15 @@ from ruler_cli.cli.units import count, counts, iso, seconds, short, shorten, usd
 from ruler_cli.cli.usage_errors import usage_sentence
 from ruler_cli.errors import InterruptedRun, OutputError, ReaderGone, RulerError, UsageError
 from ruler_cli.observer import BatchFigures, Summary
+from ruler_cli.options import long_names
 from ruler_cli.reading.location import Location
 from ruler_cli.writing.atomic import LocalFile
 from ruler_cli.writing.file_names import FOREIGN, TEXT
 
 if TYPE_CHECKING:
-    from ruler_cli.cli.options import Options
     from ruler_cli.cli.progress import Console
     from ruler_cli.config import ScoreSettings
+    from ruler_cli.options import Options
     from ruler_cli.run import RunResult
 
 _NAMED = 3
@@ -98,6 +98,8 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     out += filter(None, (noise, same, explanations))
     if summary.figures is not None:
         out += figure_lines(summary.figures, weak=bool(noise or same))
+    if summary.hedged:
+        out.append(f"{count(summary.hedged, 'slow call')} asked a second time")
     if summary.retried:
         tried = ", ".join(f"{number} {_TRIED.get(kind, kind)}" for kind, number in summary.retried.items())
         out.append(f"calls tried again: {tried}")
@@ -253,7 +255,7 @@ class RunRecord:
             self._write(self._path, Summary())
         except OutputError as error:
             self._path = None
-            raise UsageError(str(error)) from None
+            raise UsageError(error.sentence) from None
 
     def end(self, code: int, reason: str | None = None) -> None:
         """Write how the command ends, once; OutputError if the file cannot be written."""
@@ -304,7 +306,7 @@ class RunRecord:
         except BrokenPipeError:
             sys.stdout = None  # its reader is gone
         except OSError as error:
-            raise OutputError(f"--summary {path}: cannot be written: {error.strerror}") from None
+            raise OutputError(f"cannot be written: {error.strerror}", option="summary", value=path) from None
 
 
 def _reason(error: BaseException | None) -> str | None:
@@ -313,7 +315,8 @@ def _reason(error: BaseException | None) -> str | None:
         return None
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return _INTERRUPTED
-    return str(error) if isinstance(error, RulerError | OSError) else f"{type(error).__name__}: {error}"
+    known = isinstance(error, RulerError | OSError)
+    return command_words(error) if known else f"{type(error).__name__}: {error}"
 
 
 def _without_keys(value: Any) -> Any:
@@ -322,7 +325,8 @@ def _without_keys(value: Any) -> Any:
         return {_without_keys(key): _without_keys(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_without_keys(item) for item in value]
-    return hide_keys(value).encode(errors="replace").decode() if isinstance(value, str) else value
+    text = isinstance(value, str)
+    return hide_keys(command_words(value)).encode(errors="replace").decode() if text else value
 
 
 def _is_stream(path: Path) -> bool:
@@ -366,27 +370,39 @@ def refuse_summary(path: Path, source: str, output: str, files: Iterable[str]) -
     """
     others = (source, output, output.rstrip("/") + ".failed.jsonl", *files)
     if Location.of(path).remote:
-        raise UsageError("--summary: is an address; give a file of this machine")
+        raise UsageError("is an address", "give a file of this machine", option="summary")
     taken = {Path(other).resolve() for other in others if other and not Location(other).remote}
     own = {path.resolve(), path.with_name(f"{path.name}.partial").resolve()}
     if str(path) != "-" and not taken.isdisjoint(own):
-        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
+        raise UsageError(
+            "is another file of this run", "give it a name of its own", option="summary", value=path
+        )
     if str(path) == "-" and output == "-":
-        raise UsageError("--summary -: stdout holds the records already; give it a file")
+        raise UsageError("stdout holds the records already", "give it a file", option="summary", value="-")
     if path.is_dir():
-        raise UsageError(f"--summary {path}: is a directory; name a file in it, e.g. {path / 'summary.json'}")
+        raise UsageError(
+            "is a directory", f"name a file in it, e.g. {path / 'summary.json'}", option="summary", value=path
+        )
     if not path.parent.is_dir():
         raise UsageError(
-            f"--summary {path}: its directory does not exist; create it with: mkdir -p {path.parent}"
+            "its directory does not exist",
+            f"create it with: mkdir -p {path.parent}",
+            option="summary",
+            value=path,
         )
     if path.suffix not in (*TEXT, ".json", ".jsonl") and path.suffix.lower() in FOREIGN:
-        raise UsageError(f"--summary {path}: is one JSON document; name it {path.with_suffix('.json')}")
+        raise UsageError(
+            "is one JSON document", f"name it {path.with_suffix('.json')}", option="summary", value=path
+        )
     inside = False
     with suppress(UsageError):  # the run itself says why INPUT cannot be read
         inside = Location(source).many and Location(source).listed().would_hold(Location(str(path)))
     if inside:
         raise UsageError(
-            f"--summary {path}: lies in INPUT and would be read as a part of it; give a place outside"
+            "lies in INPUT and would be read as a part of it",
+            "give a place outside",
+            option="summary",
+            value=path,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from ruler_cli.cli.messages import print_note
+from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.errors import RulerError
 from ruler_cli.reading.location import Location
 
@@ -160,7 +160,7 @@ def report_usage_error(error: Exception) -> int | None:
 def usage_sentence(error: Any) -> str:
     """Return a usage error of typer, or an error before the command begins, as one sentence."""
     if isinstance(error, RulerError):
-        return str(error)
+        return command_words(error)
     return _ADDRESS.sub(lambda match: Location(match[0]).public, _sentence(error))
 
 

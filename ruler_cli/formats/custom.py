@@ -1,6 +1,6 @@
-"""The format of a dump that no module knows, from `--messages PATH`.
+"""The format of a dump that no module knows, from the path of its messages.
 
-`--reward PATH` → the same format with its reward at that path, if a score there overwrites nothing else.
+The path of a reward → the same format with its reward there, if a score there overwrites nothing else.
 """
 
 from __future__ import annotations
@@ -99,28 +99,25 @@ def with_reward(
     form = reader.format
     art = form.layout if isinstance(form.layout, ArtLayout) else None
     if art and art.payload is not None:
-        raise UsageError(f"{name}: --reward: {form.name} keep the reward in two places; leave it out")
+        problem = f"{form.name} keep the reward in two places"
+        raise UsageError(problem, "leave it out", option="reward", place=name)
+    wrong = partial(UsageError, option="reward", value=dotted, place=name)
     own = any(dotted in record for _, record in records)  # a key that holds the dots itself
     parts = [dotted] if own else dotted.split(".")
     path: Path = tuple(int(p) if p.isdecimal() and len(p) < 10 and not own else p for p in parts)
     advice = "name a field of its own"
     if "" in path and not own:
-        raise UsageError(f"{name}: --reward {dotted!r}: a part of the path is empty; {advice}")
+        raise wrong("a part of the path is empty", advice)
     if "-1" in path and not own:
-        raise UsageError(
-            f"{name}: --reward {dotted}: -1 is the last item of a list, and a score needs a place that "
-            "stays; give the number of the item"
-        )
+        problem = "-1 is the last item of a list, and a score needs a place that stays"
+        raise wrong(problem, "give the number of the item")
     ours: list[Path] = [("ruler",), form.layout.ruler]
     if art:
         ours += [("logs",), ("metrics", "ruler_score"), ("metrics", "independent_reward")]
     if any(path[: len(other)] == other[: len(path)] for other in ours):
-        raise UsageError(f"{name}: --reward {dotted}: is where ruler itself writes; {advice}")
+        raise wrong("is where ruler itself writes", advice)
     if any(_changes(path, reader, line) for line, _ in records[:_TRIED]):
-        raise UsageError(
-            f"{name}: --reward {dotted}: a score there would take the place of messages, tools or the group "
-            f"key; {advice}"
-        )
+        raise wrong("a score there would take the place of messages, tools or the group key", advice)
     layout = replace(form.layout, reward=path, source=None, form=b"%s", lost=b"null")
     return replace(form, layout=replace(layout, absent=None) if isinstance(layout, ArtLayout) else layout)
 

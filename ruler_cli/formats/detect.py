@@ -11,7 +11,7 @@ import importlib
 import itertools
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -19,7 +19,7 @@ from typing import Any
 
 import ruler_cli.formats
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.custom import custom_format, with_reward
 from ruler_cli.formats.fields import is_text_list, items, lookup
@@ -49,22 +49,23 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
             records.append((line, parse(line.raw)))
     if not records:
         large = next((line for line in first if line.skipped), None)
-        raise UsageError(
-            f"{name}: {large.where} {too_large(large.skipped)}" if large else _no_object(name, first)
-        )
+        if large is None:
+            raise UsageError(_no_object(name, first))
+        problem = Sentence("{line} {reason}", line=large.where, reason=too_large(large.skipped))
+        raise UsageError(problem, place=name)
     chosen = _format(name, records, settings)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     if chosen.refine is not None:
         chosen = chosen.refine([record for _, record in records])
     paths = (
-        ("--prompt", settings.prompt),
-        ("--group-by", settings.group_by),
+        ("prompt", settings.prompt),
+        ("group_by", settings.group_by),
         (settings.outcome_option, settings.outcome),
     )
     holders = [one for _, record in records for one in (record, *items(record.get("trajectories")))]
     for option, path in paths:
         if path is not None and all(lookup(holder, path) is None for holder in holders):
-            raise UsageError(_missing_path(name, option, path, records))
+            raise _missing_path(name, option, path, records)
     key = settings.group_by or _key_path(chosen, records)
     reader = Reader(chosen, key, outcome=settings.outcome, prompt=settings.prompt)
     if not settings.group_by:
@@ -76,18 +77,17 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
 
 
 def _format(name: str, records: Records, settings: InputSettings) -> Format:
-    """Return the format that the records have, or that `--messages` describes."""
+    """Return the format that the records have, or that the path of the messages describes."""
     if settings.messages is None:
         return _choose(name, records, settings.format)
     if settings.format != "auto":
-        raise UsageError(
-            f"--messages {settings.messages}: is for dumps that no format fits; leave --format "
-            f"{settings.format} out, or --messages"
-        )
+        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=settings.format)
+        problem = "is for dumps that no format fits"
+        raise UsageError(problem, remedy, option="messages", value=settings.messages)
     given = [record for _, record in records]
     form = custom_format(settings.messages, given, alone=settings.prompt is not None)
     if form is None:
-        raise UsageError(_missing_path(name, "--messages", settings.messages, records))
+        raise _missing_path(name, "messages", settings.messages, records)
     return form
 
 
@@ -99,15 +99,20 @@ def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
         return ()
 
 
-def _choose(name: str, records: Records, wanted: str) -> Format:
+def formats_of(wanted: str) -> list[Format]:
+    """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in families():
         suggestion = nearest(wanted, ("auto", *families()))
         choices = f"give auto or one of {', '.join(families())}"
         advice = f"did you mean {suggestion}?" if suggestion else choices
         if wanted.lower() in _CONTAINERS:
             advice = "the kind of file is found by itself: leave it out"
-        raise UsageError(f"--format {wanted}: there is no such format; {advice}")
-    candidates = [f for f in formats() if wanted in ("auto", f.family)]
+        raise UsageError("there is no such format", advice, option="format_", value=wanted)
+    return [form for form in formats() if wanted in ("auto", form.family)]
+
+
+def _choose(name: str, records: Records, wanted: str) -> Format:
+    candidates = formats_of(wanted)
     votes: dict[str, tuple[Format, Line]] = {}
     for line, record in records:
         vote = _match(name, line, record, candidates)
@@ -117,10 +122,9 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
         (one, first), (other, second) = list(votes.values())[:2]
         # a format for several answers also takes one
         named = next((form for form in (one, other) if form.family == "prompt-responses"), one)
-        raise UsageError(
-            f"{name}: {first.where} looks like {one.name}, {second.where} like {other.name}; split the file, "
-            f"or say --format {named.family}"
-        )
+        problem = f"{first.where} looks like {one.name}, {second.where} like {other.name}"
+        remedy = Sentence("split the file, or say {format_:{family}}", family=named.family)
+        raise UsageError(problem, remedy, place=name)
     if votes:
         chosen = next(iter(votes.values()))[0]
         for refusal in refusals() if wanted == "auto" and chosen.rank == 0 else ():
@@ -134,20 +138,22 @@ def _choose(name: str, records: Records, wanted: str) -> Format:
 
 
 def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequence[Format]) -> Format | None:
-    """Return the format of one record; None if there is none, or a generic one that is not certain.
+    """Return the format of one record; None if there is none. UsageError if there are several."""
+    best = matching(record, candidates)
+    if len(best) > 1:
+        remedy = Sentence("say which, e.g. {format_:{family}}", family=best[0].family)
+        problem = f"{line.where} could be {best[0].name} or {best[1].name}"
+        raise UsageError(problem, remedy, place=name)
+    return best[0] if best else None
 
-    UsageError if several formats of the highest rank match.
-    """
+
+def matching(record: Mapping[str, Any], candidates: Iterable[Format]) -> list[Format]:
+    """Return the formats of the highest rank that match a record; none if only a generic one may do so."""
     tests = [(candidate, fits(candidate, record)) for candidate in candidates]
     rank = max((candidate.rank for candidate, result in tests if result), default=None)
     best = [candidate for candidate, result in tests if result and candidate.rank == rank]
-    if len(best) > 1:
-        raise UsageError(
-            f"{name}: {line.where} could be {best[0].name} or {best[1].name}; say which, e.g. "
-            f"--format {best[0].family}"
-        )
     unsure = rank == 0 and any(result is None for _, result in tests)
-    return best[0] if best and not unsure else None
+    return [] if unsure and len(best) == 1 else best
 
 
 def _key_path(chosen: Format, records: Records) -> str:
@@ -174,14 +180,15 @@ def _scored_key(reader: Reader, records: Records) -> str:
     return reader.key if same else path
 
 
-def _missing_path(name: str, option: str, path: str, records: Records) -> str:
+def _missing_path(name: str, option: str, path: str, records: Records) -> UsageError:
     suggestion = suggest_path(path, (record for _, record in records))
     hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
-    keys = _keys(records[0][1])
-    return f"{name}: {option} {path}: none of the first records has it{hint}; their keys: {keys}"
+    keys = first_keys(records[0][1])
+    problem = f"none of the first records has it{hint}"
+    return UsageError(problem, f"their keys: {keys}", option=option, value=path, place=name)
 
 
-def _keys(record: Mapping[str, Any]) -> str:
+def first_keys(record: Mapping[str, Any]) -> str:
     """Return the first keys of a record, for a message."""
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
@@ -214,7 +221,7 @@ def _no_format(name: str, line: Line, record: Mapping[str, Any], wanted: str) ->
     for refusal in refusals():
         if fits(refusal, record):
             return f"{name}: {line.where} {refusal.hint}"
-    keys = f"(its keys: {_keys(record) or 'none'})"
+    keys = f"(its keys: {first_keys(record) or 'none'})"
     if wanted != "auto":
         signature = "; or ".join(dict.fromkeys(f.signature for f in formats() if f.family == wanted))
         return f"{name}: {line.where} is not of the format {wanted}, which is known by {signature} {keys}"
@@ -226,10 +233,10 @@ def _no_format(name: str, line: Line, record: Mapping[str, Any], wanted: str) ->
                 f"{name}: {line.where} holds no rollout itself {keys}, but {form.name} "
                 f"in a list; write one a line: jq -c '{outer}{path}'"
             )
-    return (
-        f"{name}: {line.where} holds no rollouts that ruler knows {keys}{_closest(record)}; "
-        "say where the messages stand with --messages PATH, the task with --prompt PATH, and the group key "
-        "with --group-by PATH"
+    return Sentence(
+        "{nothing}; say where the messages stand with {messages:PATH}, the task with {prompt:PATH}, and the "
+        "group key with {group_by:PATH}",
+        nothing=f"{name}: {line.where} holds no rollouts that ruler knows {keys}{closest(record)}",
     )
 
 
@@ -247,7 +254,7 @@ def _judgeable_format(record: Any) -> Format | None:
     return best if rollouts and judged else None
 
 
-def _closest(record: Mapping[str, Any]) -> str:
+def closest(record: Mapping[str, Any]) -> str:
     """Return the two formats that have the largest share of their keys in a record, to end a message."""
     shares: list[tuple[float, Format]] = []
     for form in formats():

@@ -31,7 +31,8 @@ def _read_inspect(record: dict[str, Any]) -> list[Rollout]:
     if isinstance(attached := record.get("attachments"), dict):
         messages = _resolved(messages, attached)
     scores = record["scores"] if isinstance(record.get("scores"), dict) else {}
-    if "ruler" in scores and lookup(record, "metadata.ruler.status") is None:
+    places = ("metadata.ruler", "scores.ruler.metadata")
+    if "ruler" in scores and all(lookup(record, f"{place}.status") is None for place in places):
         raise UnreadableError("has a scorer `ruler` that ruler did not write; rename it")
     score = next((score for name, score in scores.items() if name != "ruler"), None)
     value = score.get("value") if isinstance(score, dict) else score
@@ -323,7 +324,8 @@ FORMATS = (
     keyed_format(
         "id epoch messages", "Inspect samples", "inspect", _read_inspect, ("id",),
         RecordLayout(
-            reward=("scores", "ruler"), ruler=("metadata", "ruler"), source=("scores", "*", "value"),
+            reward=("scores", "ruler"), ruler=("metadata", "ruler"),
+            other_ruler=("scores", "ruler", "metadata"), source=("scores", "*", "value"),
             form=b'{"value": %s}', lost=b"",
         ),
     ),

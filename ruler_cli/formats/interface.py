@@ -13,6 +13,8 @@ from ruler_cli.types import Path, Rollout
 PROMPT_HASH = "hash of the prompt"
 """The group key of a dump without one: a hash of the messages before the first assistant turn. It is no path
 of a field, because records may have a field `prompt`."""
+GIVEN = "the group as it was given"
+"""The group key of records from Python, whose group the caller knows."""
 
 ID_KEYS = (
     "group_id", "group", "group_index", "prompt_id", "example_id", "problem_id", "task_id", "instance_id",
@@ -33,6 +35,7 @@ class RecordLayout:
     Paths begin at that object (`Rollout.path`). `reward` is the dump's own reward field, None if the
     framework has none. A score is written there as `form` says, with `%s` for the number; `lost` is written
     if there is no score, and if `lost` is empty the field is removed, for readers that take no null.
+    `other_ruler` is where `ruler` stands in a file that the framework's own writer wrote for us.
     `source` is the place of the dump's own reward if only ruler writes the field `reward`; a part `*` is the
     first member that ruler did not write. `refuses_null` names a reader of these files that takes no reward
     of null.
@@ -45,6 +48,7 @@ class RecordLayout:
 
     reward: Path | None = ("reward",)
     ruler: Path = ("ruler",)
+    other_ruler: Path | None = None
     source: Path | None = None
     form: bytes = b"%s"
     lost: bytes = b"null"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import Sentence, UnreadableError
 from ruler_cli.formats.chat import Messages, first_agent_turn, has_content, task_messages
 from ruler_cli.formats.fields import is_message_list
 from ruler_cli.formats.turns import dialogue, json_messages, prompt_turns
@@ -161,8 +161,10 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
     task = task_messages(rollout)
     if not any(map(has_content, task)):
         raise UnreadableError(
-            "has no text before the agent's first turn, so that nothing tells which task it is of; name the "
-            "group key with --group-by PATH, or the task's text with --prompt PATH"
+            Sentence(
+                "has no text before the agent's first turn, so that nothing tells which task it is of; name "
+                "the group key with {group_by:PATH}, or the task's text with {prompt:PATH}"
+            )
         )
     prompt = [[message.get("role"), message.get("content"), *_other_fields(message)] for message in task]
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()

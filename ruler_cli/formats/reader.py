@@ -12,7 +12,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import nothing_to_judge
 from ruler_cli.formats.fields import json_value, lookup
-from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format
+from ruler_cli.formats.interface import GIVEN, PROMPT_HASH, SHAPE_ERRORS, Format
 from ruler_cli.formats.prompts import prompt_key, with_prompt
 from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.reading.parse import parse, parse_text
@@ -23,9 +23,9 @@ from ruler_cli.types import Line, Path, Record, Rollout
 class Reader:
     """Read lines as records of one format.
 
-    `key` is the dotted path of the group key, PROMPT_HASH, or the format's `key_description`. `reward` and
-    `outcome` are the user's own paths; None: as the format reads them. `prompt` is the user's path of the
-    task's text, put before a conversation that does not begin with it.
+    `key` is the dotted path of the group key, PROMPT_HASH, GIVEN, or the format's `key_description`.
+    `reward` and `outcome` are the user's own paths; None: as the format reads them. `prompt` is the user's
+    path of the task's text, put before a conversation that does not begin with it.
     `labels` maps file names to labels: if several files count their keys anew, the label becomes a part of
     the key. `label_kind` is `task`, `folder` or `file`. `words` are the words seen so far among rewards and
     outcomes, which tell if a word such as `right` is a check's result or a label.
@@ -67,8 +67,12 @@ class Reader:
         return records if "e+" not in str(records[0].key) else self.read(line)
 
     def _records(self, line: Line, *, exact: bool) -> tuple[Record, ...]:
+        return self.read_parsed(parse(line.raw, exact=exact), line)
+
+    def read_parsed(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
+        """Read the value of a line as `read` reads its bytes."""
         try:
-            return self._parsed(parse(line.raw, exact=exact), line)
+            return self._parsed(value, line)
         except RecursionError:
             raise UnreadableError("is nested too deeply to be read; flatten the record") from None
         except SHAPE_ERRORS as error:  # in one place for all formats, whose input is untrusted
@@ -117,7 +121,7 @@ class Reader:
                 try:
                     key = prompt_key(one, value.get("step"))
                 except UnreadableError as error:  # without a prompt it is a group of its own
-                    key, rollout = f"rollout {i}", one if one.error else replace(one, error=str(error))
+                    key, rollout = f"rollout {i}", one if one.error else replace(one, error=error.reason)
             groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
             Record(line, tuple(members), f"{line.where}: {key}", part=i, parts=len(groups))
@@ -138,9 +142,11 @@ class Reader:
 
     @property
     def _by_path(self) -> bool:
-        return self.key not in (PROMPT_HASH, self.format.key_description)
+        return self.key not in (PROMPT_HASH, GIVEN, self.format.key_description)
 
     def _key_of(self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]) -> str:
+        if self.key == GIVEN:
+            return line.where
         if self.format.key_of is not None and self.key == self.format.key_description:
             computed = self.format.key_of(value)
             if computed is None:
@@ -211,8 +217,10 @@ class Reader:
             where = "ruler" if self.format.shape == "columns" else "ruler.rollouts"
             annotation = lookup(value, f"{where}.{rollout.path[-1]}")
         else:
-            where = ".".join(map(str, self.format.layout.ruler))
-            annotation = lookup(rollout_object(value, rollout), where)
+            own, layout = rollout_object(value, rollout), self.format.layout
+            places = (layout.ruler, layout.other_ruler)
+            found = (lookup(own, ".".join(map(str, place))) for place in places if place)
+            annotation = next((value for value in found if value is not None), None)
         if isinstance(annotation, str):
             annotation = parse_text(annotation)
         return annotation if isinstance(annotation, dict) else None

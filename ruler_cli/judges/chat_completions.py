@@ -25,6 +25,8 @@ from ruler_cli.types import CallError, Judge, Reply, Request
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
 OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
+QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
+"""Engines that have calls wait in a queue, however many, and refuse none."""
 _OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""

@@ -24,9 +24,9 @@ import orjson
 
 from ruler_cli.answer import clean, reply_of
 from ruler_cli.config import JudgeSettings
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_arguments, first_format
-from ruler_cli.judges.provider_errors import ErrorResponse, error_of
+from ruler_cli.judges.provider_errors import ErrorResponse, error_of, with_left
 from ruler_cli.judges.providers import (
     PROVIDERS,
     Credentials,
@@ -126,9 +126,12 @@ def _unanswered(causes: Sequence[BaseException], message: str, secret: str | Non
     why = clean(message, secret)
     lacks = _UNUSABLE.match(message) or (not names & _UNREAD and _LACKS.search(message[:_SENTENCE]))
     if not names & (_UNREACHED | _TOO_LATE | _BROKEN) and (names & _UNEQUIPPED or lacks):
-        advice = "set what the provider needs, name its key with --api-key-env VAR, or try -m offline"
-        reason = f"the judge cannot be asked ({why.rstrip('.')}); {advice}"
-        return CallError("refused", reason, "run", sent=False, billed=False)
+        unequipped = Sentence(
+            "the judge cannot be asked ({why}); set what the provider needs, name its key with "
+            "{api_key_env:VAR}, or try {model:offline}",
+            why=why.rstrip("."),
+        )
+        return CallError("refused", unequipped, "run", sent=False, billed=False)
     for classes, reason in _ANSWERLESS:
         if names & classes:
             sent = classes is not _UNREACHED
@@ -211,9 +214,8 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
     if _read_name(settings.model)[1] != "anthropic":
-        raise UsageError(
-            f"--target anthropic: judge {settings.model} is none of Anthropic's; name it anthropic/…"
-        )
+        problem = f"judge {settings.model} is none of Anthropic's"
+        raise UsageError(problem, "name it anthropic/…", option="target", value="anthropic")
     how = first_format(settings, None)
     judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params, how)
 
@@ -249,7 +251,8 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
     body, headers = raw.get("raw_request_body"), raw.get("raw_request_headers") or {}
     if not isinstance(body, dict):
         why = clean(str(raw.get("error") or "litellm makes no request of it"))
-        raise UsageError(f"judge {judge.name}: cannot be written as a batch ({why}); check -m and -p")
+        remedy = Sentence("check {model} and {param}")
+        raise UsageError(f"cannot be written as a batch ({why})", remedy, place=f"judge {judge.name}")
     betas = [each.strip() for each in str(headers.get("anthropic-beta") or "").split(",")]
     needed = [each for each in betas if each and not each.startswith(_STRUCTURED)]
     if needed:
@@ -333,4 +336,7 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
                 body = json.dumps(answer.model_dump(), default=str).encode()
     except (AttributeError, TypeError, ValueError):
         return CallError("transport", "the provider's answer is no chat completion", "call")
-    return reply_of(body, key)
+    reply = reply_of(body, key)
+    hidden = getattr(answer, "_hidden_params", None)  # litellm has no public name for a response's headers
+    headers = hidden.get("additional_headers") if isinstance(hidden, Mapping) else None
+    return with_left(reply, headers) if isinstance(reply, Reply) and isinstance(headers, Mapping) else reply

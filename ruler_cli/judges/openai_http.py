@@ -37,7 +37,7 @@ class HttpJudge(ChatJudge):
         return min(_CONNECT, self.timeout)
 
     def _unreached(self, why: str) -> CallError:
-        reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?"
+        reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is its address right?"
         return CallError("transport", reason, "call", sent=False, billed=False)
 
     async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:

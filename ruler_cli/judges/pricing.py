@@ -61,7 +61,7 @@ def model_info(name: str) -> ModelInfo:
 
 
 def stated_price(per_million: tuple[float, float]) -> Price:
-    """The price that `--price IN,OUT` states in USD per million tokens of prompt and completion."""
+    """The price that a user states in USD per million tokens of prompt and completion."""
     prompt, completion = (x / 1e6 for x in per_million)
     return Price(prompt, completion, prompt)
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from ruler_cli.answer import BOM, clean, parse_foreign, reply_of
-from ruler_cli.judges.retry_after import READ, retry_after
+from ruler_cli.errors import Sentence
+from ruler_cli.judges.rate_headers import READ, left_of, retry_after
 from ruler_cli.types import CallError, Kind, Reply
 
 Scope = Literal["run", "group", "call"]
@@ -46,16 +47,22 @@ class ErrorRule(NamedTuple):
         return listed and re.search(self.pattern, text, re.IGNORECASE) is not None
 
 
-_CREDIT = "add credit or raise the limit, or use another key with --api-key-env"
-_SET_KEY = "set the right key, in the provider's variable or the one that --api-key-env names"
-_ALLOW = "this key may not do that: use another key with --api-key-env, or another model with -m"
-_DAY = "the day's quota is used up: run again when it is renewed, or use another key with --api-key-env"
-_NAME = "check the model's name (-m) and the endpoint (--api-base, which usually ends in /v1)"
-_ADDRESS = "is --api-base right? It usually ends in /v1"
-_MEMORY = "the server's memory does not hold this model: choose a smaller one with -m"
-_TIER = "this account's tier takes no request of that size: raise it, or use another model with -m"
-_GATEWAY = "the gateway has no key for this model: set it there, or use another model with -m"
-_MOVED = "the endpoint redirects elsewhere, and no key is sent there; give the address it names as --api-base"
+_CREDIT = Sentence("add credit or raise the limit, or use another key with {api_key_env}")
+_SET_KEY = Sentence("set the right key, in the provider's variable or the one that {api_key_env} names")
+_ALLOW = Sentence(
+    "this key may not do that: use another key with {api_key_env}, or another model with {model}"
+)
+_DAY = Sentence(
+    "the day's quota is used up: run again when it is renewed, or use another key with {api_key_env}"
+)
+_NAME = Sentence("check the model's name ({model}) and the endpoint ({api_base}, which usually ends in /v1)")
+_ADDRESS = "is the endpoint's address right? It usually ends in /v1"
+_MEMORY = Sentence("the server's memory does not hold this model: choose a smaller one with {model}")
+_TIER = "this account's tier takes no request of that size: raise it, or use another model"
+_GATEWAY = Sentence("the gateway has no key for this model: set it there, or use another model with {model}")
+_MOVED = Sentence(
+    "the endpoint redirects elsewhere, and no key is sent there; give the address it names as {api_base}"
+)
 
 _ANY = ""
 _SPENT = (
@@ -141,9 +148,14 @@ class ErrorResponse(NamedTuple):
 
 
 def classify(
-    status: int, codes: str, message: str, headers: Mapping[str, str] | None = None, key: str | None = None
+    status: int,
+    codes: str,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    key: str | None = None,
+    who: str = "the judge",
 ) -> CallError:
-    """The CallError of an error response; its reason is one sentence without the key.
+    """The CallError of an error response; its reason is one sentence about `who`, without the key.
 
     `codes` are the body's short codes (see `error_of`), `headers` those of the response.
     """
@@ -161,10 +173,11 @@ def classify(
         scope = "call"
     location = next((v for n, v in headers.items() if n.lower() == "location"), "") if status < 400 else ""
     said = message or codes or location.removesuffix("/chat/completions") or "no message"
-    reason = f"the judge answered {status}: {clean(said, key)}"
+    reason = f"{who} answered {status}: {clean(said, key)}"
+    advice = Sentence("{reason}; {remedy}", reason=reason.rstrip("."), remedy=rule.remedy)
     return CallError(
         rule.kind,
-        f"{reason.rstrip('.')}; {rule.remedy}" if rule.remedy else reason,
+        advice if rule.remedy else reason,
         scope,
         retry_after=retry_after(headers, text, rate) if scope == "call" else None,
         context=context_of(text) if rule.kind == "too_long" else None,
@@ -250,7 +263,7 @@ def read_response(
     if status < 300:
         reply = reply_of(data, key)
         if isinstance(reply, Reply):
-            return reply
+            return with_left(reply, headers or {})
         try:
             value = parse_foreign(data)
         except orjson.JSONDecodeError:
@@ -264,6 +277,12 @@ def read_response(
         code = error.get("code") if isinstance(error, Mapping) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 200
     return ErrorResponse(status, *error_of(data), headers or {})
+
+
+def with_left(reply: Reply, headers: Mapping[str, Any]) -> Reply:
+    """Return a reply with what rate limits leave, if the headers that came with it name that."""
+    left = left_of(headers)
+    return reply if left is None else replace(reply, left=left)
 
 
 def error_of(data: bytes) -> tuple[str, str]:

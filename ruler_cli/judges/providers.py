@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.suggestions import nearest
 
 EMBEDDED = ("offline", "simulated")
@@ -33,10 +33,12 @@ class MissingKeyError(MissingCredentialsError):
 
     def __init__(self, name: str, variable: str, *, trial: bool = True) -> None:
         """`trial`: the command can also do without a model."""
-        other = "name another variable with --api-key-env VAR"
-        other = f"{other}, or try the pipeline without a model: -m offline" if trial else f"or {other}"
+        other = "name another variable with {api_key_env:VAR}"
+        trying = "{other}, or try the pipeline without a model: {model:offline}"
+        other = Sentence(trying if trial else "or {other}", other=Sentence(other))
         super().__init__(
-            f"judge {name} needs a key and {variable} is not set; set it (export {variable}=…), {other}"
+            f"judge {name} needs a key and {variable} is not set",
+            Sentence("set it (export {variable}=…), {other}", variable=variable, other=other),
         )
         self.name, self.variable = name, variable
 
@@ -55,23 +57,22 @@ class UnknownJudgeError(UsageError):
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         """`known` are names of models without a provider."""
-        super().__init__(_unknown_judge(name, known))
+        super().__init__(*_unknown_judge(name, known), place=f"judge {name}")
         self.name = name
 
 
-def _unknown_judge(name: str, known: Iterable[str]) -> str:
+def _unknown_judge(name: str, known: Iterable[str]) -> tuple[str, str]:
+    """Return the problem and the remedy."""
     provider, slash, model = name.partition("/")
     if name in PROVIDERS:
-        return f"judge {name}: is a provider; write its model behind it, as {name}/NAME"
+        return "is a provider", f"write its model behind it, as {name}/NAME"
     if name.endswith(_WEIGHTS) or name.startswith(("./", "../", "/", "~")):
-        return f"judge {name}: is a file; serve it (llama-server, vllm serve) and give --api-base URL"
+        return "is a file", Sentence("serve it (llama-server, vllm serve) and give {api_base:URL}")
     meant = _PROVIDERS_OF_OTHERS.get(provider.lower()) or nearest(provider, PROVIDERS, 0.7) if slash else None
     similar = f"{meant}/{model}" if meant else nearest(name, (*EMBEDDED, *known))
     hint = f"did you mean `{similar}`? Else write" if similar else "write"
-    return (
-        f"judge {name}: no provider is known by that name; {hint} it as provider/name, e.g. "
-        "anthropic/…, or give --api-base for an endpoint of your own"
-    )
+    remedy = "{hint} it as provider/name, e.g. anthropic/…, or give {api_base} for an endpoint of your own"
+    return "no provider is known by that name", Sentence(remedy, hint=hint)
 
 
 _AWS = (
@@ -156,7 +157,7 @@ watsonx/deployment: {_WATSONX}
 """The needs of providers: `;` separates needs, `|` the alternatives of a need, a space the words of one.
 
 A word in capitals is a variable, with `*` for the provider's name, or the parameter of that name in small
-letters. Any other word is a parameter; `api_key` and `api_base` also stand for --api-key-env and --api-base.
+letters. Any other word is a parameter; `api_key` and `api_base` also stand for what the user gives.
 `+` is a package, `~` a file, `@` credentials that an SDK finds by itself.
 """
 
@@ -266,13 +267,16 @@ def refuse(name: str, needs: tuple[Need, ...]) -> None:
         phrases = [phrase for phrase in _phrases(need) if phrase not in named]
         named.update(phrases)
         kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
-        listed = " or ".join(phrases)
-        parts.append(f"{kind} ({listed})" if kind and listed else kind or listed)
+        listed = Sentence.joined(" or ", phrases)
+        both = Sentence("{kind} ({listed})", kind=kind, listed=listed)
+        parts.append(both if kind and listed else kind or listed)
     if needs:
-        hint = "give what is missing, or try the pipeline without a model: -m offline"
+        hint = Sentence("give what is missing, or try the pipeline without a model: {model:offline}")
         nowhere = any(("api_base",) in need for need in needs)
         error = UsageError if nowhere else MissingCredentialsError
-        raise error(f"judge {name} needs {', and '.join(parts)}; {hint}")
+        raise error(
+            Sentence("judge {name} needs {parts}", name=name, parts=Sentence.joined(", and ", parts)), hint
+        )
 
 
 def _met(need: Need, given: Credentials) -> bool:
@@ -345,8 +349,8 @@ def _google() -> tuple[bool, bool]:
 
 
 _OPTIONS = {
-    "api_key": "--api-key-env VAR",
-    "api_base": "--api-base URL",
+    "api_key": Sentence("{api_key_env:VAR}"),
+    "api_base": Sentence("{api_base:URL}"),
     "@aws": "an AWS login (aws configure)",
     "@google": "Google's application default credentials (gcloud auth application-default login)",
 }
@@ -369,4 +373,5 @@ def _phrases(need: Need) -> list[str]:
     phrases = [f"the package {name} (pip install {name})" for name in packages]
     phrases += [f"a login in {word} (log in once with litellm)" for word in others if word[0] == "~"]
     phrases += [_OPTIONS[word] for word in others if word in _OPTIONS]
-    return [*named, *(phrases or [f"-p {word}=…" for word in others if word.isidentifier()][:1])]
+    params = [Sentence("{param:{word}=…}", word=word) for word in others if word.isidentifier()]
+    return [*named, *(phrases or params[:1])]

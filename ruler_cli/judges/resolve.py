@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.config import JudgeSettings
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.judges.chat_completions import OWN_ENGINES, AnswerFormat, first_format
 from ruler_cli.judges.pricing import ModelInfo, Price, model_info, stated_price
 from ruler_cli.judges.providers import EMBEDDED, MissingKeyError, UnknownJudgeError, provider_of, variables
@@ -44,9 +44,8 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     base = address_of(settings)
     if base is None:
         hint = f" or set {base_variable}" if base_variable else ""
-        raise UsageError(
-            f"judge {settings.label}: where is it? Give --api-base URL (it usually ends in /v1){hint}"
-        )
+        where = Sentence("where is it? Give {api_base:URL} (it usually ends in /v1){hint}", hint=hint)
+        raise UsageError(where, place=f"judge {settings.label}")
     _check_endpoint(base)
     return Endpoint(base, key_for(settings, key_variable), model_at_endpoint(settings))
 
@@ -54,10 +53,9 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
 def _check_endpoint(base: str) -> None:
     check_address(base)
     if "?" in base or "#" in base:
-        raise UsageError(
-            "--api-base: what follows `?` or `#` is no part of an endpoint's address; leave it out, and name "
-            "a key with --api-key-env"
-        )
+        problem = "what follows `?` or `#` is no part of an endpoint's address"
+        remedy = Sentence("leave it out, and name a key with {api_key_env}")
+        raise UsageError(problem, remedy, option="api_base")
 
 
 def check_own_address(settings: JudgeSettings) -> None:
@@ -85,7 +83,8 @@ def model_at_endpoint(settings: JudgeSettings) -> str:
     try:
         orjson.dumps([model, settings.params])
     except TypeError as error:  # reported before anything is sent
-        raise UsageError(f"-m or -p: cannot be sent to the judge ({error})") from None
+        place = f"judge {settings.label}"
+        raise UsageError(f"its name or parameters cannot be sent ({error})", place=place) from None
     return model
 
 
@@ -133,22 +132,25 @@ def check_address(base: str) -> None:
     deployment = _DEPLOYMENT.fullmatch(base)
     if deployment:
         version = deployment["version"] or "VERSION"
-        raise UsageError(
-            f"--api-base: is the address of one deployment; write -m azure/{deployment['name']} --api-base "
-            f"https://{deployment['host']} -p api_version={version}"
+        whole = Sentence(
+            "write {model:azure/{name}} {api_base:https://{host}} {param:api_version={version}}",
+            name=deployment["name"],
+            host=deployment["host"],
+            version=version,
         )
+        raise UsageError("is the address of one deployment", whole, option="api_base")
     try:
         parts = urlsplit(base)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         fine = False
     if not fine:
-        raise UsageError(
-            "--api-base: is no http:// or https:// address with a host; "
-            f"write {_with_scheme(base) or 'one such as http://localhost:8000/v1'}"
-        )
+        problem = "is no http:// or https:// address with a host"
+        remedy = f"write {_with_scheme(base) or 'one such as http://localhost:8000/v1'}"
+        raise UsageError(problem, remedy, option="api_base")
     if parts.username or parts.password:
-        raise UsageError("--api-base: holds a name or password; name a key with --api-key-env instead")
+        instead = Sentence("name a key with {api_key_env} instead")
+        raise UsageError("holds a name or password", instead, option="api_base")
 
 
 def _with_scheme(base: str) -> str | None:
@@ -193,15 +195,20 @@ class ResolvedJudge:
     embedded: bool = False
 
 
+def is_embedded(settings: JudgeSettings) -> bool:
+    """Tell if a judge is one without a model; a function may have the name of one."""
+    return settings.ask is None and settings.model in EMBEDDED
+
+
 def model_of(settings: JudgeSettings) -> ModelInfo:
     """Look up a judge's price and limits, without a call or a key.
 
     UsageError if the name is an embedded judge's misspelt: the search among providers would take seconds.
     """
     own = stated_price(settings.price) if settings.price else None
-    if settings.model in EMBEDDED:
+    if is_embedded(settings):
         return ModelInfo(Price(0.0, 0.0, 0.0), reasoning=False)
-    if settings.api_base:  # any model may stand behind an endpoint of one's own
+    if settings.api_base or settings.ask:  # any model may stand behind either
         return ModelInfo(own)
     listed = model_info(settings.model)
     if listed == ModelInfo() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
@@ -212,13 +219,13 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
 def resolve(settings: JudgeSettings) -> ResolvedJudge:
     """Make the judge; UsageError if its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
-    return ResolvedJudge(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
+    return ResolvedJudge(_judge(settings), model.price, model.context, is_embedded(settings))
 
 
 def refuse_judge(settings: JudgeSettings) -> None:
     """Raise the UsageError with which `resolve` refuses a judge, without the import of a client."""
     model_of(settings)
-    if settings.model not in EMBEDDED and _is_direct(settings):
+    if not is_embedded(settings) and _is_direct(settings):
         endpoint_of(settings)
     else:
         _judge(settings)
@@ -227,11 +234,13 @@ def refuse_judge(settings: JudgeSettings) -> None:
 def address_note(settings: JudgeSettings) -> str | None:
     """A sentence if the address that is given is cut before it is used; None if it is used as it stands."""
     given = settings.api_base
-    if given is None or settings.model in EMBEDDED or not _is_direct(settings):
+    if given is None or is_embedded(settings) or not _is_direct(settings):
         return None
     cut = cut_address(given)
-    what = f"the endpoint of judge {settings.name}" if settings.name else "--api-base"
-    return None if cut == given.strip().rstrip("/") else f"{what} is taken as {Location(cut).public}"
+    if cut == given.strip().rstrip("/"):
+        return None
+    what = "the endpoint of judge {judge}" if settings.name else "{api_base}"
+    return Sentence(f"{what} is taken as {{address}}", judge=settings.name, address=Location(cut).public)
 
 
 def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
@@ -241,23 +250,27 @@ def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
 
 def cached_only(settings: JudgeSettings) -> ResolvedJudge:
     """Resolve a judge whose cached replies alone count; UsageError if its replies are never cached."""
-    if settings.model in EMBEDDED:
-        raise UsageError(
-            f"judge {settings.model}: the ledger never caches its replies; name a judge whose replies it "
-            "holds, with -m"
-        )
+    if is_embedded(settings):
+        problem = "the ledger never caches its replies"
+        remedy = Sentence("name a judge whose replies it holds, with {model}")
+        raise UsageError(problem, remedy, place=f"judge {settings.model}")
     model = model_of(settings)
     return ResolvedJudge(None, model.price, model.context)
 
 
 def _judge(settings: JudgeSettings) -> Judge:
     name, params = settings.model, settings.params
+    if settings.ask is not None:
+        from ruler_cli.judges.function import FunctionJudge
+
+        return FunctionJudge(settings, settings.ask)
     if name == "offline":
         from ruler_cli.judges.offline import Offline
 
         if params:
-            named = f"judge {settings.name}" if settings.name else f"-p {next(iter(params))}"
-            raise UsageError(f"{named}: judge offline takes no parameters")
+            named = {"place": f"judge {settings.name}"} if settings.name else {"option": "param"}
+            value = "" if settings.name else next(iter(params))
+            raise UsageError("judge offline takes no parameters", value=value, **named)
         return Offline()
     if name == "simulated":
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
@@ -283,6 +296,8 @@ def _is_direct(settings: JudgeSettings) -> bool:
 
     At an endpoint of one's own, a first word that is no provider's is a part of the model's name.
     """
+    if settings.ask is not None:
+        return False
     provider = provider_of(settings.model, settings.params)
     if settings.via != "auto" or provider in DIRECT:
         return settings.via != "litellm"

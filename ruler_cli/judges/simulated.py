@@ -55,7 +55,7 @@ class SimulatedModel:
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Self:
-        """A model of `-p KEY=VALUE`; UsageError for an unknown key or a wrong value."""
+        """A model of a judge's parameters; UsageError for an unknown key or a wrong value."""
         known = [field.name for field in fields(cls)]
         for key, value in params.items():
             if key not in known:

@@ -196,7 +196,7 @@ def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
 def _without_position_bias(standings: Sequence[GroupStanding]) -> Correction:
     """Return the correction of scores for the block's position bias, as far as there are groups enough.
 
-    If all passes show one order (`--order input`) the bias would hold the quality of the rollouts.
+    If all passes show one order, that of INPUT, the bias would hold the quality of the rollouts.
     """
     curve = PositionBias()
     results = [standing.result for standing in standings]

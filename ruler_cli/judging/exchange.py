@@ -130,8 +130,8 @@ def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | No
     elif reply.truncated:
         state.cuts += ((reply.usage.prompt, reply.usage.completion),)
         if len(state.cuts) > 2:
-            message = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
-            return GroupError("reply", message)
+            bound = "the parameter max_tokens bounds it otherwise"
+            return GroupError("reply", f"the judge's answer was cut off three times; {bound}")
         state.max_output_tokens, state.fitted = 2 * reply.usage.completion or None, False
         state.note = templates.SHORTER
     else:

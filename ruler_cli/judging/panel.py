@@ -9,7 +9,7 @@ import anyio
 
 from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RulerError, UsageError
-from ruler_cli.judges.chat_completions import ChatJudge, stated_limit
+from ruler_cli.judges.chat_completions import QUEUEING_ENGINES, ChatJudge, stated_limit
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
@@ -19,7 +19,8 @@ from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
-from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
+from ruler_cli.pool.hedging import Hedging
+from ruler_cli.pool.limits import START, START_OF_QUEUE, AdaptiveConcurrency, ConcurrencyLimit, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.reading.location import Location
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
@@ -27,7 +28,7 @@ from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
 _EMBEDDED = 32
 """Calls at once of an embedded judge."""
 _CERTAIN = 0.995
-"""Share of --tpm that is used: the tokens of calls in flight are only estimated."""
+"""Share of a limit on tokens that is used: the tokens of calls in flight are only estimated."""
 _SPARE = 100
 """File descriptors that are left for everything else."""
 
@@ -123,6 +124,11 @@ class Panel:
         """Calls that are in flight now."""
         return sum(gate.in_flight for gate in self._gates)
 
+    def watch(self, on_change: Callable[[], object]) -> None:
+        """Have a function called each time that calls begin to wait for a judge, or that it answers again."""
+        for gate in self._gates:
+            gate.on_change = on_change
+
     def nudge(self) -> None:
         """Have every gate look again at the calls that wait."""
         for gate in self._gates:
@@ -154,6 +160,7 @@ class Panel:
         """Set the counts of all calls so far: sent, most in flight, tried again, without a cached reply."""
         stats = [caller.stats for caller in self._callers]
         summary.asked = sum(own.calls for own in stats)
+        summary.hedged = sum(own.hedged for own in stats)
         summary.most_in_flight = sum(own.most for own in stats)
         summary.retried = dict(sorted(sum((Counter(own.retried) for own in stats), Counter()).items()))
         summary.unanswered = sum(judge.unanswered for judge in self.judges)
@@ -189,14 +196,18 @@ def open_caller(
         raise ValueError("a judge of whom only cached replies count makes no calls")
     most_open = max(1, open_files() - _SPARE)
     if settings.concurrency and settings.concurrency > most_open and not resolved.embedded:
-        raise UsageError(
-            f"--concurrency {settings.concurrency}: this system lets a process have {most_open} connections; "
-            "raise it with: ulimit -n, or ask for fewer"
-        )
-    base = resolved.judge.base if isinstance(resolved.judge, ChatJudge) else None
+        problem = f"this system lets a process have {most_open} connections"
+        remedy = "raise it with: ulimit -n, or ask for fewer"
+        raise UsageError(problem, remedy, option="concurrency", value=settings.concurrency)
+    chat = resolved.judge if isinstance(resolved.judge, ChatJudge) else None
+    base = None if chat is None else chat.base
     address = Location(base).public if base else ""
     limit = settings.concurrency or (_EMBEDDED if resolved.embedded else None)
-    concurrency = ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open)
+    queues = judge.ask is None and judge.model.startswith(QUEUEING_ENGINES)
+    start = START_OF_QUEUE if queues else START
+    # limits are those of a key; in a table of the process stands no key but its hash
+    key = None if chat is None else (chat.base, judge.model, hash(chat.key))
+    concurrency = ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open, start, key)
     gate = Gate(
         concurrency,
         stop_signal,
@@ -205,9 +216,16 @@ def open_caller(
         budget=budget or Budget(settings.max_cost),
         estimates=Estimates(stated_limit(judge.params)),
         cost=_cost(resolved.price),
-        breaker=Breaker(anyio.current_time(), settings.max_outage, judge.label, address),
+        breaker=Breaker(
+            anyio.current_time(),
+            settings.max_outage,
+            judge.label,
+            address,
+            first_patience=settings.wait_for_judge,
+        ),
     )
-    return Caller(resolved.judge, gate, retries=settings.retries, timeout=judge.timeout)
+    hedging = Hedging() if settings.hedge and not resolved.embedded else None
+    return Caller(resolved.judge, gate, retries=settings.retries, timeout=judge.timeout, hedging=hedging)
 
 
 def _cost(price: Price | None) -> Cost:

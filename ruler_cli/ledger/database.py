@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import OutputError, Sentence, UsageError
 
 WAIT = 60.0
 """Seconds to wait for another process's write."""
@@ -20,7 +20,6 @@ _BACKSTOP = 1 << 14
 """Pages of write-ahead log (64 MiB) after which a write moves them into the file itself."""
 
 
-MAKE_ROOM = "make room there, or "
 """Beginning of the way out of an error that a full disk may have."""
 APPLICATION, VERSION = 0x52554C52, 1
 """Numbers in the head of the database file that mark it as a ledger of this version."""
@@ -86,20 +85,22 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise UsageError(f"{error}; {way_out}") from None
+        raise UsageError(error.sentence, way_out) from None
     except (OSError, ValueError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{subject}: {why}; {remedy(error, way_out)}") from None
+        problem = Sentence("{subject}: {why}", subject=subject, why=why)
+        raise UsageError(problem, remedy(error, way_out)) from None
 
 
-def remedy(error: object, way_out: str) -> str:
-    """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part."""
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
-        return way_out
-    return (
-        "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW) and move it away, "
-        f"or {way_out.removeprefix(MAKE_ROOM)}"
-    )
+def remedy(error: object, way_out: str, *, room: bool = False) -> str:
+    """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part.
+
+    `room` tells that it may help to make room.
+    """
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
+        save = "save what can be read (sqlite3 FILE .recover | sqlite3 NEW) and move it away"
+        return Sentence(f"the file is damaged: {save}, or {{way_out}}", way_out=way_out)
+    return Sentence("make room there, or {way_out}", way_out=way_out) if room else way_out
 
 
 @contextlib.contextmanager

@@ -30,9 +30,8 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli.answer import reply_of
-from ruler_cli.errors import OutputError, RulerError, UsageError
+from ruler_cli.errors import OutputError, RulerError, Sentence, UsageError
 from ruler_cli.ledger.database import (
-    MAKE_ROOM,
     WAIT,
     append_rows,
     busy,
@@ -75,8 +74,8 @@ _CHECKPOINT = 16 << 20
 """Bytes of write-ahead log after which they are moved into the file, in a thread."""
 _ROW = 16 << 10
 """Bytes of log that a row takes beside its body: the pages of table and index."""
-_ANOTHER = "give another file with --ledger PATH; `ruler score` can keep no replies: --ledger none"
-_CORRECT = "correct the --ledger, or leave it out"
+_ANOTHER = Sentence("give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}")
+_CORRECT = Sentence("correct the {ledger}, or leave it out")
 _CREATED = "of several ledgers only the first is created"
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
@@ -114,7 +113,8 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         canonical = _canonical(dict(params))
     except (TypeError, ValueError, RecursionError) as error:
         why = f"a parameter of the judge call is no JSON value ({error})"
-        raise UsageError(f"ledger: {why}; leave it out, or keep no replies: --ledger none") from None
+        way_out = Sentence("leave it out, or keep no replies: {ledger:none}")
+        raise UsageError(why, way_out, place="ledger") from None
     digest = blake2b(digest_size=16, person=b"ruler request 1")
     for part in (
         model,
@@ -170,11 +170,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         if len(others) > _MANY:
             open_files()
         for other in others:  # before the first is created: a mistyped name would be an empty ledger
-            with file_errors(f"--ledger {other}: cannot be read", _CORRECT):
+            with file_errors(Sentence("{ledger:{other}}: cannot be read", other=other), _CORRECT):
                 absent = not other.exists()
             if absent:
                 advice = other_file(str(other), "check the path")
-                raise UsageError(f"--ledger {other}: no such file, and {_CREATED}; {advice}")
+                raise UsageError(f"no such file, and {_CREATED}", advice, option="ledger", value=other)
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
                 self._first = _open_to_write(path, stack)
@@ -274,11 +274,11 @@ class Ledger(AbstractContextManager["Ledger"]):
                     self._first = self._files[0] = _open_to_write(path, self._open)
                     break
             else:
-                raise OutputError(f"{lost}, and no file can be created in its place; {_ANOTHER}")
+                raise OutputError(f"{lost}, and no file can be created in its place", _ANOTHER)
             if rows:
-                others = "" if path == old.path else f"; go on with --ledger {path}"
-                error = OutputError(f"{lost}; what this run kept is in {path}{others}")
-                error.resumable = path == old.path  # else the same command names another program's file
+                others = "" if path == old.path else Sentence("go on with {ledger:{path}}", path=path)
+                error = OutputError(f"{lost}; what this run kept is in {path}", others)
+                error.resumable = path == old.path  # else it would name another program's file
                 raise error
 
     def stats(self) -> LedgerStats:
@@ -377,7 +377,8 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _error(self, verb: str, why: object, file: _File | None = None) -> OutputError:
         path = (file or self._own).path
-        return OutputError(f"{path}: the ledger cannot be {verb}: {why}; {remedy(why, MAKE_ROOM + _ANOTHER)}")
+        problem = f"the ledger cannot be {verb}: {why}"
+        return OutputError(problem, remedy(why, _ANOTHER, room=True), place=str(path))
 
 
 def _open_to_write(path: Path, stack: ExitStack) -> _File:

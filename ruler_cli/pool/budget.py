@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ruler_cli.answer import CHARACTERS_PER_TOKEN
 from ruler_cli.types import Request, Usage
 
 
@@ -66,7 +67,6 @@ class Budget:
                 watcher()
 
 
-CHARACTERS_PER_TOKEN = 3.8
 ANSWER, PER_LABEL = 100.0, 60.0
 """Completion tokens before any is known: for an answer, and for each rollout in it."""
 _PRIOR = 2.0

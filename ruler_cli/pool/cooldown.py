@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
+from ruler_cli.observer import duration
 from ruler_cli.types import CallError
 
 _CONTRADICTIONS, _SHARE = 2, 2
@@ -37,7 +38,8 @@ class Cooldown:
         self.until = -math.inf
         """The time before which no call goes."""
         self._open: list[tuple[int, float]] = []
-        self._newest = -1
+        self.newest = -1
+        """The number of the call sent last of those that were answered."""
         self._first, self._end = 0, -math.inf
         self._last = -1
         self._refused = self._answered = 0.0
@@ -56,7 +58,7 @@ class Cooldown:
         if now >= self._end:
             self._first = number
         self._first, self._end = min(self._first, number), max(self._end, now + seconds)
-        if number < self._newest:  # a later one was answered before this one was refused
+        if number < self.newest:  # a later one was answered before this one was refused
             self._refused += 1
             self._answered += 1
             self._contradictions += 1
@@ -66,7 +68,7 @@ class Cooldown:
 
     def answered(self, now: float, number: int, began: float) -> bool:
         """Note the answer to a call that was sent at `began`. Return True if it ends a wait of all calls."""
-        self._newest = max(self._newest, number)
+        self.newest = max(self.newest, number)
         if self._last < 0:
             return False  # no call was refused yet
         before = self.until
@@ -101,62 +103,105 @@ class Cooldown:
 
 DISTINCT = 8
 """Different calls that fail, with no reply between them, before the judge counts as down."""
+_RATED = 2 * DISTINCT
+"""Refusals for a limit, with no reply between them, after which it does too: a step may have few calls."""
 OUTAGE = 900.0
 """Seconds without any reply, by default, after which the run ends; answers so far stay in the ledger."""
 _WORDS = 160
 """Characters of an error that a sentence on an outage has."""
 _FIRST, _LONGEST, _LONGEST_RATE = 1.0, 60.0, 15.0
+_GROWTH = 0.2
+"""Pause before the next try, as a share of the outage so far: calls wait little longer than it lasts."""
 
 
 class Breaker:
     """Open while the judge is down.
 
     Calls that meet a limit count as failed too. A judge that cannot be reached is down at once, since no
-    single call is the cause. While the breaker is open, a failure costs a call none of its tries: so an
-    outage at night fails no group.
+    single call is the cause, and so is one that is not up yet if it is waited for. While the breaker is open,
+    a failure costs a call none of its tries: so an outage at night fails no group.
     """
 
-    def __init__(self, now: float, patience: float = OUTAGE, judge: str = "", address: str = "") -> None:
+    def __init__(
+        self,
+        now: float,
+        patience: float = OUTAGE,
+        judge: str = "",
+        address: str = "",
+        *,
+        first_patience: float = 0.0,
+    ) -> None:
         """`now` in seconds of the loop's clock, as in every method.
 
-        `patience` is how many seconds an outage may last. `judge` and `address` are named in sentences.
+        `patience` is how many seconds an outage may last, `first_patience` how many the judge has to come up;
+        0 for a judge that is up already. `judge` and `address` are named in sentences.
         """
         self._patience, self._address = patience, address
-        self._judge = f"{judge} at {address}" if judge and address else judge
+        self.judge, self._named = judge, f"{judge} at {address}" if judge and address else judge
         self._failing: set[int] = set()
-        self._since = now
-        self._pause = _FIRST
-        self._next = now
-        self.open = False
+        self._rated = 0
+        self._since = self._next = now
+        self.starts, self._first_patience = first_patience > 0, first_patience
+        self.reached = self.starts
+        """True if requests reach the judge, or it is waited for until they do."""
+        self.open = self.refused = False
         self.last: CallError | None = None
+
+    @property
+    def alone(self) -> bool:
+        """True if one call has to be answered before others go."""
+        return self.open or self.refused
 
     def replied(self) -> None:
         """Close: a reply came."""
         self._failing.clear()
-        self.open, self._pause, self.last = False, _FIRST, None
+        self._rated = 0
+        self.reached = True
+        self.open = self.refused = self.starts = False
+        self.last = None
 
     def failed(self, now: float, call: int, error: CallError, jitter: float, *, probe: bool = False) -> None:
         """Note a failed call that may be tried again; `jitter` in [0, 1) spreads processes apart."""
         if not self._failing:
             self._since = now
         self.last = error
+        self.starts = self.starts and not error.rate
         if self.open and not probe:
             return  # it was in flight already when the judge went down
         self._failing.add(call)
-        if self.open or len(self._failing) >= DISTINCT or not error.sent:
+        self._rated += error.rate
+        several = len(self._failing) >= DISTINCT or self._rated >= _RATED
+        if self.open or several or not error.sent or self.starts:
             self.open = True
-            self._next = now + self._pause * (1 + jitter)
-            self._pause = min(2 * self._pause, _LONGEST_RATE if error.rate else _LONGEST)
+            longest = _LONGEST_RATE if error.rate else _LONGEST
+            pause = min(max(_FIRST, _GROWTH * self.lasted(now)), longest)
+            self._next = now + min(pause * (1 + jitter / 2), self.left(now))
 
     def wait_anew(self) -> None:
-        """Count an outage that goes on from its next failure: later calls are waited for as long again."""
+        """Count an outage that goes on from its next failure: later calls ask, and are waited for as long."""
         self._failing.clear()
+        self._rated = 0
+        self._next = -math.inf
+
+    def refuse(self) -> None:
+        """Note that the judge refuses all calls: of later ones, the first goes alone."""
+        self.refused = True
+        self.wait_anew()
 
     def wait(self, now: float, *, probing: bool) -> float | None:
         """Return the seconds until one call may try; None while another call is trying."""
-        if not self.open:
+        if not self.alone:
             return 0.0
         return None if probing else max(0.0, self._next - now)
+
+    def lasted(self, now: float) -> float:
+        """Return the seconds since the first failure without a reply after it."""
+        return now - self._since
+
+    def left(self, now: float) -> float:
+        """Return the seconds that an outage may still last."""
+        patience = self._first_patience if self.starts else self._patience
+        return max(0.0, self._since + patience - now) if self._failing else patience
 
     @property
     def cause(self) -> str:
@@ -165,20 +210,20 @@ class Breaker:
             return ""
         reason = self.last.reason
         words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
-        named = not self._judge or (self._address and self._address in words)
-        return words if named else f"{words} ({self._judge})"
+        named = not self._named or (self._address and self._address in words)
+        return words if named else f"{words} ({self._named})"
 
     @property
     def outage(self) -> str:
         """The sentence on an outage with its cause; empty if there is none."""
         if not self.open or self.last is None:
             return ""
-        return f"{'rate limit of the judge' if self.last.rate else 'the judge is down'}: {self.cause}"
+        state = "the judge is not up yet" if self.starts else "the judge is down"
+        return f"{'rate limit of the judge' if self.last.rate else state}: {self.cause}"
 
     def over(self, now: float) -> str | None:
         """Return the sentence on an outage that lasts too long, else None."""
-        seconds = now - self._since
-        if not self.open or seconds < self._patience or self.last is None:
+        if not self.open or self.last is None or self.left(now):
             return None
-        lasted = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+        lasted = duration(self.lasted(now))
         return f"the judge has answered no call for {lasted}; the last time: {self.cause}"

@@ -19,18 +19,32 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
-from ruler_cli.errors import RulerError
+from ruler_cli.errors import RulerError, UsageError
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop that runs in this thread; UsageError if none of asyncio does, as under trio."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "no event loop of asyncio runs in this thread; open the Scorer as `with Scorer(settings) as "
+            "scorer`, and call `scorer.score_all(groups)`, under trio in a thread: trio.to_thread.run_sync"
+        ) from None
 
 
 class StopSignal:
     """A signal to stop: no new call is sent; calls in flight may finish."""
 
-    def __init__(self, *, outages: bool = True) -> None:
-        """Make it where the loop runs. `outages`: a judge that is down for too long stops the run."""
-        self.outages = outages
+    def __init__(self, *, outages: bool = True, on_stop: Callable[[], object] = lambda: None) -> None:
+        """Make it where the loop runs. `outages`: a judge that is down for too long stops the run.
+
+        `on_stop` is called there once it stops.
+        """
+        self.outages, self.on_stop = outages, on_stop
+        self._loop = running_loop()
         self.reason: RulerError | None = None
         self.event = anyio.Event()
-        self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
     def stop(self, reason: RulerError) -> None:
@@ -39,9 +53,17 @@ class StopSignal:
             return
         self.reason = reason
         if threading.get_ident() == self._thread:
-            self.event.set()
+            self._set()
         else:
-            self._loop.call_soon_threadsafe(self.event.set)
+            self._loop.call_soon_threadsafe(self._set)
+
+    def go_on(self) -> None:
+        """Forget the reason: calls are sent again."""
+        self.reason, self.event = None, anyio.Event()
+
+    def _set(self) -> None:
+        self.event.set()
+        self.on_stop()
 
 
 Item = TypeVar("Item")

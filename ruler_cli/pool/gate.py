@@ -11,32 +11,37 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from ruler_cli.observer import Status
+from ruler_cli.errors import RefusedError
+from ruler_cli.observer import JudgeWait, Status
 from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import ConcurrencyLimit, Entry, Window
-from ruler_cli.types import CallError, Request, Usage
+from ruler_cli.pool.pace import Sent
+from ruler_cli.types import CallError, Left, Request, Usage
 
 Cost = Callable[[Usage], float | None]
 INTERRUPTED = CallError(
     "interrupted", "the run was stopped before this group was judged", "group", sent=False
 )
-CAPPED = CallError("budget", "--max-cost is reached; another run goes on with it", "group", sent=False)
+_LONG = 5.0
+"""Seconds from which on a wait that the judge asks for is reported."""
+_OUTAGE = 120.0
+"""Seconds without any answer that no limit per minute explains."""
+CAPPED = CallError("budget", "the cost cap is reached; another run goes on with it", "group", sent=False)
 
 
 @dataclass(slots=True)
 class Permit:
     """One call that may go, with the tokens and the USD that it has reserved.
 
-    `number` counts the calls that went, from 0; `began` is the loop's time at which this one went.
-    `epoch` is that of the concurrency limit then. `probe` marks a call that tests if the judge is back.
+    `began` is the loop's time at which it went, `sent` the pool's state then. `probe` marks a call that tests
+    if the judge is back.
     """
 
     request: Request
-    number: int
     began: float
-    epoch: int
+    sent: Sent
     probe: bool
     tokens: int
     cost: float
@@ -78,13 +83,16 @@ class Gate:
         self.in_flight = 0
         self._cost = cost
         self._cooldown, self._limited_until, self._limit = Cooldown(), -math.inf, ""
+        self._cooling = self._reported = False
+        self.on_change: Callable[[], object] = lambda: None
+        """Called if calls begin to wait for the judge, or if it answers again."""
         self._unaffordable = False
         self.retries: list[float] = []
         """Times at which calls that failed are tried again; they hold no permit."""
         self._queue: list[_Waiting] = []
         self._numbers, self._sent = itertools.count(), itertools.count()
         self._probe: Permit | None = None
-        self._replies = 0
+        self._replies = self._latest = 0
         self._demand = asyncio.Event()
 
     async def enter(self, ticket: int, request: Request) -> Permit | CallError:
@@ -113,6 +121,12 @@ class Gate:
                 self._queue.remove(waiting)
                 heapq.heapify(self._queue)
             self.nudge()
+
+    def enter_at_once(self, request: Request) -> Permit | None:
+        """Return a permit if no call waits, the judge is not down and all limits allow one now, else None."""
+        if self._queue or self.breaker.alone or self._closed() or self._wait(request):
+            return None
+        return self._take(request)
 
     def leave(
         self, permit: Permit, usage: Usage | None, http_requests: int = 1, *, billed: bool = True
@@ -145,27 +159,68 @@ class Gate:
         `rate` tells that a limit was passed.
         """
         now = self.time()
-        all_wait = seconds > 0 and self._cooldown.refused(now, permit.number, seconds)
+        all_wait = seconds > 0 and self._cooldown.refused(now, permit.sent.number, seconds)
+        self._cooling = self._cooling or (all_wait and self._cooldown.until - now >= _LONG)
         if seconds and not all_wait:
             return True
         if rate and not (all_wait and self.concurrency.alone and not self._cooldown.begun):
-            self.concurrency.rejected(now, permit.epoch, self.in_flight, seconds)
+            self.concurrency.rejected(now, permit.sent, self.in_flight, seconds)
         return False
 
-    def answered(self, permit: Permit) -> None:
-        """Note that a call was answered, which may end a wait of all calls."""
-        cooldown, single = self._cooldown, self._cooldown.single
-        cooldown.answered(self.time(), permit.number, permit.began)
+    def timed_out(self, permit: Permit) -> None:
+        """Note that a call was not answered in time: in a queue, unless a later one was answered."""
+        if self._cooldown.newest < permit.sent.number:
+            self.concurrency.timed_out(self.time(), permit.sent, self._replies - permit.sent.replies)
+
+    def answered(self, permit: Permit, left: Left | None = None) -> None:
+        """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
+        now, cooldown, single = self.time(), self._cooldown, self._cooldown.single
+        if self.breaker.last is not None and self.breaker.lasted(now) >= _OUTAGE:
+            self.concurrency.back()
+        self.breaker.replied()
+        cooldown.answered(now, permit.sent.number, permit.began)
+        self._cooling = self._cooling and cooldown.until > now
         if cooldown.single and not single:
             self.concurrency.cleared()
+        self.concurrency.replied(now, permit.sent, now - permit.began)
+        self.concurrency.left(self.in_flight, None if left is None else self._calls_of(left, permit))
+        self.report()
+        self.nudge()
 
-    def abandon(self, error: CallError) -> None:
-        """End every call that waits for a judge that is down; later ones wait as long again."""
+    def refuse(self, reason: str) -> CallError:
+        """Stop the run: the judge refuses it. Return the error of calls that are not made any more."""
+        self.breaker.refuse()
+        self.stop_signal.stop(RefusedError(reason))
+        self.nudge()
+        return INTERRUPTED
+
+    def give_up(self) -> CallError | None:
+        """End the calls that wait for a judge that is down for too long; None if they still wait for it.
+
+        A run stops, and so do the calls to a judge that never answered. Else each call fails, and later ones
+        wait as long again.
+        """
+        sentence = self.breaker.over(self.time())
+        if sentence is None:
+            return None
+        if self.breaker.starts:
+            return self.refuse(sentence)
+        if self.stop_signal.outages:
+            return self.refuse(f"run again later: {sentence}")
+        error = CallError("transport", sentence, "group", billed=False)
         self.breaker.wait_anew()
         for waiting in self._queue:
             waiting.error = error
             if waiting.moved is not None:
                 waiting.moved.set()
+        return error
+
+    def report(self) -> None:
+        """Report if calls begin to wait for the judge, or if it answers again."""
+        waits = self._judge_wait is not None
+        if waits != self._reported:
+            self._reported = waits
+            self.on_change()
 
     def nudge(self) -> None:
         """Have the head of the queue look again, and the whole queue if no call may go any more."""
@@ -178,7 +233,7 @@ class Gate:
     @property
     def wants_more(self) -> bool:
         """True if more work should be brought: the queue is short beside the concurrency limit."""
-        return len(self._queue) <= max(2, self.concurrency.limit // 4) or self._closed() is not None
+        return len(self._queue) <= max(2, self.concurrency.allowed // 4) or self._closed() is not None
 
     async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
@@ -200,18 +255,35 @@ class Gate:
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
             held = self._unaffordable and bool(self._queue)
-            why = "--max-cost" if held else outage
+            why = "the cost cap" if held else outage
         return Status(
             self.in_flight,
-            self.concurrency.limit,
+            self.concurrency.allowed,
             len(self._queue),
             self.requests.used(now),
             self.tokens.used(now),
             max(0.0, waiting),
             why,
             len(self.retries),
-            outage,
+            () if self._judge_wait is None else (self._judge_wait,),
         )
+
+    @property
+    def _judge_wait(self) -> JudgeWait | None:
+        """The wait of all calls for the judge, from its first failure until it answers.
+
+        Limits that are passed for a few seconds are how the pool learns them, and no such wait.
+        """
+        breaker, now = self.breaker, self.time()
+        limited = breaker.last is not None and breaker.last.rate
+        if breaker.open and (not limited or breaker.lasted(now) >= _LONG):
+            return JudgeWait(breaker.judge, breaker.outage, breaker.left(now))
+        if self._cooling:
+            why = ": ".join(
+                filter(None, ("the judge asks all calls to wait", breaker.cause or breaker.judge))
+            )
+            return JudgeWait(breaker.judge, why, max(0.0, self._cooldown.until - now))
+        return None
 
     def _closed(self) -> CallError | None:
         if self.stop_signal.reason is not None:
@@ -223,12 +295,14 @@ class Gate:
         now = self.time()
         if self._cooldown.until > now:
             return self._cooldown.until - now
-        if self.breaker.open:
+        if self.breaker.alone:
             pause = self.breaker.wait(now, probing=self._probe is not None)
             if pause is None or pause > 0:
                 return math.inf if pause is None else pause
-        elif self.in_flight >= self.concurrency.limit:
+        elif self.in_flight >= self.concurrency.allowed:
             return math.inf
+        if pause := self.concurrency.wait(now):
+            return pause
         self._unaffordable = self.budget.cap is not None and not self._affordable(request)
         if self._unaffordable:
             return math.inf
@@ -253,17 +327,25 @@ class Gate:
 
     def _take(self, request: Request) -> Permit:
         now = self.time()
+        sent = Sent(next(self._sent), self.concurrency.epoch, self.in_flight, self._replies, now)
         self.in_flight += 1
         self.requests.take(now, 1)
         tokens = self._expected(request)
         cost = self._price(request) if self.budget.cap is not None else 0.0  # else nothing is reserved
         self.budget.reserve(cost)
-        self.concurrency.sent(self.in_flight)
-        number, entry = next(self._sent), self.tokens.take(now, tokens)
-        permit = Permit(request, number, now, self.concurrency.epoch, self.breaker.open, tokens, cost, entry)
+        self._latest = sent.number
+        self.concurrency.sent(now, sent)
+        permit = Permit(request, now, sent, self.breaker.alone, tokens, cost, self.tokens.take(now, tokens))
         if permit.probe:
             self._probe = permit
         return permit
+
+    def _calls_of(self, left: Left, permit: Permit) -> int:
+        """Return how many calls like this one limits leave, without those that went after it."""
+        calls = [] if left.requests is None else [left.requests]
+        if left.tokens is not None:
+            calls.append(left.tokens // max(1, self._expected(permit.request)))
+        return max(0, min(calls) - (self._latest - permit.sent.number))
 
     def _expected(self, request: Request) -> int:
         usage = self.estimates.expected(request)

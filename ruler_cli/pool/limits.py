@@ -7,9 +7,18 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
 - A round is as many replies as the limit allows, of calls that went since it changed, with no failure among
   them and four fifths of the limit in use. The limit grows after one round, and after cuts after ever more.
 - Within the cooldown of a cut no refusal lowers the limit below two fifths, until as many have come as the
-  limit was: all may fail for another reason.
+  limit was: all may fail for another reason. A refusal of a call that went after an earlier one was known
+  lowers it to nine tenths of the calls in flight.
+- Calls beyond the first few go at most 32 times as fast as the judge is known to answer, and for 15 s after
+  a refusal hardly faster, so that a refusal comes before most of a burst went.
 - It grows to at most 1.1 times the limit that failed. If that is clean too, the memory is wrong and doubling
   starts again.
+- What rate-limit headers leave beside the calls in flight bounds them, and is used at once until a call is
+  refused. Headers that leave nothing while calls are answered are no longer believed.
+- Two calls of a round that time out, with others answered meanwhile but none that was sent later, waited in
+  the judge's queue: as many as were answered can wait so long, so the limit falls to four fifths of them.
+- A pool begins with what the last one learned of the same judge. Refusals, and limits below the usual start,
+  are forgotten after a quarter of an hour: the judge may have been down.
 - Once refusals prove to be single calls' own (`cooldown.py`), the limit that failed is taken up again. The
   same follows if the judge asks the only call in flight to wait, since fewer cannot be; then only a limit
   that refuses nearly all cuts again.
@@ -18,17 +27,39 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-_START = 4
+from ruler_cli.pool.pace import Pace, Sent
+
+START, START_OF_QUEUE = 8, 64
+"""Calls in flight at first; and those of a judge that has calls wait in a queue and refuses none."""
 _CUT, _GROW, _MEMORY, _IN_USE = 0.8, 1.05, 1.1, 0.8
-_FLOOR = 0.4
+_FLOOR, _LESS = 0.4, 0.9
 _COOLDOWN = 15.0
 _DWELL = 8
 _GAIN = 1.15
 _STRIKES = 2
 _PLATEAU = 60.0
+_REPLIES = 40
+"""Replies before a limit that failed is tried again."""
+_SURGE, _CALM = 32, 1.25
+"""Factors on the rate at which the judge answers: for a burst of calls, and for 15 s after a refusal."""
+_SOON = 0.005
+"""Seconds that are not worth a timer."""
+_HALF, _FEW = 0.5, 4
+"""Share of the calls in flight that were accepted before, and so few calls: below both numbers a rate may be
+the cause of a refusal."""
+_RECENT = 8
+"""Weight of all earlier replies against the newest in the mean of their seconds."""
+_TWO = 2
+"""Calls of a round that time out if they wait in a queue."""
+_VAIN = 32
+"""Replies in a row whose headers leave nothing, until headers are no longer believed."""
+_KNOWN, _VALID = 256, 900.0
+"""Judges of which a process remembers what it learned, and the seconds until it forgets what failed."""
 
 
 class ConcurrencyLimit:
@@ -41,29 +72,76 @@ class ConcurrencyLimit:
         self.alone = False
         """True if the judge refused the only call in flight: single refusals are not for their number."""
 
-    def sent(self, in_flight: int) -> None:
-        """Note that a call goes; `in_flight` counts it too."""
+    @property
+    def allowed(self) -> int:
+        """The calls that may be in flight now."""
+        return self.limit
 
-    def replied(self, now: float, epoch: int, seconds: float) -> None:
-        """Note that a call that went in `epoch` was answered after `seconds`."""
+    def wait(self, now: float) -> float:
+        """Return the seconds until a call may go."""
+        return 0.0
 
-    def rejected(self, now: float, epoch: int, in_flight: int, retry_after: float | None) -> None:
+    def sent(self, now: float, call: Sent) -> None:
+        """Note that a call goes."""
+
+    def replied(self, now: float, call: Sent, seconds: float) -> None:
+        """Note that a call was answered after `seconds`."""
+
+    def rejected(self, now: float, call: Sent, in_flight: int, retry_after: float | None) -> None:
         """Note that a call passed a limit of the server, with `in_flight` other calls in flight."""
 
     def cleared(self) -> None:
         """Note that earlier rejections were single calls' own."""
 
+    def back(self) -> None:
+        """Note that the judge answers again after it refused all calls for longer than a limit's window."""
+
     def disturbed(self) -> None:
         """Note that a call failed for another reason."""
+
+    def timed_out(self, now: float, call: Sent, answered: int) -> None:
+        """Note that neither a call nor a later one was answered in time; `answered` calls were meanwhile."""
+
+    def left(self, in_flight: int, calls: int | None) -> None:
+        """Note that rate limits leave so many `calls` beside those `in_flight`; None: they are not named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The state of an adaptive limit that the next pool begins with.
+
+    `interval` is the least time between two calls, `seconds` the mean time of a call, `at` a time of the
+    monotonic clock.
+    """
+
+    limit: int
+    failed: int | None
+    clean: int | None
+    doubling: bool
+    dwell: int
+    interval: float
+    seconds: float
+    at: float
+
+
+LEARNED: dict[Hashable, Learned] = {}
+"""Of this process, by judge; the newest stand last."""
 
 
 class AdaptiveConcurrency(ConcurrencyLimit):
     """A limit that follows the capacity of the server."""
 
-    def __init__(self, ceiling: int) -> None:
-        """`ceiling` connections can be open on this machine."""
-        super().__init__(min(_START, ceiling))
-        self._ceiling = ceiling
+    def __init__(self, ceiling: int, start: int = START, judge: Hashable = None) -> None:
+        """`ceiling` connections can be open on this machine. `start` calls go at first.
+
+        `judge` is the key under which pools of this process share what they learn; None: they do not.
+        """
+        super().__init__(min(start, ceiling))
+        self._ceiling, self._judge = ceiling, judge
+        self._most, self._vain, self._lifted = ceiling, 0, False
+        self._start, self._proved, self._late = self.limit, 0, 0
+        self._seconds_each = self._gap = 0.0
+        self._spread = self._refused = float("-inf")
         self._doubling = True
         self._failed: int | None = None
         self._clean: int | None = None
@@ -72,14 +150,43 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._dwell = self._rounds = 1
         self._rate, self._strikes = 0.0, 0
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
+        learned = LEARNED.get(judge)
+        self.pace = Pace()
+        if learned is not None:
+            self._take_up(learned)
 
-    def sent(self, in_flight: int) -> None:
-        """Note the highest number in flight."""
-        self._peak = max(self._peak, in_flight)
+    def _take_up(self, learned: Learned) -> None:
+        self._seconds_each, self._clean = learned.seconds, learned.clean
+        if time.monotonic() >= learned.at + _VALID:
+            self.limit = min(max(self._start, learned.clean or 0), self._ceiling)
+            return
+        self.pace = Pace(learned.interval)
+        self.limit = min(learned.limit, self._ceiling)
+        self._failed, self._doubling, self._dwell = learned.failed, learned.doubling, learned.dwell
 
-    def replied(self, now: float, epoch: int, seconds: float) -> None:
+    @property
+    def allowed(self) -> int:
+        """The calls that may be in flight now."""
+        return min(self.limit, self._most)
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until a call may go, so that a refusal comes before most of a burst went."""
+        burst = self._spread - self._start * self._gap - now
+        return max(self.pace.wait(now), burst if burst > _SOON else 0.0)
+
+    def sent(self, now: float, call: Sent) -> None:
+        """Note the highest number in flight, and the time."""
+        self._peak = max(self._peak, call.ahead + 1)
+        self._spread = max(self._spread, now) + self._gap
+        self.pace.sent(now, call.number)
+
+    def replied(self, now: float, call: Sent, seconds: float) -> None:
         """Count towards the round; at its end the limit may grow."""
-        if epoch != self.epoch:
+        self._proved = max(self._proved, call.ahead)
+        self.pace.answered()
+        self._seconds_each += (seconds - self._seconds_each) / (_RECENT if self._seconds_each else 1)
+        self._spread_out(now)
+        if call.epoch != self.epoch:
             return
         self._replies += 1
         self._seconds += seconds
@@ -92,9 +199,18 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._rounds += 1
         self._grow(now, rate)
 
-    def rejected(self, now: float, epoch: int, in_flight: int, retry_after: float | None) -> None:
-        """Cut the limit, or within a cooldown lower it to what the server still holds."""
-        if epoch != self.epoch and now >= self._cut_until:
+    def rejected(self, now: float, call: Sent, in_flight: int, retry_after: float | None) -> None:
+        """Cut the limit, or within a cooldown lower it to what the server still holds.
+
+        If it refuses although half as many are in flight as it accepted before, a rate may be the cause.
+        """
+        late = call.began > self._refused
+        self._refused = now
+        self._spread_out(now)
+        self._spread = max(self._spread, now + self._start * self._gap)
+        if self._is_rate(now, call, retry_after or 0.0):
+            return
+        if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if retry_after and self.limit == 1 and not in_flight:
             self.alone = True
@@ -105,10 +221,13 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._rejections += 1
             if self._rejections > (self._failed or 0):
                 self._rejections, self._floor = 0, max(1, int(self._floor * _FLOOR))
-            self._set(max(self._floor, min(self.limit, in_flight)))
+            held = max(1, int(_LESS * in_flight)) if late else in_flight
+            self._set(max(self._floor, min(self.limit, held)))
         else:
             self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
-            self._failed = self.limit
+            if self._lifted:  # far above the calls that were in flight
+                self.limit, self._lifted = min(self.limit, max(call.ahead, in_flight) + 1), False
+            self._failed = min(self.limit, call.ahead + 1)
             self._floor, self._rejections = max(1, int(self.limit * _FLOOR)), 0
             if self._clean is not None and self._clean >= self.limit:
                 self._clean = None  # the limit that was clean is so no more
@@ -117,7 +236,36 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
         self._grow_from = now + _COOLDOWN
 
+    def _is_rate(self, now: float, call: Sent, seconds: float) -> bool:
+        """Tell if a rate is the cause of a refusal, and not the number of calls in flight."""
+        paced = self.pace.interval > 0
+        most = self.limit - 1 if paced else max(1, min(self._proved, _FEW), _HALF * self._proved)
+        if not self.pace.refused(now, call, seconds, certain=call.ahead < most):
+            return False
+        if not paced:
+            self._restore()
+        self._remember()
+        return True
+
+    def _spread_out(self, now: float) -> None:
+        """Set the time between calls of a burst, by the calls that the judge is known to answer at once."""
+        calm = now < self._refused + _COOLDOWN
+        at_once = self.limit if calm else min(self.limit, max(self._start, self._proved + 1))
+        self._gap = self._seconds_each / at_once / (_CALM if calm else _SURGE)
+
     def cleared(self) -> None:
+        """Go back to the limit that failed, without an interval."""
+        self.pace.clear()
+        self._restore()
+
+    def back(self) -> None:
+        """Go back to the most calls that were accepted: no limit per minute refuses all for so long."""
+        self.pace = Pace()
+        self._failed = max(self._failed or 1, self._proved)
+        self._restore()
+        self._remember()
+
+    def _restore(self) -> None:
         """Go back to the limit that failed, and on from there as if it had not."""
         if self._failed is None:
             return
@@ -129,6 +277,34 @@ class AdaptiveConcurrency(ConcurrencyLimit):
     def disturbed(self) -> None:
         """Hold growth back until a round without failures."""
         self._disturbed = True
+
+    def timed_out(self, now: float, call: Sent, answered: int) -> None:
+        """Cut the limit to what is answered in time; without any answer the judge is stuck or down."""
+        most = max(1, int(_CUT * answered))
+        if call.epoch != self.epoch or not answered or most >= call.ahead:
+            return
+        self._late += 1
+        if self._late < _TWO:  # a single call may be slow by itself
+            return
+        # timeouts cost more than refusals, so the limit grows again as slowly as it may
+        self._failed, self._clean, self._dwell = answered, None, _DWELL
+        self._doubling, self._rounds, self._grow_from = False, 0, now + _PLATEAU
+        self._set(most)
+
+    def left(self, in_flight: int, calls: int | None) -> None:
+        """Bound the calls in flight, and lift the limit to the bound unless a call was refused."""
+        if calls is None:
+            self._most = self._ceiling
+            return
+        self._vain = 0 if calls else self._vain + 1
+        if self._vain >= _VAIN:
+            self._most = self._ceiling
+            return
+        self._most = max(1, min(in_flight + calls, self._ceiling))
+        # not for a few more, since each change of the limit begins a new round
+        if self._failed is None and self._most >= 2 * self.limit:
+            self._lifted = True
+            self._set(self._most)
 
     def _grow(self, now: float, rate: float) -> None:
         if self._failed is not None and self._clean is not None and self.limit < self._clean:
@@ -149,8 +325,15 @@ class AdaptiveConcurrency(ConcurrencyLimit):
                 self._dwell = 1
                 self._set(2 * self.limit)
             else:
-                self._rounds = 0
-                self._set(min(most, max(self.limit + 1, math.ceil(self.limit * _GROW))))
+                self._approach(min(most, max(self.limit + 1, math.ceil(self.limit * _GROW))))
+
+    def _approach(self, limit: int) -> None:
+        """Grow by a step; to the limit that failed not before many replies, since that may cost a refusal."""
+        if limit >= (self._failed or 0) and self._rounds * self.limit < _REPLIES:
+            self._begin()
+            return
+        self._rounds = 0
+        self._set(limit)
 
     def _double(self, now: float, rate: float) -> None:
         if self.limit == self._ceiling:  # a round more at the same limit is no plateau
@@ -171,8 +354,27 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self.epoch += 1
         self._begin()
 
+    def _remember(self) -> None:
+        if self._judge is None:
+            return
+        LEARNED.pop(self._judge, None)  # the newest stands last
+        LEARNED[self._judge] = Learned(
+            self.limit,
+            self._failed,
+            self._clean,
+            self._doubling,
+            self._dwell,
+            self.pace.proved,
+            self._seconds_each,
+            time.monotonic(),
+        )
+        for judge in list(LEARNED)[:-_KNOWN]:  # a copy: other threads may have pools too
+            LEARNED.pop(judge, None)
+
     def _begin(self) -> None:
         self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
+        self._late = 0
+        self._remember()
 
 
 _SPAN = 60.25

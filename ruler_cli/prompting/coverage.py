@@ -196,7 +196,7 @@ class Coverage:
             groups = f"the first {self.groups} groups" if self.groups > 1 else "the first group"
             sentences.append(
                 f"judges are shown {1 - missing / whole:.0%} of the text in {groups}; "
-                f"not shown: {self.not_shown_text()} (`ruler check --json` names every path)"
+                f"not shown: {self.not_shown_text()} (`ruler check` names every path, in JSON)"
             )
         for key, count in self.fields.most_common(_NAMED):
             if count > _RARE * self.messages:

@@ -18,6 +18,7 @@ from ruler_cli.config import AskSettings
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting import injection, templates
 from ruler_cli.prompting.render import WHOLE, Shortening, render, render_tools
+from ruler_cli.rubric import scale_mistake
 from ruler_cli.types import Group, Rollout
 
 CYCLE = 8
@@ -115,7 +116,8 @@ def render_group(group: Group, ask: AskSettings) -> tuple[PromptLayout, list[Rol
     """Render everything; return the arguments of a `Shortener`, of which the layout is all that most need."""
     given = group.rollouts
     rollouts, place = _joined(given)
-    readable = [i for i, r in enumerate(rollouts) if r.error is None]
+    shown = not scale_mistake(group.rubric)
+    readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
     opening = _opening([rollouts[i].messages for i in readable])
     same = render(rollouts[readable[0]].messages[:opening]) if opening else []
     lines = {i: same + render(rollouts[i].messages[opening:]) for i in readable}
@@ -150,7 +152,7 @@ def distinct_rollouts(group: Group, ask: AskSettings) -> int:
 
 def shown_rubric(group: Group, usual: str | None) -> str:
     """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one."""
-    return readable_text(group.rubric or usual or templates.RUBRIC)
+    return readable_text(group.rubric or usual or templates.DEFAULT_RUBRIC)
 
 
 @dataclass(slots=True)

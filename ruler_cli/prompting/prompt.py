@@ -29,6 +29,7 @@ from ruler_cli.prompting.layout import (
 )
 from ruler_cli.prompting.render import Shortening
 from ruler_cli.prompting.windows import LEAST, WIDE, Windows, count_for, fewest, partition
+from ruler_cli.rubric import scale_mistake
 from ruler_cli.types import Group, GroupError, Request
 
 LADDER = (
@@ -140,7 +141,9 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
 
 
 def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> GroupError:
-    """The error of a group without a request: nothing to judge, or nothing that fits the judge's context."""
+    """The error of a group without a request: its rubric, nothing to judge, or nothing that fits."""
+    if mistake := scale_mistake(group.rubric):
+        return GroupError("input", f"its rubric {mistake}")
     if not layout.distinct:
         errors = [rollout.error for rollout in group.rollouts if rollout.error]
         first = f"no trajectory can be judged; the first: {errors[0]}" if errors else ""

@@ -1,18 +1,15 @@
 """Inspect's `.eval` log: a zip archive with a member `samples/NAME.json` for each sample.
 
-Its members are compressed with Zstandard (method 93) or, in old logs, deflate. In a rewritten archive every
-other member keeps its name, order, method and content.
+Its members are compressed with Zstandard (method 93) or, in old logs, deflate. Only inspect_ai writes one.
 """
 
 from __future__ import annotations
 
-import copy
 import lzma
 import re
 import struct
 import sys
 import zlib
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,7 +18,7 @@ from typing import BinaryIO
 from ruler_cli.config import MAX_RECORD
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.compression import zstd
-from ruler_cli.reading.container import Container, Rewrite, task_of
+from ruler_cli.reading.container import LOG_ONLY, Container, task_of
 from ruler_cli.reading.foreign import foreign_member
 from ruler_cli.types import Line
 
@@ -42,19 +39,20 @@ _DAMAGE = (
     OverflowError,
 )
 _PIECE = 1 << 16
-_ZIP32 = 1 << 30
-"""Bytes of a member that surely need no field of 64 bits."""
-_SAMPLE = re.compile(r"samples/([^/]+)\.json")
+_SAMPLE = re.compile(r"samples/([^/]+|.+_epoch_\d+)\.json", re.DOTALL)
+"""A sample's name; an id may be `HumanEval/0`."""
 
 
 class Archive(Container):
     """The samples of a log, in the order of the archive; of members with one name the last counts."""
 
     unit = "sample"
+    lines_only = LOG_ONLY
 
     def __init__(self, name: str, file: BinaryIO, stack: ExitStack, most: int = MAX_RECORD << 20) -> None:
         """Open a seekable file; ForeignError if it holds no samples."""
         super().__init__(name, most)
+        self.log = file
         with _readable(name):
             self._archive = stack.enter_context(zipfile.ZipFile(file))
         every = self._archive.infolist()
@@ -95,42 +93,6 @@ class Archive(Container):
         """Make the Line of a sample, with the sample's name."""
         name = self.samples[number - 1].filename[len("samples/") : -len(".json")]
         return Line(number, offset, raw, f"sample {name}")
-
-    def rewrite(self, stream: BinaryIO) -> Rewrite:
-        """Write the archive with other samples; one that is left out is no member any more."""
-        put, number = (yield), 0
-        file = _ZipWriter(stream, "w")
-        try:
-            for info in self.members:
-                if not _SAMPLE.fullmatch(info.filename):
-                    deque(self._pieces(info), 0)  # a damaged one is not begun
-                    with file.open(_same_attributes(info), "w", force_zip64=info.file_size > _ZIP32) as copy:
-                        copy.writelines(self._pieces(info))
-                    continue
-                number += 1
-                if put is not None and put[0] == number:
-                    file.writestr(_same_attributes(info), put[1])
-                    put = yield
-        except UsageError:  # a member is damaged: the archive of those before it can be read
-            file.close()
-            raise
-        file.close()
-
-
-class _ZipWriter(zipfile.ZipFile):
-    """A zip archive that only `close` ends: its stream may be closed before it is garbage."""
-
-    def __del__(self) -> None:
-        pass
-
-
-def _same_attributes(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """Describe a member with the same name, date, method and attributes, for other content."""
-    new = zipfile.ZipInfo(info.filename, info.date_time)
-    new.compress_type = info.compress_type
-    new.external_attr, new.create_system = info.external_attr, info.create_system
-    new.comment, new.extra = copy.copy(info.comment), b""
-    return new
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""An INPUT that is open: it yields records, and writes records back into a file of the same kind.
+"""An INPUT that is open: it yields records, and most kinds write records back into a file of the same kind.
 
-JSON lines are the plain case; a JSON document, a Parquet file, a zip archive and a directory of files
+JSON lines are the plain case; a JSON document, a Parquet file, an Inspect log and a directory of files
 are the others. A record is always the bytes of one JSON object.
 """
 
@@ -26,6 +26,8 @@ _TASK_PATHS = ("eval.task", "info.environment_info.domain_name", "env_id")
 
 _MAX_NOTES = 20
 """Files left out that are named one by one."""
+
+LOG_ONLY = "is an Inspect log, which is written as one .eval or .json file only, with new scores"
 
 Put = tuple[int, bytes] | None
 """A record's number and its new bytes; None ends the file that is open."""
@@ -74,13 +76,15 @@ class Container(ABC):
 
     `unit` is the noun for a record's place in sentences. `once`: records come one time, from a pipe. `fd` is
     the descriptor of an uncompressed file, in which a record can be read again at its `Line.offset`.
-    `rewritable`: records may be put back into a container of this kind; else OUTPUT is JSON lines.
+    `lines_only` says why records are not put back into a container of this kind, so that OUTPUT is JSON
+    lines; empty: they may be. `log` has the bytes of an Inspect log, which inspect_ai can write with scores.
     """
 
     unit = "line"
     once = False
     fd: int | None = None
-    rewritable = True
+    lines_only = ""
+    log: BinaryIO | None = None
 
     def __init__(self, name: str, most: int = MAX_RECORD << 20) -> None:
         """`name` stands for the input in sentences; a record of more than `most` bytes is not held."""

@@ -66,7 +66,7 @@ class Directory(MultiFileContainer):
         self._open_container, self._names = open_container, frozenset(listing.names)
         self._left_out: set[str] = set()
         self._damaged: set[str] = set()
-        self._not_rewritable = ""
+        self._lines_only = ""
         self._scans: list[_FileScan] = []
         self._on_problem: Callable[[Problem], None] | None = None
 
@@ -108,11 +108,8 @@ class Directory(MultiFileContainer):
                 else:
                     self._damaged.add(name)
                     on_problem(Problem(0, reason, b"", name))
-        if self.output_directory and self._not_rewritable:
-            raise UsageError(
-                f"{self.output_directory}: {self._not_rewritable} is a rollout of many events, which is not "
-                "written again in its shape; name OUTPUT .jsonl, and it holds one record a rollout"
-            )
+        if self.output_directory and self._lines_only:
+            raise UsageError(f"{self.output_directory}: {self._lines_only}; name OUTPUT .jsonl")
         return left_out_notes(notes)
 
     def records(self) -> Iterator[Line]:
@@ -202,7 +199,8 @@ class Directory(MultiFileContainer):
             for count, line in enumerate(file.records(), 1):
                 fitting = fits(line)
                 if fitting or (line.skipped and _begins_object(line)):
-                    self._not_rewritable = self._not_rewritable or ("" if file.rewritable else name)
+                    if file.lines_only:
+                        self._lines_only = self._lines_only or f"{name} {file.lines_only}"
                     return
                 others += fitting is False
                 objects += _begins_object(line)

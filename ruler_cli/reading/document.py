@@ -24,7 +24,7 @@ import orjson
 from ruler_cli.config import MAX_RECORD
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.reading.compression import BOM, readable
-from ruler_cli.reading.container import Container, Rewrite, task_of
+from ruler_cli.reading.container import LOG_ONLY, Container, Rewrite, task_of
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Line
 from ruler_cli.writing.splice import SPACE, STRING, end_of
@@ -211,6 +211,8 @@ class Document(Container):
         self.fd, self._shape, self._checked = fd, shape, False
         self.in_member = bool(shape.name)
         self.unit = "item" if shape.listed else "object"
+        if shape.name == "samples":  # only an Inspect log has its records there
+            self.log, self.lines_only = os.fdopen(fd, "rb", closefd=False), LOG_ONLY
 
     @property
     def task(self) -> str:

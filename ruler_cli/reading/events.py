@@ -152,7 +152,7 @@ def _list_member(raw: bytes) -> str | None:
 class AssembledRollouts(Container):
     """Records that are made of other records; a file cannot hold them in the same shape."""
 
-    rewritable = False
+    lines_only = "holds rollouts of many events, which are not written again as such"
 
     def __init__(
         self, source: Container, unit: str, assemble: Callable[[], Iterator[tuple[int, Raw]]]

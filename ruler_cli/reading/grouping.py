@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import InputChanged, UnreadableError, UsageError
+from ruler_cli.errors import InputChanged, Sentence, UnreadableError, UsageError
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
@@ -34,7 +34,6 @@ Where = Callable[[int], str]
 OnRecord = Callable[[Record, int], object]
 """Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
 counts once."""
-_WAY = "if that is not meant, name another key with --group-by PATH"
 Opening = list[tuple[object, object]]
 """Role and content of the messages before the agent's first turn."""
 _SYSTEM = ("system", "developer")
@@ -89,11 +88,15 @@ class Openings:
 
     def sentences(self) -> list[str]:
         """A warning for each doubt, with the way out."""
-        out = []
+        out: list[str] = []
         if self.taskless:
             out.append(
-                f"{_showing(self.taskless)} the judge no task: nothing stands before the agent's first turn "
-                f"(first: {self.first_taskless}); name the place of the task's text with --prompt PATH"
+                Sentence(
+                    "{showing} the judge no task: nothing stands before the agent's first turn (first: "
+                    "{first}); name the place of the task's text with {prompt:PATH}",
+                    showing=_showing(self.taskless),
+                    first=self.first_taskless,
+                )
             )
         if self.ruleless:
             out.append(
@@ -105,8 +108,12 @@ class Openings:
         if self.mixed:
             groups = "1 group" if self.mixed == 1 else f"{self.mixed:,} groups"
             out.append(
-                f"the rollouts of {groups} begin differently (first: {printable(self.first_mixed)}), as if "
-                "they were of different tasks; if they are, name another key with --group-by PATH"
+                Sentence(
+                    "the rollouts of {groups} begin differently (first: {first}), as if they were of "
+                    "different tasks; if they are, name another key with {group_by:PATH}",
+                    groups=groups,
+                    first=printable(self.first_mixed),
+                )
             )
         return out
 
@@ -161,13 +168,14 @@ class Survey:
         out: list[str] = []
         if self.groups > 1 and self.singles == self.groups and not alone:
             given = self.reader.format.shape == "group"
-            key, advice = ("", "") if given else (f" ({self.reader.shown_key})", f"; {_WAY}")
-            out.append(f"every group has one rollout{key}: nothing can be compared{advice}")
+            key = "" if given else f" ({self.reader.shown_key})"
+            nothing = f"every group has one rollout{key}: nothing can be compared"
+            out.append(nothing if given else _with_way(nothing))
         elif self._is_one_group and (self.reader.by_prompt or self.openings.mixed):
-            out.append(f"all {self.records} records are one group ({self.reader.shown_key}); {_WAY}")
+            out.append(_with_way(f"all {self.records} records are one group ({self.reader.shown_key})"))
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
             sizes = f"{self.smallest} to {self.largest}"
-            out.append(f"group sizes are very uneven, {sizes} ({self.reader.shown_key}); {_WAY}")
+            out.append(_with_way(f"group sizes are very uneven, {sizes} ({self.reader.shown_key})"))
         if self.repeated:
             first, second = self.repeated
             out.append(
@@ -175,6 +183,11 @@ class Survey:
                 "judged as a group of its own"
             )
         return out + self.openings.sentences()
+
+
+def _with_way(doubt: str) -> Sentence:
+    """Return a doubt about the group key, with the way out."""
+    return Sentence("{doubt}; if that is not meant, name another key with {group_by:PATH}", doubt=doubt)
 
 
 def records(
@@ -188,7 +201,7 @@ def records(
         try:
             parts = read(line)
         except UnreadableError as error:
-            on_problem(Problem(line.number, str(error), line.raw, line.place))
+            on_problem(Problem(line.number, error.reason, line.raw, line.place))
             continue
         yield from parts
 
@@ -220,7 +233,8 @@ def survey(
     grouping, shard, limit = settings.grouping, settings.shard, settings.limit
     whole = reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
-        raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
+        problem = "every record of this file already is a group"
+        raise UsageError(problem, option="grouping", value=grouping)
     openings = Openings(reader.format.simulated_user, reader.format.varied_prompts)
     result = Survey(reader, where=where, openings=openings)
 
@@ -264,10 +278,9 @@ def survey(
     adjacent = runs == result.groups
     if grouping == "consecutive" and not adjacent:
         one, other = index.repeated_key(apart=True) or (0, 0)
-        raise UsageError(
-            f"--grouping consecutive: {where(one)} and {where(other)} are one group with others "
-            "between; leave --grouping at auto"
-        )
+        problem = f"{where(one)} and {where(other)} are one group with others between"
+        remedy = Sentence("leave {grouping} at auto")
+        raise UsageError(problem, remedy, option="grouping", value="consecutive")
     if grouping != "line":
         result.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
     return result
@@ -299,11 +312,12 @@ def streamed(
         if before >= end:
             continue
         if before != number:
-            raise UsageError(
-                f"line {number}: group {group.key!r} comes back after it ended (it began at line "
-                f"{before}); from stdin groups must be adjacent: have all of it kept on disk first "
-                "with --grouping scattered, or give the input as a file"
+            problem = f"group {group.key!r} comes back after it ended (it began at line {before})"
+            remedy = Sentence(
+                "from stdin groups must be adjacent: have all of it kept on disk first with "
+                "{grouping:scattered}, or give the input as a file"
             )
+            raise UsageError(problem, remedy, place=f"line {number}")
         short = b"" if whole else digest(group.key)
         for record in group.records:
             if on_record is not None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import InputChanged, UnreadableError, UsageError
+from ruler_cli.errors import InputChanged, Sentence, UnreadableError, UsageError
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import printable as plain_text
@@ -136,10 +136,9 @@ def open_input(
     container = open_container(settings.source, stack, most=settings.max_record << 20)
     on_open(container)
     if container.once and draw is not None:
-        raise UsageError(
-            f"--spend spread: groups are drawn from all of INPUT, and {name} is read once, as it comes; give "
-            "INPUT as a file, or leave it out"
-        )
+        problem = f"groups are drawn from all of INPUT, and {name} is read once, as it comes"
+        remedy = "give INPUT as a file, or leave it out"
+        raise UsageError(problem, remedy, option="spend", value="spread")
     if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
         container = spool_lines(container, stack)
     index = stack.enter_context(closing(Index(draw)))
@@ -151,10 +150,9 @@ def open_input(
         return Input(container, index)
     reader = detect(name, first, settings)
     if shard is not None and reader.format.shape == "columns":
-        raise UsageError(
-            f"--shard: a record of {name} holds several groups, which may be of different shards; "
-            "give each process some of the files, or of the lines (`split -n l/16`), and a --ledger"
-        )
+        problem = f"a record of {name} holds several groups, which may be of different shards"
+        some = "give each process some of the files, or of the lines (`split -n l/16`), and a {ledger}"
+        raise UsageError(problem, Sentence(some), option="shard")
 
     def report(problem: Problem) -> None:
         if shard is None or shard.tells(problem.line):  # of all shards together each once
@@ -213,8 +211,8 @@ def _survey_file(
     if shard is not None:
         notes.append(f"{shard}: {result.mine:,} of {_groups(result.groups)}")
     if result.records == 0:
-        why = f"; {problems[0].where} {problems[0].reason}" if problems else ""
-        raise UsageError(f"{name}: none of its {container.unit}s can be read{why}")
+        first = [Sentence("{line} {why}", line=one.where, why=one.reason) for one in problems[:1]]
+        raise UsageError(f"none of its {container.unit}s can be read", *first, place=name)
     in_order = result.grouping != "scattered" and index.seed is None
     if not in_order and fd is None:
         scratch = stack.enter_context(Scratch())
@@ -248,10 +246,11 @@ def _groups(number: int) -> str:
 
 
 def _first(limit: int, groups: int = 0) -> str:
-    """The sentence on --limit; `groups` is the number of all, 0 if it is not known."""
+    """The sentence on a limit; `groups` is the number of all, 0 if it is not known."""
     number = "" if limit == 1 else f" {limit:,}"
     of = f" of {_groups(groups)}" if groups else " group" if limit == 1 else " groups"
-    return f"--limit {limit}: only the first{number}{of}; leave it out for all of them"
+    only = f"only the first{number}{of}; leave it out for all of them"
+    return Sentence("{limit:{most}}: {only}", most=limit, only=only)
 
 
 def _with_offsets(lines: Iterator[Line]) -> Iterator[Line]:

@@ -89,7 +89,7 @@ def open_container(
     if not once or rollouts is container:
         return rollouts
     spooled = spool_lines(rollouts, stack)
-    spooled.rewritable = False
+    spooled.lines_only = rollouts.lines_only
     return spooled
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import Sentence, UnreadableError
 
 _CONTROLS = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])")
 """DEL, C1 controls, line separators and direction marks, as UTF-8; JSON escapes the C0 controls itself."""
@@ -21,7 +21,10 @@ _CONTROLS = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-
 
 def too_large(size: int) -> str:
     """Return the reason why a record of `size` bytes is not read."""
-    return f"has {size >> 20:,} MiB, more than --max-record allows; allow more MiB, or make records smaller"
+    return Sentence(
+        "has {size:,} MiB, more than {max_record} allows; allow more MiB, or make records smaller",
+        size=size >> 20,
+    )
 
 
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ruler_cli.formats.detect import SAMPLE
 from ruler_cli.formats.rewards import number
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import place
+from ruler_cli.rubric import scale_mistake
 from ruler_cli.types import Group, Problem, Record
 
 SMALL = 64 << 20
@@ -93,6 +94,8 @@ class InputCounts:
             self.first.append(record)
         if not record.rollouts:
             self._on_problem(Problem(line.number, "is a group without trajectories", b"", line.place))
+        if mistake := scale_mistake(record.rubric):
+            self._on_problem(Problem(line.number, f"has a rubric that {mistake}", b"", line.place))
         for rollout in record.rollouts:
             if rollout.error is not None:
                 self._on_problem(Problem(line.number, rollout.problem, b"", line.place))

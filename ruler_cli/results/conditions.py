@@ -1,4 +1,4 @@
-"""`--where NAME` and `--where NAME=LOW..HIGH` → conditions on groups and rollouts."""
+"""`NAME` and `NAME=LOW..HIGH` → conditions on groups and rollouts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.formats.interface import printable
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.suggestions import nearest
@@ -56,25 +57,26 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Read the value of `--where`; UsageError with the way out."""
+    """Read a condition; UsageError with the way out."""
+    wrong = partial(UsageError, option="where", value=printable(text))
     name, equals, ends = text.partition("=")
     if name not in NAMES:
-        raise UsageError(f"--where {printable(text)}: is no condition; {_unknown(text)}")
+        raise wrong("is no condition", _unknown(text))
     if name in _STATES and not equals:
         return Condition(name)
     if name not in _RANGED:
-        raise UsageError(f"--where {printable(text)}: `{name}` takes no range; write --where {name}")
+        raise wrong(f"`{name}` takes no range", Sentence("write {where:{name}}", name=name))
     first, dots, last = ends.partition("..")
     try:
         low, high = float(first.strip() or "-inf"), float(last.strip() or "inf")
     except ValueError:
         low = high = math.nan
     if not dots or math.isnan(low + high):
-        raise UsageError(f"--where {printable(text)}: {_range_help(name)}")
+        raise wrong(_range_help(name))
     if low > high:
-        raise UsageError(f"--where {printable(text)}: the lower end stands first; {_range_help(name)}")
+        raise wrong("the lower end stands first", _range_help(name))
     if name in FIGURES and (low > 1 or high < 0):
-        raise UsageError(f"--where {printable(text)}: {name} lies from 0 to 1; {_range_help(name)}")
+        raise wrong(f"{name} lies from 0 to 1", _range_help(name))
     return Condition(name, (low, high))
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.interface import printable
 from ruler_cli.formats.reader import Reader
@@ -44,7 +44,7 @@ class ScoredFile:
     `counts` holds the numbers of `groups` and of `rollouts`, and of rollouts:
     - `scored`, `failed`, `unmarked`
     - `odd_scores`: annotated as scored, but the score is no finite number
-    - `moved`: --blend or --order-by-outcome moved the score away from the judges' own
+    - `moved`: a reward or an outcome moved the score away from the judges' own
     - `unlabelled`; `odd_labels`: the label is no number
     - `outcomes`: without a reward, labelled by a verifier or a person
     - `own_labels`: the label at the user's path equals the score
@@ -80,10 +80,9 @@ class ScoredFile:
         refuse_unannotated(self.name, counts["groups"], unmarked)
         unlabelled = counts["unlabelled"] + counts["odd_labels"]
         if self._labels is not None and unlabelled == counts["rollouts"]:
-            raise UsageError(
-                f"--labels {printable(self._labels)}: no rollout of {self.name} has a label there that can "
-                "be used; a label is a number, a truth value, or a word such as passed"
-            )
+            problem = f"no rollout of {self.name} has a label there that can be used"
+            remedy = "a label is a number, a truth value, or a word such as passed"
+            raise UsageError(problem, remedy, option="labels", value=printable(self._labels))
 
     def _count(self, rollout: ScoredRollout) -> None:
         counts, given = self.counts, self._labels is not None
@@ -110,10 +109,10 @@ class ScoredFile:
         """Warn if every label equals its score: then the labels are probably ruler's own scores."""
         if not 1 < self.counts["own_labels"] == self.counts["scored"]:
             return None
-        return (
-            f"--labels {printable(self._labels or '')}: every label is the very score of its rollout; if "
-            "that is where ruler wrote it, leave --labels out for the original rewards, or name where a "
-            "verifier's word stands"
+        return Sentence(
+            "{labels:{path}}: every label is the very score of its rollout; if that is where ruler wrote it, "
+            "leave {labels} out for the original rewards, or name where a verifier's word stands",
+            path=printable(self._labels or ""),
         )
 
 

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Any, Literal
 
 from ruler_cli.config import InputSettings
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import Sentence, UnreadableError, UsageError
 from ruler_cli.formats.interface import Format, printable
 from ruler_cli.formats.parallel import path_of, value_at
 from ruler_cli.reading.input import Input, open_input
@@ -29,9 +30,10 @@ By = Literal["variance", "score", "majority"]
 _KEYS = 12
 """Keys of a record that a message names."""
 _NEEDS = {
-    "reliability": "as it takes two passes to tell; score with --passes 2 or more",
-    "disagreement": "as that takes two scored rollouts with different labels; say where labels stand, with "
-    "--labels PATH",
+    "reliability": Sentence("as it takes two passes to tell; score with {passes:2} or more"),
+    "disagreement": Sentence(
+        "as that takes two scored rollouts with different labels; say where labels stand, with {labels:PATH}"
+    ),
 }
 """Reasons why no group may have a figure, with the way out."""
 _NOISE = 1e-12
@@ -101,7 +103,7 @@ def select(
     with ExitStack() as inputs, ExitStack() as outputs:
         out = open_output(source.source, output, keep=False)
         outputs.enter_context(out)
-        opened = open_input(source, inputs, unreadable, out.write_as)
+        opened = open_input(source, inputs, unreadable, partial(out.write_as, scored=False))
         on_open(opened)
         refuse_in_place(counts.unreadable, "lose what cannot be read")
         if opened.reader is not None:
@@ -192,16 +194,16 @@ class _Selector:
             refuse_unannotated(name, self.counts.groups, self.counts.groups - have["annotation"])
         for one in self.conditions:
             if have["score"] and one.name in FIGURES and not have[one.name]:
-                raise UsageError(f"--where {one.name}: no group of {name} has one, {_NEEDS[one.name]}")
+                needs = Sentence("no group of {name} has one, {needs}", name=name, needs=_NEEDS[one.name])
+                raise UsageError(needs, option="where", value=one.name)
         unanswered = have["rollouts"] and have["rollouts"] == self.counts.unanswered
         if self.keep and self.keep.answer and unanswered:
             path = self.keep.answer
             keys = ", ".join([printable(key) for key in self.record][:_KEYS])
             suggestion = printable(question(suggest_path(path, [self.record])))
             suggestion = suggestion or f"; name a path below a rollout or one of {keys}"
-            raise UsageError(
-                f"--answer {printable(path)}: no rollout of {name} has an answer there{suggestion}"
-            )
+            problem = f"no rollout of {name} has an answer there{suggestion}"
+            raise UsageError(problem, option="answer", value=printable(path))
 
 
 def highest(scores: Sequence[float], most: int) -> list[int]:

@@ -153,7 +153,7 @@ class BatchStatistics:
     def refit_noise(self, results: Iterable[GroupResult], how: CombineSettings) -> None:
         """Once every group is added, estimate the noise again from scores corrected as `how` says.
 
-        Without that, differences that --debias and --standardize correct would still count as noise.
+        Without that, differences that are corrected afterwards would still count as noise.
         """
         if how.standardize or (how.debias and self.position_bias.enough):
             self.noise = NoiseEstimator()

@@ -35,7 +35,7 @@ def combine(
 
     `batch` has the sums over all groups, or over those so far: the noise of a pass, the position bias, the
     scale of each judge. `single` is that of `AskSettings`. A GroupError if no judge counts, if the run was
-    interrupted before all calls were made, or if --blend asks for original rewards that are missing.
+    interrupted before all calls were made, or if original rewards are missing that it is blended with.
     """
     failed_calls = sorted(result.failed_calls, key=lambda call: (call.judge, call.pass_index, call.window))
     for call in failed_calls:
@@ -180,7 +180,7 @@ def _rated(
 def _one_score(scores: GroupScores, used: Sequence[ScoreTable]) -> bool:
     """Tell if the judges gave all rollouts one score: in the mean, or in every single request.
 
-    In every request: --debias subtracts different corrections from equal scores, and they differ then.
+    In every request: what is subtracted for position bias from equal scores differs, and so they do then.
     """
     return reliability.one_score(scores.scores) or all(
         reliability.one_score(one.scores) for table in used for one in table.pass_scores
@@ -203,10 +203,10 @@ def _by_rewards(scores: GroupScores, result: GroupResult, how: CombineSettings) 
             if value is None:
                 mixed.append(None)
             elif reward is None:
-                return GroupError("input", f"--blend: rollout {i} has no reward that is a number")
+                return GroupError("input", f"rollout {i} has no number for a reward to blend its score with")
             elif not 0 <= reward <= 1:
-                reason = f"--blend: rollout {i} has the reward {reward:g}, and scores go from 0 to 1"
-                return GroupError("input", f"{reason}; name one of that scale with --reward PATH")
+                reason = f"rollout {i} has the reward {reward:g}, and scores to blend it with go from 0 to 1"
+                return GroupError("input", f"{reason}; name the path of a reward of that scale")
             else:
                 mixed.append(how.blend * value + (1 - how.blend) * reward)
         values = tuple(mixed)
@@ -225,7 +225,7 @@ def _error(
 ) -> GroupError:
     """The error of a group of which no judge counts: that of the first failed call, and the passes there are.
 
-    A call that --max-cost left out goes before all others: a run with more money may score the group.
+    A call that the cost cap left out goes before all others: a run with more money may score the group.
     """
     failed_calls = sorted(failed_calls, key=lambda call: call.error.kind != "budget")
     if not every:
@@ -235,7 +235,7 @@ def _error(
     asked = len({one.pass_index for one in best.pass_scores} | {call.pass_index for call in own})
     windowed = result.windows > 1
     reason = f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
-    reason += f" of {asked} passes{'' if windowed else ' brought scores'}, --min-passes asks for {least}"
+    reason += f" of {asked} passes{'' if windowed else ' brought scores'}, and {least} are needed"
     if not failed_calls:
         return GroupError("reply", reason)
     error = (failed_calls if failed_calls[0].error.kind == "budget" else own or failed_calls)[0].error

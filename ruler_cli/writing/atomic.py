@@ -233,7 +233,7 @@ class RemoteFile(io.RawIOBase):
             return bool(self._system.exists(self._path))
 
     def _errors(self) -> AbstractContextManager[None]:
-        advice = "; what was paid for is kept, run the same command again"
+        advice = "; what was paid for is kept, run again"
         return storage_errors(f"{self._public}: cannot be written", OutputError, advice)
 
     def writable(self) -> bool:
@@ -326,7 +326,7 @@ def write_errors(name: str, note: str = "") -> Iterator[None]:
     except OSError as error:
         first = "make room, then " if error.errno in _DISK_FULL else ""
         reason = f"cannot be written: {error.strerror}"
-        raise OutputError(f"{name}: {reason}; {note}{first}run the same command again") from None
+        raise OutputError(reason, f"{note}{first}run again", place=name) from None
 
 
 @contextlib.contextmanager

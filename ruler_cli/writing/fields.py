@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from ruler_cli import __version__
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, RolloutScore, Usage
 
 Annotation = Mapping[str, Any]
-"""The `ruler` object of a rollout but for `independent_reward`, which is taken from the record's own bytes.
-Without a `score` (None) the rollout failed."""
+"""The annotation of a rollout as it is written: `AnnotationFields`, or a part of them."""
 _FINE = 6
 """Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
 _COARSE = 3
@@ -24,6 +23,89 @@ _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """RFC 3339 in UTC, to the second."""
 
 
+class JudgeScore(TypedDict):
+    """The score of one judge of a panel."""
+
+    judge: str
+    score: float | None
+
+
+class AnnotationFields(TypedDict):
+    """The `ruler` object of a rollout but for `independent_reward`, which is from the record's own bytes.
+
+    Without a `score` (None) the rollout failed.
+    """
+
+    status: Literal["scored", "failed"]
+    score: float | None
+    judge_score: float | None
+    explanation: str
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    judges: list[JudgeScore]
+    passes: int
+    spread: float | None
+    slots: list[float]
+    pass_scores: list[float]
+    suspect: bool
+    schema: int
+
+
+class TrajectoryFields(AnnotationFields):
+    """The `ruler` object of a trajectory in OUTPUT; `docs/output.md` says what each key means."""
+
+    independent_reward: Any
+
+
+class UsageFields(TypedDict):
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+class Digests(TypedDict):
+    """The digests of the rubric, and of the parameters of the judges, that made scores."""
+
+    rubric: str
+    params: str
+
+
+_Passes = TypedDict("_Passes", {"passes_for_0.9": int | None})
+
+
+class GroupFields(Digests, _Passes):
+    """The group's part of OUTPUT, its own `ruler` object; `docs/output.md` says what each key means."""
+
+    status: Literal["scored", "failed"]
+    key: str
+    kind: Kind | Literal[""]
+    reason: str
+    judge: str
+    size: int
+    passes: int
+    tied: bool
+    reliability: float | None
+    weight: float | None
+    degraded: bool
+    escalated: bool
+    windows: int
+    rescaled: int
+    unknown_ids: int
+    shortened: int
+    version: str
+    served: list[str]
+    usage: UsageFields
+    cost_usd: float | None
+    judged_at: str
+    latency_s: float
+    cached: bool
+    schema: int
+
+
 def _judge_names(result: GroupResult, scores: GroupScores | GroupError, names: Sequence[str]) -> str:
     """The judges whose scores a group has; of a group without scores, those that were asked."""
     if isinstance(scores, GroupScores):
@@ -34,7 +116,7 @@ def _judge_names(result: GroupResult, scores: GroupScores | GroupError, names: S
 
 def annotations_of(
     group: Group, result: GroupResult, scores: GroupScores | GroupError, names: Sequence[str]
-) -> list[Annotation]:
+) -> list[AnnotationFields]:
     """The `ruler` object of each rollout of the group, in input order; `names` are those of all judges."""
     judge = _judge_names(result, scores, names)
     if isinstance(scores, GroupError):
@@ -42,7 +124,7 @@ def annotations_of(
     return [_annotation(rollout, scores.passes, judge, names) for rollout in scores.rollouts]
 
 
-def _annotation(rollout: RolloutScore, passes: int, judge: str, names: Sequence[str]) -> Annotation:
+def _annotation(rollout: RolloutScore, passes: int, judge: str, names: Sequence[str]) -> AnnotationFields:
     if rollout.score is None:
         return _no_score("input", rollout.explanation, judge)
     panel = rollout.by_judge.items() if len(names) > 1 else ()
@@ -65,7 +147,7 @@ def _annotation(rollout: RolloutScore, passes: int, judge: str, names: Sequence[
     }
 
 
-def _no_score(kind: Kind, reason: str, judge: str) -> Annotation:
+def _no_score(kind: Kind, reason: str, judge: str) -> AnnotationFields:
     empty = _annotation(RolloutScore(0.0, ""), 0, judge, ())
     return {
         **empty,
@@ -83,12 +165,9 @@ def group_fields(
     scores: GroupScores | GroupError,
     names: Sequence[str],
     cost_usd: float | None,
-    digests: Mapping[str, str],
-) -> dict[str, Any]:
-    """The group's part of the output, which stands once if the record is a group.
-
-    `digests` are those of the rubric and of the judges' parameters.
-    """
+    digests: Digests,
+) -> GroupFields:
+    """The group's part of the output, which stands once if the record is a group."""
     failure = scores if isinstance(scores, GroupError) else None
     quality, counted = (scores, result) if isinstance(scores, GroupScores) else (_NO_SCORES, _NO_REPLIES)
     return {
@@ -122,7 +201,7 @@ def group_fields(
     }
 
 
-def usage_fields(usage: Usage) -> dict[str, int]:
+def usage_fields(usage: Usage) -> UsageFields:
     """The calls and tokens of a group, or of a file, as they stand in JSON."""
     return {
         "calls": usage.calls,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.reading.location import Location
 
 TEXT = (".txt", ".log")
@@ -15,7 +15,7 @@ FOREIGN = (
     ".npy", ".npz", ".h5", ".arrow", ".feather", ".avro", ".orc", ".msgpack", ".py", ".png", ".jpg", ".svg",
 )  # fmt: skip
 """Endings of files that are no JSON lines."""
-PACKED = (".bz2", ".xz", ".lzma", ".lz4", ".br", ".7z", ".rar", ".tar", ".tgz")
+PACKED = (".bz2", ".xz", ".lzma", ".lz4", ".br", ".zip", ".7z", ".rar", ".tar", ".tgz")
 """Endings of compressions and archives that are not written."""
 
 
@@ -24,8 +24,8 @@ def refuse_output_name(
 ) -> None:
     """Raise UsageError if a name promises a directory, or a kind of file that INPUT does not become.
 
-    An ending that INPUT has, too, is INPUT's own name for what it holds. `content` says what is written;
-    endings of `other` are refused as well.
+    An ending of FOREIGN that INPUT has, too, is INPUT's own name for what it holds. `content` says what is
+    written; endings of `other` are refused as well.
     """
     out, file = Location(output), Path(output)
     if out.stream or (out.local and file.exists() and not file.is_file() and not file.is_dir()):
@@ -47,9 +47,13 @@ def refuse_ending(name: str, sentence: str, *, own: str = "", other: tuple[str, 
     """
     stem, dot, ending = name.rpartition(".")
     kind = dot + ending.lower()
-    if not stem or kind not in (*FOREIGN, *PACKED, *other) or own.lower().endswith(kind):
+    if not stem or kind not in (*FOREIGN, *PACKED, *other):
+        return
+    if kind not in PACKED and own.lower().endswith(kind):
         return
     if kind in PACKED:
         whole = stem if stem.endswith((".jsonl", ".json", ".ndjson")) else f"{stem}.jsonl"
-        raise UsageError(f"{sentence}, which is compressed as .gz or .zst only; name it {whole}.gz")
-    raise UsageError(f"{sentence}, and no {kind} file; name it {stem}.jsonl")
+        packed = Sentence("{sentence}, which is compressed as .gz or .zst only", sentence=sentence)
+        raise UsageError(packed, f"name it {whole}.gz")
+    problem = Sentence("{sentence}, and no {kind} file", sentence=sentence, kind=kind)
+    raise UsageError(problem, f"name it {stem}.jsonl")

@@ -7,6 +7,7 @@ records only. No file of a run destroys another.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import mmap
 import os
@@ -23,7 +24,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from ruler_cli.config import ScoreSettings
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import OutputError, Sentence, UsageError
 from ruler_cli.reading.container import Container, Encoder, MultiFileContainer, write_lines, write_list
 from ruler_cli.reading.directory import find_trials
 from ruler_cli.reading.location import Listing, Location, is_ignored
@@ -39,11 +40,10 @@ from ruler_cli.writing.atomic import (
     write_errors,
 )
 from ruler_cli.writing.file_names import TEXT, refuse_ending, refuse_output_name
+from ruler_cli.writing.inspect_log import InspectLog, LogKind
 
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
-_UNIT_OF_ENDING = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
-"""Endings that only one kind of container may have, with the unit of that kind."""
 
 
 def open_output(source: str, output: str, *, keep: bool = True) -> Output:
@@ -93,20 +93,31 @@ class Output:
             self._path = str(self._target.partial)
         self._container: Container | None = None
         """INPUT, if OUTPUT is of its kind, and not JSON lines."""
+        self.log: InspectLog | None = None
+        """OUTPUT, if it is an Inspect log."""
         self._empty, self._done, self._listed = True, False, False
         self._index: Index | None = None
         self._order: Iterator[Place] = iter(())
 
-    def write_as(self, container: Container) -> None:
-        """Write the kind of INPUT, unless the name asks for JSON lines; UsageError if that is impossible."""
+    def write_as(self, container: Container, *, scored: bool = True) -> None:
+        """Write the kind of INPUT, unless the name asks for JSON lines; UsageError if that is impossible.
+
+        Without `scored` records are not those of `score`, and none can be put into an Inspect log.
+        """
         if isinstance(container, MultiFileContainer) and isinstance(self._target, StagedFiles):
             _refuse_others(self._location, container.listing)
             container.in_place = not self._location.remote and self._location.same(container.listing.base)
             container.output_directory = self.name
             self._container = container
             return
+        kind = _log_kind(self._location, container) if scored else None
+        if container.log and kind and not isinstance(self._target, StagedFiles):
+            self.log = InspectLog(self.name, container.name, container.log, kind, self._target.stream)
+            self._advice = ""
+            return
         _refuse_shape(self._location, container)
-        if not self._location.as_lines and type(container).rewrite is not Container.rewrite:
+        rewritable = not container.lines_only and type(container).rewrite is not Container.rewrite
+        if not self._location.as_lines and rewritable:
             self._container = container
         elif self._location.unpacked.endswith(".json") and container.unit == "line":
             # JSON lines that are called .json stay JSON lines
@@ -172,7 +183,7 @@ class Output:
             return
         # an error of the context counts for more
         with contextlib.suppress(OSError), contextlib.nullcontext() if error else self._errors():
-            if self._empty or target.partial is None or not self._keep:
+            if self._empty or self.log or target.partial is None or not self._keep:
                 target.discard()
                 return
             try:
@@ -185,8 +196,10 @@ class Output:
                     _cut_torn(target.partial)
 
     @cached_property
-    def _encoder(self) -> Encoder:
+    def _encoder(self) -> Encoder | InspectLog:
         """The encoder, made with the first record, when all of INPUT is known."""
+        if self.log:
+            return self.log
         if isinstance(self._target, StagedFiles):
             assert isinstance(self._container, MultiFileContainer)  # noqa: S101 - `write_as` came before
             return Encoder(self.name, self._container.rewrite_files(self._target))
@@ -215,27 +228,36 @@ def _refuse_others(folder: Location, listing: Listing) -> None:
         )
 
 
+def _log_kind(output: Location, container: Container) -> LogKind | None:
+    """Return the kind of Inspect log that OUTPUT's name asks for; None if it is to be something else."""
+    if container.log is None or output.as_lines:
+        return None
+    if output.unpacked.endswith(".eval") and output.unpacked != output.public:
+        raise UsageError(f"{output.public}: such a file is packed already; leave out the last ending")
+    kinds: dict[str, LogKind] = {".eval": "eval", ".json": "json"}
+    return next((kind for ending, kind in kinds.items() if output.unpacked.endswith(ending)), None)
+
+
 def _refuse_shape(output: Location, container: Container) -> None:
     """Raise UsageError if OUTPUT's name asks for a kind of file that cannot be made from this INPUT."""
     name, inner = output.public, output.unpacked
     same = not output.stream and output.same(container.name)
-    if not container.rewritable and (same or inner.endswith(".json")):
-        raise UsageError(
-            f"{name}: INPUT holds rollouts of many events, which are not written again in their "
-            f"shape; name {'another OUTPUT' if same else 'OUTPUT'} .jsonl, and it holds one record a rollout"
-        )
+    if container.lines_only and (same or inner.endswith(".json")):
+        other = "another OUTPUT" if same else "OUTPUT"
+        raise UsageError(f"{name}: INPUT {container.lines_only}; name {other} .jsonl")
     if output.as_lines:
         return
-    own = [ending for ending, unit in _UNIT_OF_ENDING.items() if unit == container.unit]
-    ending = next((ending for ending in _UNIT_OF_ENDING if inner.endswith(ending)), None)
-    if ending and ending not in own:
-        raise UsageError(f"{name}: a {ending} file is only written for a {ending} INPUT; name OUTPUT .jsonl")
-    if own and inner != name:
-        raise UsageError(f"{name}: such a file is packed already; leave out the last ending")
-    if own and inner.endswith(".json"):
+    if inner.endswith(".eval"):
         raise UsageError(
-            f"{name}: INPUT is no JSON document; name OUTPUT {' or '.join(own)} as INPUT is, or .jsonl"
+            f"{name}: a .eval file is only written with the scores of an Inspect log; name OUTPUT .jsonl"
         )
+    table = container.unit == "row"
+    if inner.endswith(".parquet") and not table:
+        raise UsageError(f"{name}: a .parquet file is only written for a .parquet INPUT; name OUTPUT .jsonl")
+    if table and inner != name:
+        raise UsageError(f"{name}: such a file is packed already; leave out the last ending")
+    if table and inner.endswith(".json"):
+        raise UsageError(f"{name}: INPUT is no JSON document; name OUTPUT .parquet as INPUT is, or .jsonl")
 
 
 class FailedFile:
@@ -322,14 +344,15 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
         raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
     if failed is not None:
         if Location.of(failed).remote:
-            raise UsageError("--failed: is an address; give a file of this machine")
+            raise UsageError("is an address", "give a file of this machine", option="failed")
+        wrong = functools.partial(UsageError, option="failed", value=failed)
         for other in (source, output, partial if local else "-"):
             if other != "-" and Location(other).same(str(failed)):
-                raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
+                raise wrong("is INPUT or OUTPUT", "give it a file of its own")
         if failed.is_dir() or failed.suffix in (".gz", ".zst"):
-            raise UsageError(f"--failed {failed}: give the name of a plain file")
+            raise wrong("give the name of a plain file")
         if failed.suffix not in TEXT:
-            kept = f"--failed {failed}: keeps lines of INPUT as they are"
+            kept = Sentence("{failed:{name}}: keeps lines of INPUT as they are", name=failed)
             refuse_ending(str(failed), kept, own=Location(source).unpacked, other=(".json",))
     if Location(source).many:
         listing, out = Location(source).listed(), Location(output)
@@ -347,21 +370,23 @@ def refuse_settings(settings: ScoreSettings) -> None:
     shard, limit = settings.input.shard, settings.input.limit
     if settings.on_failure == "drop" and not output.local and settings.failed is None:
         what = "OUTPUT -" if output.stream else "an address as OUTPUT"
-        raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
+        remedy = Sentence("with {what} say where dropped records go, with {failed:FILE}", what=what)
+        raise UsageError(remedy, option="on_failure", value="drop")
     failed = failed_path(settings)
     if failed is not None and failed.is_symlink() and not _is_device(failed):
-        raise UsageError(f"{failed}: is a link, and a run adds lines to it; remove it, or give --failed FILE")
+        remedy = Sentence("remove it, or give {failed:FILE}")
+        raise UsageError("is a link, and a run adds lines to it", remedy, place=str(failed))
     if (shard is None and limit is None) or output.stream:
         return
-    option, left = ("--limit", f"the first {limit}") if shard is None else ("--shard", str(shard))
+    option, left = ("limit", f"the first {limit}") if shard is None else ("shard", str(shard))
     listing = source.listed() if source.many else None
     root = source.name if listing is None else listing.base
     if output.same(root):
-        raise UsageError(f"{option}: OUTPUT {output.public} is INPUT, of which only {left} would be left")
+        problem = f"OUTPUT {output.public} is INPUT, of which only {left} would be left"
+        raise UsageError(problem, option=option)
     if listing is not None and not source.remote and not output.as_lines and find_trials(listing):
-        raise UsageError(
-            f"{option}: a Harbor job as OUTPUT would hold other trials too, not scored; name it .jsonl"
-        )
+        problem = "a Harbor job as OUTPUT would hold other trials too, not scored"
+        raise UsageError(problem, "name it .jsonl", option=option)
 
 
 def failed_path(settings: ScoreSettings) -> Path | None:
@@ -369,7 +394,8 @@ def failed_path(settings: ScoreSettings) -> Path | None:
     if settings.failed is not None:
         if not settings.failed.parent.is_dir():
             advice = f"create it with: mkdir -p {shlex.quote(str(settings.failed.parent))}"
-            raise UsageError(f"--failed {settings.failed}: its directory does not exist; {advice}")
+            problem = "its directory does not exist"
+            raise UsageError(problem, advice, option="failed", value=settings.failed)
         return settings.failed
     if not Location(settings.output).local:
         return None

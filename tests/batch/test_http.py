@@ -199,7 +199,7 @@ async def test_no_key() -> None:
         await call.answer(b'{"error": {"message": "Incorrect API key provided."}}', 401)
 
     async with serving(play, []) as base, api_client(base, key=None) as client:
-        with pytest.raises(RefusedError, match=r"no key was sent to it; .*--api-key-env VAR"):
+        with pytest.raises(RefusedError, match=r"no key was sent to it; .*api_key_env=VAR"):
             await client.request("GET", "/batches", Answer)
 
 

@@ -69,10 +69,13 @@ async def test_no_batch_api() -> None:
     cases: list[tuple[str, str | None, str]]
     cases = [(name, None, render) for name in ("gemini/x", "hosted_vllm/q", "plain", "offline")]
     cases += [("offline", "http://h", render)]
-    cases += [("claude-x", None, "did you mean -m anthropic/claude-x"), ("o3", None, "mean -m openai/o3")]
+    cases += [
+        ("claude-x", None, "did you mean model='anthropic/claude-x'"),
+        ("o3", None, "mean model='openai/o3'"),
+    ]
     cases += [(f"{name}/m", None, f"{name.upper()}_API_KEY is not set") for name in APIS]
     bad = ("ftp://h", "h:80/v1", "http://me:secret@h/v1")
-    cases += [(f"{name}/m", base, "--api-base") for name in APIS for base in bad]
+    cases += [(f"{name}/m", base, "api_base") for name in APIS for base in bad]
     for name, base, reason in cases:
         with pytest.raises(UsageError, match=reason) as error:
             await _of(name, api_base=base)
@@ -184,7 +187,7 @@ async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) ->
             await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
     async with api(name, batch_server, waits) as made:
         batch_server.fault("list", "500", times=100)
-        with pytest.raises(RulerError, match=r"answered 500: .*run the same command again later"):
+        with pytest.raises(RulerError, match=r"answered 500: .*run again later"):
             await to_list(made.list_batches(0))
     assert 6 <= len(waits) <= 20
 
@@ -205,7 +208,7 @@ async def test_malformed_answers(name: str, tmp_path: Path) -> None:
         server.openai = server.anthropic = base
         async with api(name, server) as made:
             for _ in range(2):
-                with pytest.raises(RulerError, match=r"its answer is none .*check --api-base"):
+                with pytest.raises(RulerError, match=r"its answer is none .*check api_base"):
                     await to_list(made.list_batches(0))
             with pytest.raises(UnclearError, match="whether there is a batch now"):
                 await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import ruler_cli
-from ruler_cli.cli.options import ScoreOptions
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.contradictions import refuse_contradictions
 from ruler_cli.errors import UsageError
+from ruler_cli.options import ScoreOptions
 from tests.batch_server import BatchServer
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
@@ -248,11 +248,14 @@ MISTAKES = {
     "[score]\npasses = true": "2: [score] passes: write a whole number",
     "[score]\npasses = 0": "2: [score] passes: write 1 or more",
     "[score]\nblend = 2": "2: [score] blend: write 1 or less",
-    "[score]\nmax_cost = inf": "2: [score] max_cost: write a number that is finite",
+    "[score]\nmax_cost = nan": "2: [score] max_cost: write 0 or more",
     "[score]\ndebias = 'yes'": "2: [score] debias: write true or false",
     "[score]\norder = 'best'": "2: [score] order: write one of 'random' or 'input'",
     "[score]\nrubric = 1979-05-27": "2: [score] rubric: write text, in quotes",
     "[score]\n\nmax-costs = 3": "3: [score] max-costs: is no option of `ruler score`; did you mean max_cost?",
+    '[judges.mine]\nmodel = "x"\nask = "f"': (
+        "3: [judges.mine] ask: takes a function, which is given in Python: JudgeSettings(NAME, ask=FUNCTION)"
+    ),
     "[check]\nmax_cost = 3": "2: [check] max_cost: is no option of `ruler check`",
     "[batch.submit]\nsettel = 3": (
         "2: [batch.submit] settel: is no option of `ruler batch submit`; did you mean settle?"
@@ -299,13 +302,13 @@ SECRETS = {
         "3: [judges.a] api_key_env: is no name of a variable"
     ),
     "[judges.a]\nmodel = 'x'\nparams = { api_key = 'sk-1234567890' }": (
-        "3: [judges.a] params: api_key: a key never"
+        "3: [judges.a] params: api_key: is no parameter; name the variable that holds the key: api_key_env"
     ),
     "[judges.a]\nmodel = 'sk-1234567890'": "2: [judges.a] model: looks like a key; put that into a variable",
     "[score]\napi_key = 'sk-1234567890'": "2: [score] api_key: a key never stands in a file",
     "[score]\napi_key_env = 'sk-1234567890'": "2: [score] api_key_env: is no name of a variable",
     "[score]\nparam = { api_key = 'sk-1234567890' }": (
-        "2: [score] param: api_key: a key never stands in a file"
+        "2: [score] param: api_key: is no parameter; name the variable that holds the key"
     ),
     "[score]\npasses = 'sk-1234567890'": "2: [score] passes: write a whole number",
     "[score]\norder = 'sk-1234567890'": "2: [score] order: write one of",
@@ -363,7 +366,7 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     done = ruler("config", "score", "--adaptive")
     assert (done.returncode, "adaptive " in done.stdout) == (2, True), done.stdout
-    assert "--adaptive spends 2 passes" in done.stderr
+    assert "adaptive spends 2 passes" in done.stderr
 
 
 @pytest.mark.parametrize("debug", ["--debug", "-q"])
@@ -609,6 +612,15 @@ def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
         ruler_cli.settings(config="none", model="offline", judge_model="simulated")
 
 
+def test_values_of_no_size() -> None:
+    """A value of another type, or a number of any size, is refused with the name of its option."""
+    with pytest.raises(UsageError, match="config: is of type int; give a path"):
+        ruler_cli.settings(config=5)  # type: ignore[arg-type]  # what a program may give
+    for make in (ruler_cli.settings, ruler_cli.ScoreSettings):
+        with pytest.raises(UsageError, match="max_failures=1"):
+            make(max_failures=10**400)
+
+
 def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Options that only the command has are refused from Python; a dry run is, wherever it is set."""
     monkeypatch.chdir(tmp_path)
@@ -680,14 +692,15 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert ruler_cli.settings(model="fast").ask.passes == 4
     for wrong, message in (
         ({"passes": "x"}, "passes: write a whole number"),
-        ({"passs": 1}, "passs: is no option of `ruler score`; did you mean passes?"),
-        ({"adaptive": True, "passes": 1}, "--adaptive spends 2 passes"),
-        ({"config": "no.toml"}, "--config no.toml: no such file"),
+        ({"passs": 1}, "passs: is no option; did you mean passes?"),
+        ({"ask": print}, "ask: takes a function, which is given in Python: JudgeSettings"),
+        ({"adaptive": True, "passes": 1}, "adaptive spends 2 passes"),
+        ({"config": "no.toml"}, "config='no.toml': no such file"),
     ):
         with pytest.raises(UsageError, match=message):
             ruler_cli.settings(**wrong)
     monkeypatch.setenv("RULER_MAX_FAILURES", "5x")
-    with pytest.raises(UsageError, match="RULER_MAX_FAILURES: --max-failures 5x: write a number"):
+    with pytest.raises(UsageError, match="RULER_MAX_FAILURES: max_failures='5x': write a number"):
         ruler_cli.settings()
     monkeypatch.setenv("RULER_PASSES", "many")
     with pytest.raises(UsageError, match="RULER_PASSES"):

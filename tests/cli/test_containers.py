@@ -148,7 +148,8 @@ REFUSED = {
     "in no/out": "mkdir -p",
     "none/*.jsonl out": "no file matches",
     "file out.parquet": "only written for",
-    "file out.eval": "only written for",
+    "file out.eval": "only written with the scores of an Inspect log",
+    "file out.tar.gz": "name it out.jsonl.gz",
 }
 
 

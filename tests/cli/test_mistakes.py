@@ -56,8 +56,8 @@ TYPER = {
 }
 """Mistakes that typer reports."""
 OURS = {
-    f"{S} -m --zebra": "-m or --escalate: its value is missing in front of --zebra",
-    f"{S} -m openai/": "-m or --escalate openai/: the model's own name is missing behind its provider",
+    f"{S} -m --zebra": "-m: its value is missing in front of --zebra",
+    f"{S} -m openai/": "-m openai/: the model's own name is missing behind its provider",
     f"{S} -p temperature:0.2": "-p temperature:0.2: write it as KEY=VALUE, e.g. -p temperature=0.2",
     f"{S} --price 1": "--price 1: write two numbers, USD per million",
     f"{S} --rubric @rubic.txt": "--rubric @rubic.txt: no such file; did you mean @rubric.txt?",
@@ -69,7 +69,7 @@ OURS = {
     f"{S} -m offline --format artt": "--format artt: there is no such format; did you mean art?",
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it (did you mean ",
     f"{S} -m offlin": "judge offlin: no provider is known by that name; did you mean `offline`? ",
-    f"{S} -m a,b": "-m or --escalate 'a,b': is no one name; write -m a -m b",
+    f"{S} -m a,b": "-m a,b: is no one name; write -m a -m b",
     f"{S} -m http://h/v1": "is an address; give it as --api-base URL, and the model's name there as -m",
     f"{S} -m ./model.gguf": "judge ./model.gguf: is a file; serve it (llama-server, vllm serve) and give ",
     f"{S} -m openai": "judge openai: is a provider; write its model behind it, as openai/NAME",
@@ -80,13 +80,13 @@ OURS = {
     f"{S} -m mine --api-base https://me.azure.com/openai/deployments/gpt/chat/completions?api-version=1": (
         "write -m azure/gpt --api-base https://me.azure.com -p api_version=1"
     ),
-    f"{S} -p apikey=secret": "-p apikey: a key never stands on a command line; use --api-key-env VAR",
+    f"{S} -p apikey=secret": "-p apikey: a key is no parameter; name the variable that holds it with --api-",
     f"{S} --api-key-env $MY_KEY": "takes the name of a variable, without `$`: --api-key-env MY_KEY",
     f"{S} --api-key-env sk-secret": "takes the name of a variable, and the value (not shown) is none; put",
     f"{S} -m offline --format jsonl": "the kind of file is found by itself: leave it out",
     f"{S} -m mine --api-base localhost:8000": "with a host; write http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
-    "ledger clear --ledger in.jsonl": "give another file with --ledger PATH; `ruler score` can keep no ",
+    "ledger clear --ledger in.jsonl": "give another file with --ledger PATH; a run can keep no replies",
     "report in.jsonl --format html": "--format html: is about the format of SCORED; a page is written by -o",
     "report in.jsonl a.html": "a.html: SCORED2 is a file of another judge; a page is written by -o a.html",
     "report in.jsonl --json -o a.html": "for JSON write `--json > FILE.json` instead",

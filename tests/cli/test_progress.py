@@ -14,7 +14,7 @@ import pytest
 
 from ruler_cli.cli import progress
 from ruler_cli.cli.progress import Console, bar_line, fitting
-from ruler_cli.observer import Status, Summary
+from ruler_cli.observer import JudgeWait, Status, Summary, WaitReports
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import watched
@@ -180,31 +180,24 @@ DOWN = "the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例
 
 
 def test_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """An outage has a line with its cause at its begin and in each line of the log, and one at its end."""
+    """A wait for a judge has a line with its cause when it begins, one at its end, and each of the log."""
+    down = Status(1, 4, 2, waiting=7.0, why=DOWN, waits=(JudgeWait("one", DOWN, 900.0),))
     for mode in ("log", "none"):
         console = Console(mode, "in.jsonl")
         console.started(3)
-        for _ in range(65):
-            clock.now += 1
-            console.tick(Summary(), Status(1, 4, 2, waiting=7.0, why=DOWN, outage=DOWN))
-        for _ in range(10):
-            console.tick(Summary(), Status(1, 4, 2))
+        waits = WaitReports(console)
+        for status in [down] * 65 + [Status(1, 4, 2)] * 10:
+            clock.now += status is down
+            waits.look(clock.now, status)
+            console.tick(Summary(), status)
         lines = capsys.readouterr().err.splitlines()
         cause = r"the judge is down: the judge answered 503: \x1b[31mno\u202e upstream 例例例 "
         assert lines[0].startswith(f"ruler: warning: {cause}")
-        assert lines[-1] == "ruler: the judge answers again"
-        logs = lines[1:-1]
+        assert "for up to 15 minutes" in " ".join(lines[:2])
+        assert lines[-1] == "ruler: one answers again after 64 s"
+        logs = [line for line in lines if "; waiting 7 s: " in line]
         assert len(logs) == (2 if mode == "log" else 0)
         assert all(f"; waiting 7 s: {cause}" in line and "(one at http://h/v1)" in line for line in logs)
-
-
-def test_short_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """An outage of a few seconds has no line of its own."""
-    console = Console("log", "in.jsonl")
-    console.started(3)
-    for down in (True, True, True, True, False, True, False):
-        console.tick(Summary(), Status(1, 4, 2, outage=DOWN * down))
-    assert capsys.readouterr().err == ""
 
 
 def lines_of(screen: list[str]) -> tuple[str, str] | None:

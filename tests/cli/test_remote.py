@@ -156,7 +156,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in/a", "memory://b.parquet", {}, "only written for"),
     ("memory://in/none", "memory://b", {}, "no such object"),
     ("memory://none/*", "memory://b", {}, "there is no file"),
-    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --failed FILE"),
+    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with failed=FILE"),
     ("memory://in/a", "memory://b", {"failed": Path("s3://u:secret@b/x")}, "a file of this machine"),
     ("what://in/a", "b", {}, "no kind of address"),
 ]

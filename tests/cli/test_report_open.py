@@ -153,7 +153,7 @@ def test_browser_that_stays(ruler: Ruler, tmp_path: Path) -> None:
     [
         (("--open", "--json"), "--json and --open: --open shows a page; leave one of them out"),
         (("--open", "-o", "-"), "-o - and --open: a page on stdout cannot be opened"),
-        (("--max-groups", "3"), "--max-groups is for the page"),
+        (("--max-groups", "3"), "--max-groups: is for the page"),
     ],
 )
 def test_mistakes(args: tuple[str, ...], sentence: str, ruler: Ruler, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHARED, Ruler, read, write
+from tests.conftest import ROOT, SHARED, Ruler, read, write
+from tests.reading.test_archive import packed
 from tests.results.select_values import GROUPS, annotated_groups, dump, lines
 from tests.values import talk
 
-LOG = SHARED / "formats" / "inspect_log.eval"
 TABLE = SHARED / "formats" / "trl_completions_00040.parquet"
 INPUT_LINE = "ruler: native groups, key `group_id`: 5 records, 5 groups of 2 to 3 rollouts, one per line"
 
@@ -156,24 +156,31 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
     assert "2 of 2 groups, 2 of 2 rollouts kept" in again.stderr
 
 
-@pytest.mark.parametrize("source", [TABLE, LOG])
-def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
-    """A table stays a table and a log a log, with fewer rows or samples, each unchanged."""
-    if not source.exists():
-        pytest.skip(f"{source.name} is not beside this checkout")
-    end = source.suffix
+def test_table(ruler: Ruler, tmp_path: Path) -> None:
+    """A table stays a table, with fewer rows, each unchanged."""
+    if not TABLE.exists():
+        pytest.skip(f"{TABLE.name} is not beside this checkout")
     options = ("-m", "simulated", "--ledger", "none", "--single", "score")
-    assert ruler("score", source, f"s{end}", *options).returncode == 0
-    done = ruler("select", f"s{end}", f"out{end}", "--keep", 1, "--by", "score")
+    assert ruler("score", TABLE, "s.parquet", *options).returncode == 0
+    done = ruler("select", "s.parquet", "out.parquet", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr
-    before, after = annotated_groups(tmp_path / f"s{end}"), annotated_groups(tmp_path / f"out{end}")
+    before, after = annotated_groups(tmp_path / "s.parquet"), annotated_groups(tmp_path / "out.parquet")
     best = [max(group.rollouts, key=lambda r: r.score or 0) for group in before]
     assert {len(group.rollouts) for group in after} == {1}
     kept = sorted((r.score or 0, r.label or 0, r.explanation) for group in after for r in group.rollouts)
     assert kept == sorted((r.score or 0, r.label or 0, r.explanation) for r in best)
-    done = ruler("select", f"s{end}", f"none{end}", "--where", "score=2..")
+    done = ruler("select", "s.parquet", "none.parquet", "--where", "score=2..")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / f"none{end}").stat().st_size
+    assert (tmp_path / "none.parquet").stat().st_size
+
+
+def test_log(ruler: Ruler, tmp_path: Path) -> None:
+    """Samples of a log are selected as JSON lines, for a log keeps all of its samples."""
+    every = (ROOT / "samples/formats/inspect.jsonl").read_bytes().splitlines()
+    (tmp_path / "s.eval").write_bytes(packed(0, {f"samples/{i}.json": one for i, one in enumerate(every)}))
+    for output in ("out.eval", "s.eval", "out.json"):
+        done = ruler("select", "s.eval", output, "--where", "scored")
+        assert (done.returncode, "OUTPUT .jsonl" in done.stderr) == (2, True), done.stderr
 
 
 def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:

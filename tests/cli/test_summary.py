@@ -248,10 +248,11 @@ def test_hostile_key() -> None:
 
 
 def test_windows_and_escalations() -> None:
-    """Groups that were shown in windows, or scored by the stronger judge, are counted."""
-    lines = summary_lines(Summary(windowed=1, escalated=2))
-    assert {"1 group shown in windows", "2 groups scored by the stronger judge"} <= set(lines)
-    assert not [line for line in summary_lines(Summary()) if "windows" in line or "stronger" in line]
+    """Groups in windows, groups scored by the stronger judge, and calls that were asked twice are counted."""
+    lines = summary_lines(Summary(windowed=1, escalated=2, hedged=3))
+    expected = {"1 group shown in windows", "2 groups scored by the stronger judge"}
+    assert expected | {"3 slow calls asked a second time"} <= set(lines)
+    assert not {"windows", "stronger", "second"} & set(" ".join(summary_lines(Summary())).split())
 
 
 def test_no_duplicate_line() -> None:

@@ -68,7 +68,7 @@ USAGE = {
     f"{R} -m a --escalate a --passes 2": "a is named twice",
     f"{R} -m a -m ''": "the judge has no name",
     f"{P} --price 1,2 --price 1,2 --price 1,2": "3 times for 2 judges",
-    f"{R} --fallback": "give -m again",
+    f"{R} --fallback": "--fallback: there is no other judge to fall back on; name another one",
     # contradictory options, with the sentence of every command that has them
     f"{R} --standardize": "--standardize: there is one judge only",
     f"{P} --fallback --standardize": "--standardize: there is one judge only",

@@ -249,7 +249,7 @@ def test_one_and_several() -> None:
     """`--format prompt-responses` reads a file of prompts with one answer or several."""
     choices = [{"message": talk(text)[1]} for text in "45"]
     records = [{"messages": talk("4")[:1], "choices": choices[:size]} for size in (1, 2)]
-    with pytest.raises(UsageError, match="say --format prompt-responses"):
+    with pytest.raises(UsageError, match="say format='prompt-responses'"):
         reader(*records)
     records_read = read(*records, format="prompt-responses")
     assert [len(record.rollouts) for record in records_read] == [1, 2]

@@ -15,12 +15,13 @@ import anyio
 import pytest
 
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import ArtLayout, RecordLayout, fits
 from ruler_cli.formats.rewards import number
 from ruler_cli.reading.parse import parse
 from ruler_cli.run import score
+from ruler_cli.scorer import Scorer
 from tests.conftest import ROOT, SHARED
 from tests.formats.changes import FAILED, SCORED, changed, keyed, raws, same_twice, written
 from tests.formats.frameworks import READERS
@@ -229,6 +230,47 @@ def _independent_rewards(name: str, tmp_path: Path) -> None:
         for groups in (keyed(*before), keyed(*lines))
     ]
     assert rewards[0] == rewards[1]
+
+
+def test_from_python(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """A group that a program gives as records of any format comes back as the command writes them."""
+
+    records = {name: scored(name, tmp_path) for name in EXAMPLES}
+
+    async def main() -> None:
+        async with Scorer(ScoreSettings(judge=JudgeSettings("simulated"), ledger=None)) as scorer:
+            for name, pair in records.items():
+                with subtests.test(name=name):
+                    await _from_python(name, scorer, *pair)
+
+    anyio.run(main)
+
+
+async def _from_python(name: str, scorer: Scorer, before: list[Any], after: list[Any]) -> None:
+    """Check one example."""
+    detected = reader(*raws(EXAMPLES[name]))
+    groups: dict[str, list[int]] = {}
+    for i, raw in enumerate(raws(EXAMPLES[name])):
+        for record in detected.read(line(raw, i + 1)):
+            groups.setdefault(str(record.key), []).append(i)
+    several = len(groups) > len(before)
+    for places in groups.values():
+        given = [before[i] for i in places]
+        alone = detected.format.shape != "trajectory" or (detected.format.layout.listed and len(given) == 1)
+        unchanged = json.dumps(given)
+        if several:
+            with pytest.raises(WrongShapeError, match=r"holds 2 groups .* give each group as a list"):
+                await scorer.score(given[0])
+            continue
+        judged: Any = await scorer.score(given[0] if alone else given)
+        assert _timeless([judged.group] if alone else judged.group) == _timeless([after[i] for i in places])
+        assert json.dumps(given) == unchanged
+
+
+def _timeless(records: list[Any]) -> Any:
+    """Return records without what depends on the time, or on the file that a group stands in."""
+    text = re.sub(r'"(judged_at|latency_s|key)": ("(?:[^"\\]|\\.)*"|[0-9.e-]+)', '"": 0', json.dumps(records))
+    return json.loads(text)
 
 
 EXPECTED = {

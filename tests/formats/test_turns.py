@@ -140,9 +140,7 @@ def test_empty_prompt(subtests: pytest.Subtests) -> None:
     """A record without a prompt or a key is unreadable, because its task is unknown."""
     for prompt in EMPTY_PROMPT:
         with subtests.test(prompt=str(prompt)):
-            with pytest.raises(
-                UnreadableError, match="--group-by PATH, or the task's text with --prompt PATH"
-            ):
+            with pytest.raises(UnreadableError, match="group_by=PATH, or the task's text with prompt=PATH"):
                 read({"prompt": prompt, "completion": "x"})
             assert read({"prompt": prompt, "completion": "x", "task_id": 1})[0].key == "1"
 
@@ -222,7 +220,7 @@ def test_missing_prompt() -> None:
     records = [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER], "task": " "}]
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
-    with pytest.raises(UsageError, match=r"--prompt tsak: none .* \(did you mean task\?\)"):
+    with pytest.raises(UsageError, match=r"prompt='tsak': none .* \(did you mean task\?\)"):
         reader(*records, prompt="tsak")
 
 

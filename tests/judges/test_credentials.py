@@ -45,11 +45,11 @@ NAMED = [
     ("databricks/m", "DATABRICKS_API_BASE"), ("replicate/a/b", "REPLICATE_API_KEY"),
     ("cloudflare/m", "CLOUDFLARE_ACCOUNT_ID"), ("anthropic/m", "ANTHROPIC_API_KEY"),
     ("mistral/m", "MISTRAL_API_KEY"), ("cohere/m", "COHERE_API_KEY"), ("groq/m", "GROQ_API_KEY"),
-    ("watsonx/m", "-p project_id=…"), ("openrouter/a/b", "OPENROUTER_API_KEY"),
-    ("hosted_vllm/m", "--api-base"), ("claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+    ("watsonx/m", "params={'project_id': …}"), ("openrouter/a/b", "OPENROUTER_API_KEY"),
+    ("hosted_vllm/m", "api_base=URL"), ("claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
     ("huggingface/a/b", "HF_TOKEN"), ("github_copilot/m", "log in once"), ("snowflake/m", "SNOWFLAKE_JWT"),
-    ("oci/m", "OCI_TENANCY"), ("predibase/m", "-p tenant_id=…"), ("xai/m", "XAI_API_KEY"),
-    ("vllm/m", "--api-base"), ("lm_studio/m", "LM_STUDIO_API_BASE"),
+    ("oci/m", "OCI_TENANCY"), ("predibase/m", "params={'tenant_id': …}"), ("xai/m", "XAI_API_KEY"),
+    ("vllm/m", "api_base=URL"), ("lm_studio/m", "LM_STUDIO_API_BASE"),
 ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def test_unmet_needs() -> None:
             judge(f"{provider}/m")
         message = str(raised.value)
         assert "\n" not in message
-        assert message.endswith("or try the pipeline without a model: -m offline")
+        assert message.endswith("or try the pipeline without a model: model='offline'")
 
 
 def test_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
     google(monkeypatch, lambda scopes: (object(), "project"))
     assert judge("vertex_ai/m").model == "vertex_ai/m"
     google(monkeypatch, lambda scopes: (object(), None))
-    with pytest.raises(UsageError, match=r"needs VERTEXAI_PROJECT.*-p vertex_project=…"):
+    with pytest.raises(UsageError, match=r"needs VERTEXAI_PROJECT.*params={'vertex_project': …}"):
         judge("vertex_ai/m")
     assert judge("vertex_ai/m", params={"vertex_project": "p"}).model == "vertex_ai/m"
 

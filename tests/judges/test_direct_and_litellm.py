@@ -6,7 +6,7 @@ import gc
 import json
 import socket
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import anyio
 import orjson
@@ -20,7 +20,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.types import CallError, Reply, Request, Usage
+from ruler_cli.types import CallError, Left, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
@@ -93,6 +93,43 @@ async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> No
                 assert isinstance(call_error, CallError)
                 assert call_error.scope == scope, call_error.reason
                 assert server.stats()["requests"] == 1
+
+
+LEFT = "x-ratelimit-remaining-requests: 499\r\nX-RateLimit-Remaining-Tokens: 40000\r\n"
+CLAUDE = {
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "fine"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+LEFT_BY_CLAUDE = (
+    "anthropic-ratelimit-requests-remaining: 49\r\nanthropic-ratelimit-tokens-remaining: 39000\r\n"
+)
+
+
+async def test_what_limits_leave(subtests: pytest.Subtests) -> None:
+    """A reply has what the rate limits leave, as its headers name it, on both routes."""
+    body = GOOD.partition(b"\r\n\r\n")[2]
+    cases = (
+        ("openai/m", "http", answer(200, body, LEFT), Left(499, 40_000)),
+        ("openai/m", "litellm", answer(200, body, LEFT), Left(499, 40_000)),
+        (
+            "anthropic/m",
+            "litellm",
+            answer(200, json.dumps(CLAUDE).encode(), LEFT_BY_CLAUDE),
+            Left(49, 39_000),
+        ),
+        ("openai/m", "http", GOOD, None),
+        ("openai/m", "litellm", GOOD, None),
+    )
+    for model, via, response, left in cases:
+        with subtests.test(model=model, via=via, left=left):
+            async with serving(response) as server:
+                reply = await ask(model, cast("Route", via), server.base)
+            assert isinstance(reply, Reply)
+            assert reply.left == left
 
 
 async def test_deadline() -> None:
@@ -220,7 +257,7 @@ async def test_web_page() -> None:
     async with serving(answer(200, b"<html><title>Welcome!</title></html>")) as server:
         call_error = await ask("openai/m", "http", server.base)
     assert isinstance(call_error, CallError)
-    assert "but a web page (Welcome!); is --api-base right?" in call_error.reason
+    assert "but a web page (Welcome!); is the endpoint's address right?" in call_error.reason
     moved = "Location: https://h.example/v1/chat/completions\r\n"
     async with serving(answer(307, b"", moved)) as server:
         call_error = await ask("openai/m", "http", server.base)

@@ -40,7 +40,7 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parameters_of_offline() -> None:
     """The offline judge takes no parameters; the error names the option, or the judge of a table."""
-    for name, words in (("", "-p a: "), ("mine", "judge mine: ")):
+    for name, words in (("", r"params\['a'\]: "), ("mine", "judge mine: ")):
         with pytest.raises(UsageError, match=f"{words}judge offline takes no parameters"):
             resolve(JudgeSettings("offline", name=name, params={"a": 1}))
 
@@ -71,7 +71,7 @@ def test_address() -> None:
         assert isinstance(judge, HttpJudge)
         assert judge.base == cut, given
         noted = given.strip().rstrip("/") != cut
-        assert address_note(settings) == (f"--api-base is taken as {cut}" if noted else None)
+        assert address_note(settings) == (f"api_base is taken as {cut}" if noted else None)
         note = address_note(replace(settings, name="j"))
         assert note == (f"the endpoint of judge j is taken as {cut}" if noted else None)
 

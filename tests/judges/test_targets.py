@@ -59,7 +59,7 @@ def test_target_by_name() -> None:
         assert target_of(JudgeSettings(model, base)) == target
         assert target_of(JudgeSettings(model, base), "vllm") == "vllm"
     for model in ("gemini/gemini-2.5-pro", "o3", "groq/llama-3.3-70b"):
-        with pytest.raises(UsageError, match="--target openai"):
+        with pytest.raises(UsageError, match="target='openai'"):
             target_of(JudgeSettings(model))
 
 
@@ -149,7 +149,7 @@ def test_refused_params(model: str, params: dict[str, Any], message: str) -> Non
     """Parameters that litellm refuses, or that need a header, are reported before anything is written."""
     with pytest.raises(UsageError, match=message):
         request_line("anthropic", JudgeSettings(model, params=params))
-    with pytest.raises(UsageError, match="-m or -p"):
+    with pytest.raises(UsageError, match="its name or parameters cannot be sent"):
         request_line("openai", JudgeSettings("openai/\udcff"))
 
 

@@ -134,7 +134,7 @@ def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = stage.run(passes=3, min_passes=3)
     assert (stage.asked, done.summary.failed) == (0, {"transport": 1})
     assert stage.rewards()[3] == [None] * 4
-    assert "2 of 3 passes brought scores, --min-passes asks for 3" in stage.parts()[3]["reason"]
+    assert "2 of 3 passes brought scores, and 3 are needed" in stage.parts()[3]["reason"]
     stage.run(passes=3, min_passes=2)
     assert stage.asked == 0
     assert stage.parts()[3]["degraded"]
@@ -211,7 +211,7 @@ def test_too_few_groups_to_debias(
     figures = stage.run(passes=2, debias=True).summary.figures
     assert figures
     assert figures.debiased is not warns
-    assert any("--debias" in sentence and f"here are {number}" in sentence for sentence in warned) is warns
+    assert any("debias" in sentence and f"here are {number}" in sentence for sentence in warned) is warns
 
 
 def test_no_reward_to_blend_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

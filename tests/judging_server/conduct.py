@@ -32,6 +32,8 @@ class Conduct:
     retry_after: float | None = None
     """Seconds that a 429 of chaos or of the capacity asks to wait; one of a rate asks for whole
     seconds until it is free. None: neither asks for any."""
+    tells: bool = False
+    """Set to have replies name in headers what `rpm` and `tpm` leave."""
     chaos: Mapping[str, float] = field(default_factory=dict)
     """Probability of each cue, or of `malformed`, which is one of several."""
     seed: int = 0

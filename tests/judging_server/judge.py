@@ -89,6 +89,8 @@ class Judge:
             if wait > 0:
                 return self.full(None if conduct.retry_after is None else math.ceil(wait))
             self.rates.admitted.add(now, tokens)
+            if conduct.tells:
+                reply.headers += self.rates.admitted.left(conduct.rpm, conduct.tpm)
         reply.content = content
         reply.delay += latency
         return reply

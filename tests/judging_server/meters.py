@@ -44,6 +44,18 @@ class Window:
             requests, held = requests - 1, held - size
         return until - now
 
+    def left(self, rpm: float | None, tpm: float | None) -> str:
+        """Headers with the requests and tokens that may still come, as OpenAI names them."""
+        left = {
+            "requests": None if rpm is None else rpm - len(self.arrivals),
+            "tokens": None if tpm is None else tpm - self.tokens,
+        }
+        return "".join(
+            f"x-ratelimit-remaining-{name}: {number:.0f}\r\n"
+            for name, number in left.items()
+            if number is not None
+        )
+
 
 class Rates:
     """Rates of all arrivals from the first to the last."""

@@ -240,7 +240,7 @@ def test_keys_differ(one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[
 
 def test_parameter_without_content() -> None:
     """A parameter that is no JSON value has no key, and the error states that."""
-    with pytest.raises(UsageError, match="--ledger none"):
+    with pytest.raises(UsageError, match="ledger=None"):
         key_of("m", {"client": object()}, ASK)
 
 
@@ -299,7 +299,7 @@ def test_another_users(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "link").symlink_to(path)
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     for name in (path, tmp_path / "link"):
-        with pytest.raises(UsageError, match=r"another user.*--ledger none"):
+        with pytest.raises(UsageError, match=r"another user.*ledger=None"):
             Ledger(name)
 
 
@@ -332,10 +332,10 @@ def test_wrong_file(tmp_path: Path) -> None:
     ):
         path = tmp_path / name
         before = path.read_bytes() if path.is_file() else None
-        with pytest.raises(UsageError, match=f"{path}.*{says}.*--ledger PATH.*--ledger none"):
+        with pytest.raises(UsageError, match=f"{path}.*{says}.*ledger=PATH.*ledger=None"):
             Ledger(path)
         if name in ("folder", "text", "foreign"):
-            with pytest.raises(UsageError, match=f"{name}: .*{says}.*; correct the --ledger"):
+            with pytest.raises(UsageError, match=f"{name}: .*{says}.*; correct the ledger"):
                 Ledger(tmp_path / "first", [path])
         assert before is None or path.read_bytes() == before
 
@@ -344,10 +344,10 @@ def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that cannot be written is refused in a sentence."""
     (tmp_path / "file").touch()
     for place in (tmp_path / "file" / "ledger", tmp_path / "nul\0", tmp_path / ("long" * 99)):
-        with pytest.raises(UsageError, match="--ledger none"):
+        with pytest.raises(UsageError, match="ledger=None"):
             Ledger(place)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UsageError, match=r"cannot be written.*--ledger none"):
+    with pytest.raises(UsageError, match=r"cannot be written.*ledger=None"):
         Ledger(tmp_path / "closed")
 
 
@@ -365,7 +365,7 @@ def test_bad_pages(tmp_path: Path) -> None:
     assert "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW)" in str(
         error.value
     )
-    assert "--ledger PATH" in str(error.value)
+    assert "ledger=PATH" in str(error.value)
     assert "make room" not in str(error.value)
 
 
@@ -374,7 +374,7 @@ def test_full_disk(ledger: Ledger) -> None:
     (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
     for connection in (ledger._own.quick, ledger._own.patient):
         connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(OutputError, match=r"ledger.sqlite.*full; make room there, or .*--ledger none"):
+    with pytest.raises(OutputError, match=r"ledger.sqlite.*full; make room there, or .*ledger=None"):
         ledger.keep(b"k", "m", reply("x" * 99999))
     with pytest.raises(OutputError, match="full"):
         anyio.run(ledger.store, b"k", "m", reply("x" * 99999))
@@ -726,7 +726,7 @@ def test_written(tmp_path: Path) -> None:
 
 def test_absent(tmp_path: Path) -> None:
     """Another ledger that is missing is bad usage, reported before the first is created."""
-    with pytest.raises(UsageError, match="misspelt: no such file, and of several ledgers only the first"):
+    with pytest.raises(UsageError, match="misspelt': no such file, and of several ledgers only the first"):
         Ledger(tmp_path / "first", [tmp_path / "misspelt"])
     assert list(tmp_path.iterdir()) == []
 

@@ -44,6 +44,18 @@ def test_one_bad_call() -> None:
     assert not breaker.open
 
 
+def test_few_calls() -> None:
+    """Few calls that are refused for a limit again and again, with no reply between, open it too."""
+    breaker = Breaker(0.0)
+    opened = []
+    for number in range(2 * DISTINCT):
+        breaker.failed(0.0, number % 2, BUSY, 0.0)
+        opened.append(breaker.open)
+    breaker.replied()
+    breaker.failed(0.0, 0, BUSY, 0.0)
+    assert [*opened, breaker.open] == [False] * (2 * DISTINCT - 1) + [True, False]
+
+
 def test_reply_between() -> None:
     """One reply resets the count."""
     breaker = Breaker(0.0)
@@ -64,23 +76,64 @@ def test_one_probe_at_a_time() -> None:
 
 @pytest.mark.parametrize(("error", "longest"), [(BROKEN, 60.0), (BUSY, 15.0)])
 def test_pauses(error: CallError, longest: float) -> None:
-    """The pause doubles with each probe that fails, to a minute, or to 15 s while limits are met."""
+    """A pause is a fifth of the outage so far: a second at least, a minute or for limits 15 s at most."""
     breaker, now, pauses = opened(error), 0.0, list[float]()
-    for probe in range(12):
+    for probe in range(40):
         pause = breaker.wait(now, probing=False)
         assert pause is not None
+        assert pause == pytest.approx(min(max(1.0, now / 5), longest))
         pauses.append(pause)
         now += pause
         breaker.failed(now, 100 + probe, error, 0.0, probe=True)
-    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == longest
+        if now > 800:
+            break
+    assert (pauses[0], pauses[-1]) == pytest.approx((1.0, longest))
+
+
+def test_last_try() -> None:
+    """The last try of an outage is made when patience ends, not later."""
+    breaker, now = Breaker(0.0, 70.0), 0.0
+    breaker.failed(0.0, 0, GONE, 0.9)
+    while breaker.over(now) is None:
+        now += breaker.wait(now, probing=False) or 0.0
+        breaker.failed(now, 1, GONE, 0.9, probe=True)
+    assert now == pytest.approx(70.0)
+
+
+def test_not_up_yet() -> None:
+    """A judge that is waited for at the beginning is down at its first error, and for no longer than that."""
+    for error in (GONE, BROKEN):
+        breaker = Breaker(0.0, 900.0, "openai/m", first_patience=60.0)
+        breaker.failed(5.0, 0, error, 0.0)
+        assert breaker.outage == f"the judge is not up yet: {error.reason} (openai/m)"
+        assert breaker.left(5.0) == 60.0
+        assert breaker.over(64.0) is None
+        assert breaker.over(65.0) is not None
+        breaker.replied()
+        breaker.failed(100.0, 0, GONE, 0.0)
+        assert breaker.outage.startswith("the judge is down")
+        assert breaker.left(100.0) == 900.0
+    breaker = Breaker(0.0, 900.0, first_patience=60.0)
+    breaker.failed(5.0, 0, BUSY, 0.0)  # it is up
+    assert not breaker.open
+
+
+def test_refused() -> None:
+    """After a refusal of all calls, one call at a time goes until one is answered."""
+    breaker = Breaker(0.0)
+    breaker.refuse()
+    assert breaker.alone
+    assert breaker.wait(0.0, probing=False) == 0.0
+    assert breaker.wait(0.0, probing=True) is None
+    assert breaker.outage == ""
+    breaker.replied()
+    assert not breaker.alone
 
 
 @given(st.floats(0.0, 0.999))
 def test_jitter(jitter: float) -> None:
-    """Jitter makes a pause longer, to at most twice, so that processes do not come back together."""
-    assert opened(jitter=jitter).wait(0.0, probing=False) == pytest.approx(1.0 + jitter)
+    """Jitter makes a pause longer, by half at most, so that processes do not come back together."""
+    assert opened(jitter=jitter).wait(0.0, probing=False) == pytest.approx(1.0 + jitter / 2)
 
 
 def test_stragglers() -> None:

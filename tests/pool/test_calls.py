@@ -251,7 +251,7 @@ def test_outage_without_end(error: CallError) -> None:
             for number in range(2 * DISTINCT):
                 tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
         reason = str(caller.gate.stop_signal.reason)
-        assert reason.startswith("run the same command again later: the judge has answered no call for ")
+        assert reason.startswith("run again later: the judge has answered no call for ")
         assert reason.endswith(f"; the last time: {error.reason}")
         return anyio.current_time()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, field, replace
+
 import anyio
 import pytest
 
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.limits import LEARNED, START_OF_QUEUE, AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.pace import Sent
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.types import CallError, Left, Reply, Request
 from tests.virtual import World, flood, virtually
 
 CEILING = 4096
@@ -22,18 +26,23 @@ class Rounds:
         self.concurrency = AdaptiveConcurrency(ceiling)
         self.now = 0.0
 
+    @property
+    def call(self) -> Sent:
+        """A call that goes now."""
+        return Sent(0, self.concurrency.epoch, self.concurrency.limit - 1, began=self.now)
+
     def round(self, *, in_flight: int = CEILING, seconds: float = 1.0, pause: float = 1.0) -> int:
         """Play one round of replies, `seconds` each, with at most `in_flight` calls. Return the limit."""
         self.now += pause
-        epoch, limit = self.concurrency.epoch, self.concurrency.limit
-        self.concurrency.sent(min(limit, in_flight))
+        call, limit = self.call, self.concurrency.limit
+        self.concurrency.sent(self.now, replace(call, ahead=min(limit, in_flight) - 1))
         for _ in range(limit):
-            self.concurrency.replied(self.now, epoch, seconds)
+            self.concurrency.replied(self.now, call, seconds)
         return self.concurrency.limit
 
     def reject(self, in_flight: int = 10**6, retry_after: float | None = None) -> int:
         """Reject a call that went just now. Return the limit."""
-        self.concurrency.rejected(self.now, self.concurrency.epoch, in_flight, retry_after)
+        self.concurrency.rejected(self.now, self.call, in_flight, retry_after)
         return self.concurrency.limit
 
     def until(self, limit: int) -> None:
@@ -54,21 +63,23 @@ class Rounds:
 
 
 def test_start_and_doubling() -> None:
-    """It starts at 4 and doubles after each round."""
+    """It starts at 8, or at 64 if the judge queues, and doubles after each round."""
     server = Rounds()
-    assert server.concurrency.limit == 4
-    assert [server.round() for _ in range(5)] == [8, 16, 32, 64, 128]
+    assert server.concurrency.limit == 8
+    assert [server.round() for _ in range(4)] == [16, 32, 64, 128]
+    assert AdaptiveConcurrency(CEILING, START_OF_QUEUE).limit == 64
+    assert AdaptiveConcurrency(5, START_OF_QUEUE).limit == 5
 
 
 def test_round_is_whole() -> None:
     """One reply fewer than the limit allows is no round."""
     concurrency = AdaptiveConcurrency(CEILING)
-    concurrency.sent(4)
-    for _ in range(3):
-        concurrency.replied(0.0, concurrency.epoch, 1.0)
-    assert concurrency.limit == 4
-    concurrency.replied(0.0, concurrency.epoch, 1.0)
+    concurrency.sent(0.0, Sent(0, 0, ahead=7))
+    for _ in range(7):
+        concurrency.replied(0.0, Sent(0, 0), 1.0)
     assert concurrency.limit == 8
+    concurrency.replied(0.0, Sent(0, 0), 1.0)
+    assert concurrency.limit == 16
 
 
 def test_old_replies() -> None:
@@ -76,8 +87,8 @@ def test_old_replies() -> None:
     server = Rounds()
     server.round()
     for _ in range(100):
-        server.concurrency.replied(1.0, server.concurrency.epoch - 1, 1.0)
-    assert server.concurrency.limit == 8
+        server.concurrency.replied(1.0, Sent(0, server.concurrency.epoch - 1), 1.0)
+    assert server.concurrency.limit == 16
 
 
 @pytest.mark.parametrize(("in_flight", "limit"), [(25, 32), (26, 64)])
@@ -109,7 +120,7 @@ def test_old_rejection() -> None:
     """A 429 of a call that went before the limit changed cuts nothing."""
     server = Rounds()
     server.until(64)
-    server.concurrency.rejected(server.now, server.concurrency.epoch - 1, 10, None)
+    server.concurrency.rejected(server.now, Sent(0, server.concurrency.epoch - 1), 10, None)
     assert server.concurrency.limit == 64
 
 
@@ -174,7 +185,7 @@ def test_growth_after_a_cut() -> None:
     server.until(64)
     server.reject()
     server.now += 10.0
-    assert server.reject(40) == 40
+    assert server.reject(45) == 40  # it went after the cut: nine tenths of those in flight
     began = server.now
     while server.round(pause=0.5) == 40:
         pass
@@ -251,17 +262,17 @@ def test_cleared() -> None:
 def test_ceiling() -> None:
     """It stays at the number of files that this machine can hold open, and counts that as no plateau."""
     server = Rounds(ceiling=100)
-    assert [server.round() for _ in range(12)] == [8, 16, 32, 64] + [100] * 8
+    assert [server.round() for _ in range(12)] == [16, 32, 64] + [100] * 9
     assert Rounds(ceiling=2).round() == 2
 
 
 def test_explicit() -> None:
     """A limit that the user set never changes."""
     concurrency = ConcurrencyLimit(7)
-    concurrency.sent(7)
+    concurrency.sent(0.0, Sent(0, 0, ahead=6))
     for number in range(100):
-        concurrency.replied(float(number), 0, 1.0)
-        concurrency.rejected(float(number), 0, 3, 1.0)
+        concurrency.replied(float(number), Sent(0, 0), 1.0)
+        concurrency.rejected(float(number), Sent(0, 0), 3, 1.0)
         concurrency.disturbed()
     assert (concurrency.limit, concurrency.epoch) == (7, 0)
 
@@ -321,3 +332,193 @@ def test_explicit_number_in_a_run() -> None:
     caller = simulated(world, 300, ConcurrencyLimit(12))
     assert (caller.gate.concurrency.limit, caller.stats.most) == (12, 12)
     assert caller.stats.usage.calls == 300
+
+
+def test_left() -> None:
+    """The calls that limits leave go at once; they bound those in flight, but never stop the last of them."""
+    concurrency = AdaptiveConcurrency(1000)
+    concurrency.left(7, 493)
+    assert (concurrency.allowed, concurrency.limit) == (500, 500)
+    concurrency.left(400, 20)
+    assert (concurrency.allowed, concurrency.limit) == (420, 500)
+    concurrency.left(0, 0)
+    assert concurrency.allowed == 1
+    concurrency.left(10, 10**9)
+    assert concurrency.allowed == 1000  # the connections of this machine
+    explicit = ConcurrencyLimit(7)
+    explicit.left(3, 1)
+    assert explicit.allowed == 7
+
+
+def test_left_no_more() -> None:
+    """A reply without headers ends the bound that earlier ones set."""
+    concurrency = AdaptiveConcurrency(1000)
+    concurrency.left(0, 0)
+    concurrency.left(0, None)
+    assert concurrency.allowed == 8
+
+
+def test_left_after_a_refusal() -> None:
+    """A refusal cuts the calls that were in flight, and headers that promise more do not lift them again."""
+    concurrency = AdaptiveConcurrency(1000)
+    concurrency.left(7, 900)
+    concurrency.rejected(1.0, Sent(0, concurrency.epoch, 63), 60, None)
+    assert concurrency.limit == 51
+    concurrency.left(50, 900)
+    assert concurrency.allowed == 51
+
+
+def test_left_in_vain() -> None:
+    """Headers that leave nothing while all calls are answered are believed no more."""
+    concurrency = AdaptiveConcurrency(1000)
+    allowed = []
+    for _ in range(40):
+        concurrency.left(concurrency.allowed - 1, 0)
+        allowed.append(concurrency.allowed)
+    assert (min(allowed), allowed[-1]) == (1, 8)
+    mixed = AdaptiveConcurrency(1000)
+    for _ in range(40):
+        mixed.left(7, None)
+    mixed.left(0, 0)
+    assert mixed.allowed == 1  # replies without headers say nothing
+
+
+def test_timeouts() -> None:
+    """Two calls that time out lower the limit to what was answered meanwhile; a slow one alone does not."""
+    concurrency, last = AdaptiveConcurrency(1000, START_OF_QUEUE), Sent(63, 0, 63)
+    for answered in (0, 200, 200, 0, 63):
+        concurrency.timed_out(10.0, last, answered)
+    assert concurrency.limit == 64
+    concurrency.timed_out(10.0, last, 20)
+    assert concurrency.limit == 16
+    concurrency.timed_out(10.0, last, 20)
+    concurrency.timed_out(10.0, last, 20)  # it went before the limit changed
+    assert concurrency.limit == 16
+
+
+def test_next_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool begins with what the last one of the process learned of its judge.
+
+    After a quarter of an hour it begins with what worked, and with the usual number at least.
+    """
+    first = AdaptiveConcurrency(1000, judge="a")
+    first.left(7, 100)
+    first.rejected(1.0, Sent(0, first.epoch, 63), 60, None)
+    second = AdaptiveConcurrency(1000, judge="a")
+    assert second.limit == first.limit == 51
+    second.left(50, 900)  # the refusal is known too
+    assert second.limit == 51
+    assert AdaptiveConcurrency(20, judge="a").limit == 20
+    assert AdaptiveConcurrency(1000, judge="b").limit == AdaptiveConcurrency(1000).limit == 8
+    for _ in range(2 * second.limit):
+        second.sent(2.0, Sent(0, second.epoch, second.limit - 1))
+        second.replied(3.0, Sent(0, second.epoch, second.limit - 1), 1.0)
+    low = AdaptiveConcurrency(1000, judge="low")
+    low.rejected(1.0, Sent(0, low.epoch, 7), 3, None)
+    low.rejected(1.0, Sent(0, low.epoch, 7), 3, None)
+    assert AdaptiveConcurrency(1000, judge="low").limit == 3
+    later = time.monotonic() + 901
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert AdaptiveConcurrency(1000, judge="a").limit == 51
+    assert AdaptiveConcurrency(1000, judge="low").limit == 8
+
+
+def test_bounded_memory() -> None:
+    """A process remembers no more judges than a bound."""
+    for judge in range(300):
+        AdaptiveConcurrency(1000, judge=judge).left(7, 100)
+    assert len(LEARNED) == 256
+    assert AdaptiveConcurrency(1000, judge=299).limit == 107
+
+
+@dataclass
+class Engine(World):
+    """A judge that works on `places` calls at once and has the others wait, `deadline` seconds at most."""
+
+    places: int = 4
+    deadline: float = 10.0
+    late: int = 0
+    line: anyio.Semaphore = field(init=False)
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """Answer, or give up at the deadline."""
+        with anyio.move_on_after(self.deadline):
+            async with self.line:
+                return await super().ask(request)
+        self.late += 1
+        return CallError("transport", "the judge did not answer within 10 s", "call")
+
+
+def test_one_call_that_hangs() -> None:
+    """A call that is never answered, in a step of few calls, says nothing of a queue."""
+
+    class Hanging(World):
+        async def ask(self, request: Request) -> Reply | CallError:
+            """Answer all but the second call."""
+            self.latency = 10.0 if self.asked == 1 else 2.0
+            answer = await super().ask(request)
+            late = CallError("transport", "the judge did not answer within 10 s", "call")
+            return late if anyio.current_time() == 10.0 else answer
+
+    async def main() -> int:
+        gate = Gate(AdaptiveConcurrency(CEILING, START_OF_QUEUE), StopSignal())
+        await flood(Caller(Hanging(), gate, retries=1, timeout=10.0), 1e9, calls=4)
+        return gate.concurrency.limit
+
+    assert virtually(main) == START_OF_QUEUE
+
+
+@pytest.mark.parametrize(("places", "calls"), [(4, 1000), (16, 4000), (100, 4000)])
+def test_engine_that_queues(places: int, calls: int) -> None:
+    """An engine whose queue is too long for the timeout is soon asked with as many calls as it answers."""
+    world = Engine(2.0, places=places)
+
+    async def main() -> tuple[int, int]:
+        world.line = anyio.Semaphore(places)
+        gate = Gate(AdaptiveConcurrency(CEILING, START_OF_QUEUE), StopSignal())
+        caller = Caller(world, gate, retries=6, timeout=world.deadline)
+        await flood(caller, 1e9, calls=calls)
+        return caller.stats.usage.calls, round(anyio.current_time())
+
+    answered, seconds = virtually(main)
+    assert answered == calls
+    assert world.late <= 0.1 * calls
+    assert seconds <= 1.1 * 2.0 * calls / places
+
+
+@dataclass
+class Counted(World):
+    """A judge that accepts `quota` requests a minute, and whose replies name `told` more than it has left."""
+
+    quota: int = 60
+    told: int = 0
+    accepted: list[float] = field(default_factory=list)
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """Refuse, or answer with what is left."""
+        now = anyio.current_time()
+        recent = sum(now - 60 < at for at in self.accepted)
+        if recent >= self.quota:
+            self.asked += 1
+            self.refused += 1
+            await anyio.sleep(0.01)
+            return CallError("transport", "429", "call", rate=True, billed=False)
+        self.accepted.append(now)
+        reply = await super().ask(request)
+        if isinstance(reply, CallError):
+            return reply
+        return replace(reply, left=Left(self.quota - recent - 1 + self.told))
+
+
+@pytest.mark.parametrize("world", [Counted(2.0, quota=60), Counted(2.0, quota=300)])
+def test_left_is_exact(world: Counted) -> None:
+    """Of 1,000 requests to a judge whose replies name what is left, it refuses one in twenty at most."""
+    simulated(world, 1000, AdaptiveConcurrency(CEILING))
+    assert world.refused <= 0.05 * world.asked
+
+
+@pytest.mark.parametrize("world", [Counted(2.0, quota=10**6), Counted(2.0, capacity=8, quota=10**6)])
+def test_promised_too_much(world: Counted) -> None:
+    """If headers promise more than the judge takes, it refuses one request in twenty at most."""
+    simulated(world, 1000, AdaptiveConcurrency(CEILING))
+    assert world.refused <= 0.05 * world.asked

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from operator import itemgetter
 
 import anyio
 import pytest
@@ -11,6 +13,7 @@ from ruler_cli.pool.cooldown import Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit, Window
+from ruler_cli.pool.pace import Sent
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request
 from tests.values import few
@@ -130,14 +133,20 @@ def time_of(
 @pytest.mark.parametrize("latency", few(1, [0.2, 1.0]))
 @pytest.mark.parametrize(("limit", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)])
 def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -> None:
-    """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost."""
-    plain, refusing = [
-        time_of(world, calls, ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(48))
-        for world in (World(latency, spread=0.3), Gateway(latency, spread=0.3, late=late, seed=1))
-    ]
-    assert refusing[0] <= 2.5 * plain[0]
-    assert refusing[1].stats.usage.calls == calls
-    assert refusing[1].gate.concurrency.limit >= 0.8 * plain[1].gate.concurrency.limit
+    """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost.
+
+    It is the median of five runs: by chance a single one may take four times as long.
+    """
+
+    def taken(world: World) -> tuple[float, Caller]:
+        return time_of(world, calls, ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(48))
+
+    plain = taken(World(latency, spread=0.3))
+    runs = [taken(Gateway(latency, spread=0.3, late=late, seed=seed)) for seed in range(1, 6)]
+    seconds, refusing = sorted(runs, key=itemgetter(0))[2]
+    assert seconds <= 2.5 * plain[0]
+    assert [caller.stats.usage.calls for _, caller in runs] == [calls] * 5
+    assert refusing.gate.concurrency.limit >= 0.8 * plain[1].gate.concurrency.limit
 
 
 def test_floor() -> None:
@@ -219,12 +228,19 @@ def test_rpm() -> None:
 
 def test_alone() -> None:
     """A limit of one does not stay if a call is refused: the number is not the cause."""
-    concurrency = AdaptiveConcurrency(64)
-    concurrency.rejected(0.0, concurrency.epoch, 3, 1.0)
+    concurrency, sent = AdaptiveConcurrency(64), itertools.count(1)
+
+    def reject(now: float, in_flight: int) -> None:
+        for _ in range(8):  # a call in eight is refused: no rate is the cause
+            call = Sent(next(sent), concurrency.epoch, in_flight, began=now)
+            concurrency.sent(now, call)
+        concurrency.rejected(now, call, in_flight, 1.0)
+
+    reject(0.0, 7)
     while concurrency.limit > 1:
-        concurrency.rejected(1.0, concurrency.epoch, 0, 1.0)
+        reject(1.0, 1)
     assert not concurrency.alone
-    concurrency.rejected(2.0, concurrency.epoch, 0, 1.0)
-    assert (concurrency.limit, concurrency.alone) == (4, True)
-    concurrency.rejected(2.0, concurrency.epoch, 3, 1.0)
-    assert (concurrency.limit, concurrency.alone) == (3, False)
+    reject(2.0, 0)
+    assert (concurrency.limit, concurrency.alone) == (8, True)
+    reject(2.0, 7)
+    assert (concurrency.limit, concurrency.alone) == (6, False)

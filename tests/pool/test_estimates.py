@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.budget import ANSWER, CHARACTERS_PER_TOKEN, PER_LABEL, Estimates
+from ruler_cli.answer import CHARACTERS_PER_TOKEN
+from ruler_cli.pool.budget import ANSWER, PER_LABEL, Estimates
 from ruler_cli.types import Request, Usage
 
 ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
+from ruler_cli.observer import JudgeWait
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.cooldown import DISTINCT
 from ruler_cli.pool.engine import StopSignal
@@ -262,6 +263,7 @@ def test_status() -> None:
             assert (now.waiting, now.why) == (0.0, "")
             gate.refused(permit, 30.0, rate=False)
             assert (gate.status().waiting, gate.status().why) == (30.0, "the judge asked for it")
+            assert gate.status().waits == (JudgeWait("", "the judge asks all calls to wait", 30.0),)
             gate.leave(permit, USAGE)
             await anyio.sleep(29)
             assert gate.in_flight == 1
@@ -269,13 +271,15 @@ def test_status() -> None:
             assert gate.budget.spent == 12.0
             await anyio.sleep(2)
             assert (gate.in_flight, gate.status().queued, gate.status().why) == (2, 0, "")
+            gate.answered(permit)
+            assert gate.status().waits == ()
         for call in range(DISTINCT):
             gate.breaker.failed(anyio.current_time(), call, INTERRUPTED, 0.0)
         down = f"the judge is down: {INTERRUPTED.reason}"
         assert (gate.status().waiting, gate.status().why, gate.status().outage) == (1.0, down, down)
         busy = CallError("transport", "busy", "call", rate=True)
         gate.breaker.failed(anyio.current_time(), DISTINCT, busy, 0.0, probe=True)
-        assert (gate.status().waiting, gate.status().why) == (2.0, "rate limit of the judge: busy")
+        assert (gate.status().waiting, gate.status().why) == (1.0, "rate limit of the judge: busy")
         await anyio.sleep(100)
         now = gate.status()  # also while a call tests if the judge is back
         assert (now.waiting, now.why) == (0.0, "rate limit of the judge: busy")
@@ -291,7 +295,7 @@ def test_status() -> None:
     [
         ({"rpm": 1}, "requests per minute", 60.0),
         ({"tpm": 1000}, "tokens per minute", 60.0),
-        ({"cap": 10_000.0}, "--max-cost", 0.0),
+        ({"cap": 10_000.0}, "the cost cap", 0.0),
     ],
 )
 def test_reason_of_a_limit(limits: dict[str, float], why: str, seconds: float) -> None:

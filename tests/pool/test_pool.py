@@ -15,6 +15,7 @@ from ruler_cli.ledger.database import open_files
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Permit
 from ruler_cli.pool.limits import AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.pace import Sent
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import Request, Usage
 from tests.virtual import World, virtually
@@ -47,6 +48,13 @@ def test_concurrency() -> None:
     assert type(made(PoolSettings(), embedded=True).gate.concurrency) is ConcurrencyLimit
 
 
+def test_start() -> None:
+    """An engine that queues is asked with 64 calls at first, any other judge with 8."""
+    names = ("hosted_vllm/m", "vllm/m", "sglang/m", "ollama/m", "lm_studio/m", "m", "openai/vllm", "vllm")
+    starts = [made(PoolSettings(), JudgeSettings(name)).gate.concurrency.limit for name in names]
+    assert starts == [64, 64, 64, 8, 8, 8, 8, 8]
+
+
 @pytest.mark.parametrize(("files", "least", "most"), [(256, 100, 156), (64, 1, 1)])
 def test_adaptive_ceiling(monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int) -> None:
     """An adaptive limit leaves open files for everything else, and is at least 1."""
@@ -54,8 +62,8 @@ def test_adaptive_ceiling(monkeypatch: pytest.MonkeyPatch, files: int, least: in
     concurrency = made(PoolSettings()).gate.concurrency
     assert concurrency.limit >= 1
     for number in range(1, 10_000):
-        concurrency.sent(concurrency.limit)
-        concurrency.replied(float(number), concurrency.epoch, 1.0)
+        concurrency.sent(float(number), Sent(number, concurrency.epoch, ahead=concurrency.limit - 1))
+        concurrency.replied(float(number), Sent(0, concurrency.epoch), 1.0)
     assert least <= concurrency.limit <= most
 
 

@@ -94,7 +94,7 @@ def test_rubric() -> None:
     systems = [write_prompt(build_layout(g, a), a).system for g, a in ((own, ask), (made, ask), (made, ASK))]
     assert ["OWN" in s for s in systems] == [True, False, False]
     assert ["OPTION" in s for s in systems] == [False, True, False]
-    assert [templates.RUBRIC in s for s in systems] == [False, False, True]
+    assert [templates.DEFAULT_RUBRIC in s for s in systems] == [False, False, True]
 
 
 def test_alone() -> None:

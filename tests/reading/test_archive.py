@@ -14,13 +14,15 @@ import pytest
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.output import Output
+from ruler_cli.writing.output import Output, open_output
+from tests.conftest import ROOT, Ruler, read
 
 if sys.version_info >= (3, 14):
     import zipfile
 else:
     from backports.zstd import zipfile
 
+SAMPLE = ROOT / "samples/formats/inspect.jsonl"
 MEMBERS = {
     "_journal/start.json": b"{}",
     "samples/b_epoch_1.json": b'{"id": "b",\n "epoch": 1}',
@@ -40,41 +42,31 @@ def packed(method: int, members: dict[str, bytes] = MEMBERS) -> bytes:
     return stream.getvalue()
 
 
-def unpacked(text: bytes) -> dict[str, bytes]:
-    """Return the members of an archive, in order."""
-    with zipfile.ZipFile(io.BytesIO(text)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def rewritten(path: Path, change: dict[int, bytes], keep: set[int]) -> tuple[list[Line], bytes]:
-    """Return the samples, and the archive written again with changed samples."""
-    stream = io.BytesIO()
+def samples(path: Path) -> list[Line]:
+    """Return the samples of an archive."""
     with ExitStack() as stack:
         container = open_container(str(path), stack)
         every = list(container.records())
         assert [container.where(line.number) for line in every] == [line.where for line in every]
-        encoder = container.encoder(stream)
-        for line in every:
-            if line.number in keep:
-                encoder.put(line.number, change.get(line.number, line.raw))
-        encoder.end()
-    return every, stream.getvalue()
+    return every
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_ZSTANDARD])
-def test_round_trip(tmp_path: Path, method: int) -> None:
-    """Samples come in the archive's order; if written back, members keep names, order, method and content."""
+def test_order(tmp_path: Path, method: int) -> None:
+    """Samples come in the archive's order, each unpacked; a member deeper in `samples/` is none."""
     path = tmp_path / "log.eval"
     path.write_bytes(packed(method))
-    every, same = rewritten(path, {}, {1, 2})
+    every = samples(path)
     assert [line.where for line in every] == ["sample b_epoch_1", "sample a_epoch_1"]
-    assert list(unpacked(same).items()) == list(MEMBERS.items())
-    with zipfile.ZipFile(io.BytesIO(same)) as archive:
-        assert {info.compress_type for info in archive.infolist()} == {method}
-    _, other = rewritten(path, {2: b'{"new": 1}'}, {2})
-    wanted = {**MEMBERS, "samples/a_epoch_1.json": b'{"new": 1}'}
-    del wanted["samples/b_epoch_1.json"]
-    assert list(unpacked(other).items()) == list(wanted.items())
+    assert [line.raw for line in every] == [MEMBERS[f"samples/{name}_epoch_1.json"] for name in "ba"]
+
+
+def test_ids_that_are_paths(tmp_path: Path) -> None:
+    """A sample whose id has slashes or lines is one as any other."""
+    names = ["HumanEval/0_epoch_1", "../b_epoch_12", "a\nb_epoch_1"]
+    path = tmp_path / "log.eval"
+    path.write_bytes(packed(zipfile.ZIP_STORED, {f"samples/{name}.json": b"{}" for name in names}))
+    assert [line.where for line in samples(path)] == [f"sample {name}" for name in names]
 
 
 def test_equal_names(tmp_path: Path) -> None:
@@ -86,9 +78,7 @@ def test_equal_names(tmp_path: Path) -> None:
             archive.writestr("samples/a.json", b'{"n": 2}')
     path = tmp_path / "log.eval"
     path.write_bytes(stream.getvalue())
-    every, same = rewritten(path, {}, {1})
-    assert [line.raw for line in every] == [b'{"n": 2}']
-    assert unpacked(same) == {"samples/a.json": b'{"n": 2}'}
+    assert [line.raw for line in samples(path)] == [b'{"n": 2}']
 
 
 def test_pipe(tmp_path: Path) -> None:
@@ -123,7 +113,7 @@ def test_damaged(tmp_path: Path, step: int) -> None:
         for text in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]):
             path.write_bytes(text)
             try:
-                rewritten(path, {}, {1, 2})
+                samples(path)
             except UsageError as error:
                 assert str(path) in str(error)
                 refused += 1
@@ -131,44 +121,50 @@ def test_damaged(tmp_path: Path, step: int) -> None:
 
 
 def test_output_names(tmp_path: Path) -> None:
-    """Only an archive is written as an archive, and never compressed again; JSON lines always are allowed."""
+    """No archive is written but a log of Inspect; a name that promises one is refused with a remedy."""
     path = tmp_path / "log.eval"
     path.write_bytes(packed(zipfile.ZIP_STORED))
+    path.with_name("log").write_bytes(path.read_bytes())
     (tmp_path / "in.jsonl").write_bytes(b"{}\n")
     with ExitStack() as stack:
         log = open_container(str(path), stack)
         lines = open_container(str(tmp_path / "in.jsonl"), stack)
+        plain = open_container(str(tmp_path / "log"), stack)
         for name, source, message in [
-            ("o.eval", lines, "only written for"),
-            ("o.zip.gz", lines, "only written for"),
+            ("o.eval", lines, "only written with the scores of an Inspect log; name OUTPUT .jsonl"),
             ("o.parquet", log, "only written for"),
             ("o.eval.gz", log, "packed already"),
-            ("o.json", log, "INPUT is no JSON document"),
+            ("log", plain, "INPUT is an Inspect log, .* name another OUTPUT .jsonl"),
         ]:
             with Output(str(tmp_path / name)) as output, pytest.raises(UsageError, match=message):
                 output.write_as(source)
-        for name in ("o.jsonl", "o.ndjson.zst", "o.eval", "o"):
+        with Output(str(tmp_path / "o.eval")) as output, pytest.raises(UsageError, match=r"OUTPUT \.jsonl"):
+            output.write_as(log, scored=False)  # a selection has no scores of its own
+        for name in ("o.jsonl", "o.ndjson.zst", "o"):
             with Output(str(tmp_path / name)) as output:
                 output.write_as(log)
                 output.write([(1, b"{}")])
                 output.commit()
-            assert (tmp_path / name).read_bytes()[:2] == {"o.jsonl": b"{}", "o.ndjson.zst": b"\x28\xb5"}.get(
-                name, b"PK"
-            )
+            head = (tmp_path / name).read_bytes()[:2]
+            assert head == (b"\x28\xb5" if name.endswith(".zst") else b"{}")
+    for name in ("o.zip", "o.tar.gz", "o.tgz", "o.7z", "o.zip.gz"):
+        with pytest.raises(UsageError, match=r"\.gz or \.zst only; name it .*o\.jsonl\.gz"):
+            open_output(str(tmp_path / "log.zip"), str(tmp_path / name))
 
 
-def test_damaged_while_written(tmp_path: Path) -> None:
-    """If a member that is no sample is damaged, the members before it are left as an archive."""
-    members = dict.fromkeys(MEMBERS, b"") | {"samples/b_epoch_1.json": b"{}", "samples/a_epoch_1.json": b"{}"}
-    (tmp_path / "a.eval").write_bytes(
-        packed(zipfile.ZIP_STORED, members | {"header.json": b"MARK"}).replace(b"MARK", b"MARX", 1)
-    )
-    stream = io.BytesIO()
-    with ExitStack() as stack:
-        container = open_container(str(tmp_path / "a.eval"), stack)
-        encoder = container.encoder(stream)
-        for line in container.records():
-            encoder.put(line.number, line.raw)
-        with pytest.raises(UsageError, match="damaged"):
-            encoder.end()
-    assert list(unpacked(stream.getvalue())) == list(MEMBERS)[:-1]
+def test_without_inspect_ai(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without inspect_ai a log as OUTPUT is refused before a call, with two remedies."""
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    every = SAMPLE.read_text().splitlines()
+    members = {f"samples/{i}_epoch_1.json": line.encode() for i, line in enumerate(every)}
+    (tmp_path / "x.eval").write_bytes(packed(zipfile.ZIP_STORED, members))
+    (tmp_path / "x.json").write_text('{"eval": {}, "samples": [' + ",".join(every) + "]}")
+    before = sorted(tmp_path.iterdir())
+    for names in ("x.eval y.eval", "x.eval x.eval", "x.eval y.json", "x.json y.eval", "x.json y.json.gz"):
+        done = ruler("score", *names.split(), "-m", "offline")
+        assert done.returncode == 2
+        assert "install it with: pip install --upgrade inspect-ai, or name OUTPUT .jsonl" in done.stderr
+        assert sorted(tmp_path.iterdir()) == before
+    done = ruler("score", "x.eval", "y.jsonl", "-m", "offline")
+    assert done.returncode == 0, done.stderr
+    assert len(read(tmp_path / "y.jsonl")) == len(every)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.container import MultiFileContainer
-from ruler_cli.reading.events import assemble_rollouts, may_be_event
+from ruler_cli.reading.events import AssembledRollouts, assemble_rollouts, may_be_event
 from ruler_cli.reading.open import JsonLines, open_container
 from ruler_cli.types import Line
 from ruler_cli.writing.output import Output
@@ -144,7 +144,7 @@ def test_pipe(tmp_path: Path) -> None:
         with ExitStack() as stack:
             container = open_container(str(pipe), stack, "")
             assert container.fd is not None
-            assert not container.rewritable
+            assert container.lines_only
             assert [line.raw.decode() for line in container.records()] == record_texts(
                 tmp_path / "file", text, ""
             )
@@ -155,12 +155,12 @@ def test_records_are_no_events(tmp_path: Path) -> None:
     for path in sorted(SAMPLES.rglob("*.jsonl")):
         with ExitStack() as stack:
             container = open_container(str(path), stack)
-            assert container.rewritable
+            assert not container.lines_only
             assert not any(may_be_event(line.raw) for line in container.records()), path.stem
     for text in LEFT_ALONE:
         (tmp_path / "in").write_text(text)
         with ExitStack() as stack:
-            assert open_container(str(tmp_path / "in"), stack).rewritable, text
+            assert not isinstance(open_container(str(tmp_path / "in"), stack), AssembledRollouts), text
 
 
 @given(
@@ -210,7 +210,7 @@ def test_directory_as_output(tmp_path: Path) -> None:
         container = open_container(str(tmp_path / "in"), stack)
         assert isinstance(container, MultiFileContainer)
         out.write_as(container)
-        with pytest.raises(UsageError, match=r"1\.jsonl is a rollout of many events.* name OUTPUT \.jsonl"):
+        with pytest.raises(UsageError, match=r"1\.jsonl holds rollouts of many events.* name OUTPUT \.jsonl"):
             container.check_files(lambda _line: True, lambda _problem: None)
 
 

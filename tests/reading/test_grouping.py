@@ -81,7 +81,7 @@ def test_consecutive(index: Index) -> None:
     ]
     with pytest.raises(UsageError, match=r"line 6: group 'a' comes back .* began at line 1") as error:
         next(groups)
-    assert "--grouping scattered" in str(error.value)
+    assert "grouping='scattered'" in str(error.value)
     assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
 
 
@@ -122,7 +122,7 @@ def test_warnings() -> None:
     ):
         with closing(Index()) as index:
             result = surveyed(keys, "auto", index).warnings()
-        assert not result if message is None else message in result[0] and "--group-by PATH" in result[0]
+        assert not result if message is None else message in result[0] and "group_by=PATH" in result[0]
 
 
 COLUMNS = Format(

@@ -87,17 +87,17 @@ WAYS = {
     "relability": "is no condition; did you mean `reliability`?",
     "Live": "did you mean `live`?",
     "kettle": "the conditions are live, tied, failed, scored, reliability, disagreement, score",
-    "": "--where : is no condition; the conditions are",
+    "": "where: is no condition; the conditions are",
     "score > 0.8": "is no condition; write a range, e.g. score=0.7..",
     "relability=0.7..": "write a range, e.g. reliability=0.7..",
-    "live=1..": "takes no range; write --where live",
+    "live=1..": "takes no range; write where='live'",
     "score=0.8": "write a range, e.g. score=0.7..",
     "score=..": "write a range",
     "score=nan..": "write a range",
     "score=a..b": "write a range",
     "score=0.8..0.2": "the lower end stands first",
     "reliability=70..": "reliability lies from 0 to 1; write a range",
-    "\x1b[31mlive": "--where \ufffd[31mlive: is no condition; did you mean `live`?",
+    "\x1b[31mlive": "where='\ufffd[31mlive': is no condition; did you mean `live`?",
 }
 
 
@@ -195,7 +195,7 @@ def test_majority(tmp_path: Path) -> None:
             assert selected(source, tmp_path / "out.jsonl", keep=keep).unanswered == 0
             assert ids(tmp_path / "out.jsonl") == [f"a{i}" for i in kept] * 2
             continue
-        with pytest.raises(UsageError, match=r"--answer metadata\.answer: no rollout"):
+        with pytest.raises(UsageError, match=r"answer='metadata.answer': no rollout"):
             selected(source, tmp_path / "none.jsonl", keep=keep)
         assert not (tmp_path / "none.jsonl").exists()
 
@@ -247,8 +247,8 @@ def test_labels_at_a_path(tmp_path: Path) -> None:
 
 UNSCORED = [{"trajectories": [{"messages": talk("a")}]}]
 REFUSED: list[tuple[list[Any], str, str]] = [
-    ([grouped("a", 0.1, 0.9)], "reliability=0.1..", "two passes to tell; score with --passes 2 or more"),
-    ([grouped("a", 0.1, 0.9)], "disagreement", "no group of .* has one, .* with --labels PATH"),
+    ([grouped("a", 0.1, 0.9)], "reliability=0.1..", "two passes to tell; score with passes=2 or more"),
+    ([grouped("a", 0.1, 0.9)], "disagreement", "no group of .* has one, .* with labels=PATH"),
     (
         [grouped("a", 0.1, 0.9, labels=(1, 1)), grouped("b", 0.1, 0.9, labels=(0, 0))],
         "disagreement=0.5..",

@@ -151,7 +151,7 @@ def test_lost_window() -> None:
     result = error_of(group_result(one_pass([0.1, 0.9], distinct=(0, 1)), lost, size=4, windows=2))
     assert result.kind == "transport"
     assert result.reason == (
-        "some rollouts have scores of 0 of 1 passes, --min-passes asks for 1; the first that did not: gone"
+        "some rollouts have scores of 0 of 1 passes, and 1 are needed; the first that did not: gone"
     )
 
 
@@ -324,7 +324,7 @@ def test_blend_mixes_no_scales(reward: float) -> None:
     result = error_of(group_result(one_pass([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5)
     assert result.kind == "input"
     assert result.reason.startswith(
-        f"--blend: rollout 2 has the reward {reward:g}, and scores go from 0 to 1"
+        f"rollout 2 has the reward {reward:g}, and scores to blend it with go from 0 to 1"
     )
 
 

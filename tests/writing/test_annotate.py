@@ -19,7 +19,7 @@ from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import Group, GroupResult, Rollout, Usage
 from ruler_cli.writing.annotate import annotate
-from ruler_cli.writing.fields import Annotation, annotations_of, group_fields
+from ruler_cli.writing.fields import Annotation, Digests, annotations_of, group_fields
 from tests.scoring.group_results import failed_call, group_result, groups, one_pass
 from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
 
@@ -310,7 +310,7 @@ def test_other_members_in_lists(more: dict[str, Any], layout: dict[str, Any], re
 
 
 NAMES = ("one", "two", "three", "strong")
-DIGESTS: dict[str, Any] = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
+DIGESTS: Digests = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
 ROLLOUT: dict[str, Any] = {
     "status": "scored", "score": 0.1, "judge_score": 0.1, "explanation": "judge 0 turn 0 body 0", "kind": "",
     "reason": "", "judge": "one", "judges": [], "passes": 1, "spread": None, "slots": [0.0],

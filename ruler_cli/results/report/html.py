@@ -163,9 +163,8 @@ def put(file: WritableFile, name: str, pieces: Iterable[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OutputError(
-            f"{name}: cannot be written: {error.strerror}; make room, then run the same command again"
-        ) from None
+        problem = f"cannot be written: {error.strerror}"
+        raise OutputError(problem, "make room, then run again", place=name) from None
     return size
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruler_cli.ledger.texts import digest_of, params_text
-from ruler_cli.prompting.templates import RUBRIC
+from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.report.bins import WordCounts
 from ruler_cli.results.report.group_text import shorter
 from ruler_cli.results.scored_groups import ScoredGroup
@@ -76,7 +76,10 @@ class MadeBy:
         """
         all_ = Counter(self._rubrics), Counter(self._params)
         listed = [[(f"{digest:016x}", n) for digest, n in counts.most_common(_LISTED)] for counts in all_]
-        own = [RUBRIC, *(params_text([{"judge": name, "model": name, "params": {}}]) for name in judges)]
+        own = [
+            DEFAULT_RUBRIC,
+            *(params_text([{"judge": name, "model": name, "params": {}}]) for name in judges),
+        ]
         texts = self._own | {digest_of(text): text for text in own}
         texts |= lookup([digest for counts in listed for digest, _ in counts])
         rubrics, params = (
@@ -145,7 +148,7 @@ def _texts(
 def _rubric(one: _Json) -> tuple[str, str]:
     if one["text"] is None:
         return one["digest"] + _UNKNOWN, ""
-    return one["digest"] + " (built-in)" * (one["text"] == RUBRIC), one["text"]
+    return one["digest"] + " (built-in)" * (one["text"] == DEFAULT_RUBRIC), one["text"]
 
 
 def _params(one: _Json) -> tuple[str, str]:

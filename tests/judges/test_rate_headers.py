@@ -1,17 +1,19 @@
-"""Every form of the time to wait."""
+"""Every form of the time to wait, and of what rate limits leave."""
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ruler_cli.judges.provider_errors import classify
-from ruler_cli.judges.retry_after import delay_in, retry_after
+from ruler_cli.judges.rate_headers import delay_in, left_of, retry_after
+from ruler_cli.types import Left
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=90)
@@ -89,6 +91,25 @@ def test_priorities(subtests: pytest.Subtests) -> None:
     for headers, seconds in PRIORITIES:
         with subtests.test(headers=headers, seconds=seconds):
             assert retry_after(headers, "", True, NOW) == seconds
+
+
+LEFT: tuple[tuple[dict[str, Any], Left | None], ...] = (
+    ({}, None),
+    ({"x-ratelimit-remaining-requests": "499"}, Left(499)),
+    ({"x-ratelimit-remaining-tokens": " 40000.5 "}, Left(None, 40_000)),
+    ({"anthropic-ratelimit-requests-remaining": "49", "x-ratelimit-remaining": "3"}, Left(49)),
+    ({"anthropic-ratelimit-input-tokens-remaining": 30_000}, Left(None, 30_000)),
+    ({"ratelimit-remaining": "-7"}, Left(0)),
+    ({"x-ratelimit-remaining-requests": "many", "x-ratelimit-remaining": "8"}, Left(8)),
+    *(({"x-ratelimit-remaining": value}, None) for value in ("nan", "inf", "1e9", "٣", "9" * 400, "", [1])),
+)
+
+
+def test_left(subtests: pytest.Subtests) -> None:
+    """The first header that names a number of requests, or of tokens, counts; less than none is none."""
+    for headers, left in LEFT:
+        with subtests.test(headers=headers):
+            assert left_of(headers) == left
 
 
 DELAYS = [

@@ -1,91 +1,28 @@
 """Declare every option of the commands once: its type, default, help and names.
 
-`settings.py` turns the values into settings.
+`run_settings.py` turns the values into settings, `cli/command.py` the table into options of typer.
 """
 
 # ruff: noqa: RUF009 - `_option` makes a `dataclasses.field`, which ruff knows by that name only
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
 from ruler_cli.config import MAX_RECORD, AskSettings, JudgeSettings, PoolSettings
+from ruler_cli.errors import Sentence, UsageError
 
 if TYPE_CHECKING:
     from ruler_cli.config_file import ConfigFile
+    from ruler_cli.config_values import OptionType
 
 PANELS = ("", "Judge", "Quality", "Limits and cost", "Input", "Output", "Scale", "Other")
 """The sections of a command's help, in their order."""
-_JUDGES = (
-    "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",
-    "deepseek/", "gemini/", "groq/", "litellm_proxy/", "mistral/", "ollama_chat/", "openrouter/",
-    "together_ai/", "vertex_ai/", "xai/",
-)  # fmt: skip
-"""Judges without a model, and the most used providers, for the shell's completion."""
-
-
-def _complete_judge(incomplete: str) -> list[str]:
-    import tomllib
-
-    try:
-        own = tomllib.loads(Path("ruler.toml").read_text(encoding="utf-8")).get("judges", {})
-    except (OSError, ValueError):  # the command itself names a mistake
-        own = {}
-    names = (*(own if isinstance(own, dict) else ()), *_JUDGES)
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _complete_format(incomplete: str) -> list[str]:
-    from ruler_cli.formats.detect import families
-
-    return [name for name in ("auto", *families()) if name.startswith(incomplete)]
-
-
-def _complete_condition(incomplete: str) -> list[str]:
-    from ruler_cli.results.conditions import NAMES
-
-    return [name for name in NAMES if name.startswith(incomplete)]
-
-
-def _complete_rubric(incomplete: str) -> list[str]:
-    """Complete the name of a file behind `@`."""
-    import glob
-
-    if not incomplete.startswith("@"):
-        return []
-    return ["@" + name for name in glob.glob(glob.escape(incomplete[1:]) + "*")]  # noqa: PTH207 - keeps `./`
-
-
-def _finite(value: float | None) -> float | None:
-    """Refuse `nan` and `inf`, which typer lets pass every bound."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is not a finite number; give one such as 60")
-    return value
-
-
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="INPUT",
-        help="JSON lines or a JSON document, plain, .gz or .zst; .eval, Parquet; a directory, a pattern; "
-        "`-` is stdin.",
-    ),
-]
-Scored = Annotated[
-    str,
-    typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
-]
-
-Second = Annotated[
-    str | None,
-    typer.Argument(metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False),
-]
 
 
 def _option(
@@ -134,7 +71,6 @@ class ScoreOptions:
         "`simulated`; repeat it for a panel. --model is the same.  [default: openai/o3]",
         names="--judge-model --model -m",
         metavar="NAME",
-        autocompletion=_complete_judge,
     )
     api_base: str | None = _option("Chat completions endpoint, up to /v1.", metavar="URL")
     passes: int = _option("Times that a judge scores a group, in orders that balance.", 1, metavar="K", min=1)
@@ -142,7 +78,6 @@ class ScoreOptions:
     rubric: str | None = _option(
         "Grading standards; a group's own `rubric` wins.",
         metavar="TEXT|@FILE",
-        autocompletion=_complete_rubric,
     )
     param: list[str] | None = _judge(
         "Extra parameter of the judge call; VALUE is read as JSON if it is JSON. Repeatable.",
@@ -157,7 +92,6 @@ class ScoreOptions:
     escalate: str | None = _judge(
         "A stronger judge for groups that passes leave neither resolved nor tied.",
         metavar="NAME",
-        autocompletion=_complete_judge,
     )
     adaptive: bool = _quality(
         "Two passes for every group, then where they help, up to --passes on average.", False
@@ -217,6 +151,17 @@ class ScoreOptions:
         metavar="S",
         min=0,
     )
+    wait_for_judge: float = _limits(
+        "How long a judge that is not up yet is waited for, seconds.",
+        PoolSettings().wait_for_judge,
+        metavar="S",
+        min=0,
+    )
+    hedge: bool = _limits(
+        "Ask a second time what takes longer than 95 % of the calls do, and take the first answer: for steps "
+        "that wait for their slowest call.",
+        False,
+    )
     max_failures: str | None = _limits("Stop when more groups and lines than that fail.", metavar="N|P%")
     price: list[str] | None = _limits(
         "USD per million prompt and completion tokens, if it is not known; once, or once for each judge in "
@@ -239,7 +184,6 @@ class ScoreOptions:
         "The dump's shape, if it is not to be detected.",
         "auto",
         metavar="auto|NAME",
-        autocompletion=_complete_format,
     )
     group_by: str | None = _input("Dotted path of the group key.", metavar="PATH")
     grouping: Literal["auto", "line", "consecutive", "scattered"] = _input(
@@ -344,7 +288,6 @@ class Options(ScoreOptions):
         "either may be left out. Repeatable: all must hold.",
         metavar="NAME[=LOW..HIGH]",
         variable=False,
-        autocompletion=_complete_condition,
     )
     keep: int | None = _option(
         "Of each group at most M rollouts, by --by.", metavar="M", min=1, variable=False
@@ -365,7 +308,7 @@ class Options(ScoreOptions):
         names="--timeout",
         metavar="S",
         min=0.0,
-        callback=_finite,
+        finite=True,
         variable="RULER_WAIT_TIMEOUT",
     )
     settle: float = _option(
@@ -373,7 +316,7 @@ class Options(ScoreOptions):
         120.0,
         metavar="S",
         min=0.0,
-        callback=_finite,
+        finite=True,
     )
     every: bool = _option("Every batch that is out.", False, names="--all", variable=False)
     forget: bool = _option(
@@ -383,7 +326,7 @@ class Options(ScoreOptions):
         "Only replies older than so many days.  [default: all]",
         metavar="DAYS",
         min=0.0,
-        callback=_finite,
+        finite=True,
         variable=False,
     )
     yes: bool = _option(
@@ -399,3 +342,178 @@ class Options(ScoreOptions):
         metavar="NAME",
         variable=False,
     )
+
+
+_REQUEST = (
+    "model api_base passes rubric param fallback escalate adaptive order seed group_size single "
+    "limit format_ group_by grouping messages prompt reward outcome max_record"
+)
+"""Options that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
+_SCORED = "labels format_ group_by grouping messages prompt max_record"
+"""Options on how a scored file is read."""
+COMMANDS = {
+    "score": " ".join(one.name for one in fields(ScoreOptions)),
+    "check": f"{_REQUEST} api_key_env via price ledger no_cache batch as_json",
+    "prompt": "group pass_ window model api_base passes rubric order seed group_size single "
+    "limit format_ group_by grouping messages prompt max_record",
+    "render": f"target {_REQUEST} shard ledger no_cache retry_failed",
+    "agree": f"{_SCORED} as_json",
+    "report": f"output open_page group as_json max_groups one_ledger {_SCORED}",
+    "select": f"where keep by answer {_SCORED}",
+    "ledger path": "one_ledger",
+    "ledger stats": "one_ledger stats_json",
+    "ledger clear": "one_ledger older_than yes",
+    "ledger import": "one_ledger imported_model as_json",
+    "batch submit": f"{_REQUEST} api_key_env max_cost price one_ledger retry_failed wait wait_timeout settle",
+    "batch status": "one_ledger api_key_env every as_json settle",
+    "batch collect": "one_ledger api_key_env wait wait_timeout settle",
+    "batch cancel": "every forget one_ledger api_key_env settle",
+}
+"""Each command with the fields of its options, beside `config`, which every one has."""
+HINTS = get_type_hints(Options, localns={"ConfigFile": object})
+COMMAND_ONLY = frozenset(
+    ("dry_run", "summary", "quiet", "progress", "engine", "ray_address", "ray_workers")
+)  # fmt: skip
+"""Options of `score` that are for the command line."""
+
+
+class SettingsOptions(TypedDict, total=False):
+    """The options that `settings` takes: those of `score` by their long names, and `config`.
+
+    None counts as not given, but `ledger=None` keeps no replies.
+    """
+
+    judge_model: str | Sequence[str] | None
+    model: str | Sequence[str] | None
+    api_base: str | None
+    passes: int | None
+    max_cost: float | None
+    rubric: str | None
+    param: Mapping[str, Any] | Sequence[str] | str | None
+    api_key_env: str | None
+    via: Literal["auto", "http", "litellm"] | None
+    fallback: bool | None
+    escalate: str | None
+    adaptive: bool | None
+    order: Literal["random", "input"] | None
+    seed: int | None
+    group_size: int | None
+    single: Literal["flag", "score"] | None
+    min_passes: int | None
+    debias: bool | None
+    standardize: bool | None
+    blend: float | None
+    order_by_outcome: bool | None
+    concurrency: int | None
+    rpm: float | None
+    tpm: float | None
+    timeout: float | None
+    retries: int | None
+    spend: Literal["first", "spread"] | None
+    max_outage: float | None
+    wait_for_judge: float | None
+    hedge: bool | None
+    max_failures: float | str | None
+    price: tuple[float, float] | Sequence[tuple[float, float] | str] | str | None
+    ledger: str | Path | Sequence[str | Path] | None
+    no_cache: bool | None
+    retry_failed: bool | None
+    cached_only: bool | None
+    limit: int | None
+    format: str | None
+    group_by: str | None
+    grouping: Literal["auto", "line", "consecutive", "scattered"] | None
+    messages: str | None
+    prompt: str | None
+    reward: str | None
+    outcome: str | None
+    max_record: int | None
+    on_failure: Literal["null", "drop", "keep"] | None
+    failed: str | Path | None
+    debug: bool | None
+    shard: str | None
+    config: str | Path | None
+
+
+PATHS = ("failed", "summary")
+"""Options whose values are paths."""
+FIELDS = {one.name: one for one in fields(Options) if one.metadata}
+
+
+def option_names(name: str) -> list[str]:
+    """Return the names of an option, by its field, e.g. `--judge-model`, `--model` and `-m`."""
+    return FIELDS[name].metadata["names"].split() or [f"--{name.rstrip('_').replace('_', '-')}"]
+
+
+def variables_of(name: str) -> list[str]:
+    """Return the variables of an option, by its field: one for each of its long names."""
+    variable = FIELDS[name].metadata["envvar"]
+    if variable is True:
+        return [f"RULER_{long[2:].replace('-', '_').upper()}" for long in long_names(name)]
+    return [variable] if variable else []
+
+
+def long_names(name: str) -> list[str]:
+    """Return the names of an option that begin with `--`, by its field."""
+    return [one for one in option_names(name) if one.startswith("--")]
+
+
+def option_types() -> dict[str, dict[str, OptionType]]:
+    """Return the options of every command by their names in the file, with their types."""
+    from ruler_cli.config_values import OptionType
+
+    def one(field: str) -> OptionType:
+        more = FIELDS[field].metadata
+        return OptionType(field, HINTS[field], more.get("min"), more.get("max"), more.get("finite", False))
+
+    return {
+        command: {
+            long[2:].replace("-", "_"): one(field) for field in names.split() for long in long_names(field)
+        }
+        for command, names in COMMANDS.items()
+    }
+
+
+def load_file(given: str | None) -> ConfigFile | None:
+    """Read the file of settings; None if there is none. UsageError for a mistake in it."""
+    if given is None and not (os.path.isfile("ruler.toml") or _in_pyproject()):  # noqa: PTH113 - no import
+        return None
+    from ruler_cli.config_file import find_file, read_file
+
+    path = find_file(given)
+    file = None if path is None else read_file(path, option_types())
+    if file is None and given not in (None, "none"):
+        remedy = "name a file with settings, or `none`"
+        raise UsageError("has no table [tool.ruler]", remedy, option="config", value=given)
+    return file
+
+
+def _in_pyproject() -> bool:
+    """Tell if `pyproject.toml` here has a table of ours; most have none, and are not parsed."""
+    try:
+        with open("pyproject.toml", "rb") as file:  # noqa: PTH123 - as above
+            return re.search(rb"\btool\b(?s:.*)\bruler\b", file.read()) is not None
+    except OSError:
+        return False
+
+
+def without_aliases(options: Options) -> Options:
+    """Write options that stand for others as these; UsageError if they contradict one another."""
+    pairs = (("quiet", "progress"), ("no_cache", "ledger"))
+    lost: dict[str, Any] = {one: False for one, other in pairs if options.rank(one) < options.rank(other)}
+    origins = {field: origin for field, origin in options.origins.items() if field not in lost}
+    options = replace(options, **lost, origins=origins)
+    if options.quiet:
+        origins["progress"] = options.origins.get("quiet", Origin())
+        options = replace(options, progress="none", origins=origins)
+    if options.no_cache:
+        same = options.rank("no_cache") == options.rank("ledger")
+        if same and options.ledger and options.ledger != ["none"]:
+            problem = Sentence("keeps nothing, so no {ledger:{path}} goes with it", path=options.ledger[0])
+            raise UsageError(problem, "leave one out", option="no_cache")
+        if options.cached_only:
+            problem = Sentence("the answers of {cached_only} are in the ledger")
+            raise UsageError(problem, "leave one out", option="no_cache")
+        origins["ledger"] = options.origins.get("no_cache", Origin())
+        options = replace(options, ledger=["none"], origins=origins)
+    return options

@@ -1,4 +1,4 @@
-"""Headers and message of an error response → the seconds that the server asks to wait.
+"""Headers of a response → what rate limits leave; with the message of an error → the seconds to wait.
 
 A header or message about this call goes before one about a limit: `retry-after-ms` and `Retry-After`, then a
 delay in the message, then `…ratelimit…reset…`. No value raises, and no result is negative, infinite or NaN. A
@@ -13,6 +13,9 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ruler_cli.types import Left
 
 READ = 4000
 """Characters of a message that are read; a gateway may repeat the whole request."""
@@ -32,6 +35,38 @@ _IN_FLIGHT_NOW = re.compile(rf"current {_IN_FLIGHT}: ([0-9]{{1,19}}), {_IN_FLIGH
 _VALUE = 100
 _EPOCH, _EPOCH_MS = 1e9, 1e11
 """Numbers from here on are times and no spans: seconds since 1970, or milliseconds."""
+
+
+_REQUESTS = (
+    "x-ratelimit-remaining-requests",
+    "anthropic-ratelimit-requests-remaining",
+    "x-ratelimit-remaining",
+    "ratelimit-remaining",
+)
+_TOKENS = (
+    "x-ratelimit-remaining-tokens",
+    "anthropic-ratelimit-tokens-remaining",
+    "anthropic-ratelimit-input-tokens-remaining",
+)
+"""Names of headers with what is left, the first that a response has counts."""
+_LEFT = re.compile(r"\s*(-?)([0-9]{1,15})(?:\.[0-9]{1,15})?\s*")
+
+
+def left_of(headers: Mapping[str, Any]) -> Left | None:
+    """Return the requests and tokens that rate limits leave; None if no header names any.
+
+    The names of headers are in lower case, or `headers` ignores case.
+    """
+    requests, tokens = _left(headers, _REQUESTS), _left(headers, _TOKENS)
+    return None if requests is None and tokens is None else Left(requests, tokens)
+
+
+def _left(headers: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        value = headers.get(name)
+        if value is not None and (number := _LEFT.fullmatch(str(value)[:_VALUE])):
+            return 0 if number[1] else int(number[2])
+    return None
 
 
 def retry_after(

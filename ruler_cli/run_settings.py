@@ -1,4 +1,4 @@
-"""Turn the options of a command line into settings; UsageError says how to write what is wrong."""
+"""Turn options, from a command line or from Python, into settings; UsageError says what to write."""
 
 from __future__ import annotations
 
@@ -6,45 +6,92 @@ import glob
 import json
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_origin, get_type_hints
 
-from ruler_cli.cli.command import long_names, name_sources
-from ruler_cli.cli.options import Options
-from ruler_cli.cli.units import count
 from ruler_cli.config import (
     LEDGER_VARIABLE,
     AskSettings,
     CombineSettings,
     InputSettings,
     JudgeSettings,
-    MaxFailures,
     PoolSettings,
     ScoreSettings,
     expand_home,
     ledger_path,
     param_mistake,
-    shard_of,
+    price_of,
 )
 from ruler_cli.contradictions import refuse_contradictions
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.keys import is_key_name
+from ruler_cli.options import (
+    COMMAND_ONLY,
+    COMMANDS,
+    FIELDS,
+    HINTS,
+    PATHS,
+    Options,
+    Origin,
+    SettingsOptions,
+    load_file,
+    long_names,
+    option_names,
+    option_types,
+    variables_of,
+    without_aliases,
+)
 from ruler_cli.reading.location import Location
-from ruler_cli.suggestions import nearest, other_file
+from ruler_cli.suggestions import nearest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from ruler_cli.config_file import ConfigFile
-    from ruler_cli.config_values import JudgeTable
+    from ruler_cli.config_values import JudgeTable, OptionType
 
 T = TypeVar("T", bound="DataclassInstance")
-_COMMAND_ONLY = ("summary", "quiet", "progress", "engine", "ray_address", "ray_workers")
-"""Options of `score` that are for the command line."""
+_NO_KEY = "is no option; name the variable that holds the key, api_key_env, or give JudgeSettings(api_key=…)"
+_FLAGS = dict.fromkeys(("1", "yes", "true", "on", "t", "y"), True) | dict.fromkeys(
+    ("0", "no", "false", "off", "f", "n"), False
+)
+"""Values of a variable that switches a flag, in any case."""
+
+
+@contextmanager
+def name_sources(options: Options) -> Iterator[None]:
+    """Begin a UsageError about an option with the line or the variable that sets it, if nobody typed it."""
+    try:
+        yield
+    except UsageError as error:
+        names = {*option_names(error.option)} if error.option in FIELDS else set()
+        found = [one for field, one in options.origins.items() if names & {*option_names(field)}]
+        if not error.place and found and all(origin.rank < 3 for origin in found):
+            error.set(place=found[0].place)
+        raise with_named_judges(error, options) from None
+
+
+def with_named_judges(error: UsageError, options: Options) -> UsageError:
+    """Return an error; one of an unknown judge says which names the file of settings has."""
+    from ruler_cli.judges.providers import UnknownJudgeError
+
+    if not isinstance(error, UnknownJudgeError) or "/" in error.name:
+        return error
+    file, hint = options.file, "there is no ruler.toml here that names it"
+    if file is not None:
+        hint = (
+            f"the judges of {file.name} are {', '.join(file.judges)}"
+            if file.judges
+            else f"{file.name} names no judge"
+        )
+    elif options.config == "none":
+        hint = Sentence("{config:none} reads no ruler.toml, which could name it")
+    return UsageError(error.sentence, hint)
 
 
 def score_settings(options: Options, source: str, output: str = "") -> ScoreSettings:
@@ -57,8 +104,8 @@ def _checked_settings(options: Options, source: str, output: str) -> ScoreSettin
     for one in fields(options):
         value = getattr(options, one.name)
         if isinstance(value, float) and math.isnan(value):  # it passes every bound
-            option = f"--{one.name.replace('_', '-')}"
-            raise UsageError(f"{option} nan: is no number; give one, or leave the option out")
+            remedy = "give one, or leave the option out"
+            raise UsageError("is no number", remedy, option=one.name, value="nan")
     judges = judges_of(options)
     stronger = None if options.escalate is None else judges.pop()
     ledger, others = _ledgers(options.ledger)
@@ -70,10 +117,9 @@ def _checked_settings(options: Options, source: str, output: str) -> ScoreSettin
         judge=judges[0],
         panel=tuple(judges[1:]),
         escalate=stronger,
-        ask=_settings(AskSettings, options, rubric=_rubric(options.rubric)),
+        ask=_settings(AskSettings, options),
         pool=_settings(PoolSettings, options),
         combine=_settings(CombineSettings, options, by_outcome=options.order_by_outcome),
-        max_failures=_max_failures(options.max_failures),
         ledger=ledger,
         ledgers=others,
     )
@@ -89,8 +135,7 @@ def _settings(kind: type[T], options: Options, **others: Any) -> T:
 
 def input_settings(options: Options, source: str) -> InputSettings:
     """Return how the records of INPUT are read; UsageError for a shard that does not exist."""
-    shard = None if options.shard is None else shard_of(options.shard)
-    return _settings(InputSettings, options, source=source, format=options.format_, shard=shard)
+    return _settings(InputSettings, options, source=source, format=options.format_)
 
 
 def file_note(options: Options, settings: ScoreSettings, *, quiet: bool = False) -> str | None:
@@ -113,9 +158,8 @@ def file_note(options: Options, settings: ScoreSettings, *, quiet: bool = False)
     key = options.origins.get("api_key_env")
     keyless = [judge for judge in settings.judges if not judge.api_key_env and judge.api_base]
     if key and key.rank < 3 and any(key.rank == 2 or judge.name not in tables for judge in keyless):
-        note += (
-            f"; the key of {key.place} is not sent to this endpoint; if it is meant, give --api-key-env VAR"
-        )
+        clause = f"{note}; the key of {key.place} is not sent to this endpoint"
+        return Sentence("{clause}; if it is meant, give {api_key_env:VAR}", clause=clause)
     return note
 
 
@@ -134,18 +178,18 @@ def _way_of_file(judge: JudgeSettings, options: Options) -> str:
 
 def scored_input(options: Options, source: str) -> InputSettings:
     """Return how the records of a scored file are read; its outcome is what `--labels` names."""
-    return replace(input_settings(options, source), outcome=options.labels, outcome_option="--labels")
+    return replace(input_settings(options, source), outcome=options.labels, outcome_option="labels")
 
 
 def text_lookup(options: Options) -> Callable[[Iterable[str]], Mapping[str, str]]:
-    """Return a lookup of texts by their digests in the ledger of `--ledger`."""
+    """Return a lookup of texts by their digests in the ledger of a command."""
     from ruler_cli.ledger.texts import texts
 
     path = ledger_path(options.one_ledger or os.environ.get(LEDGER_VARIABLE))
     return partial(texts, [] if path is None else [path])
 
 
-def settings(**options: Any) -> ScoreSettings:
+def settings(**options: Unpack[SettingsOptions]) -> ScoreSettings:
     """Return the settings of a run from options of `ruler score`, named as on the command line.
 
     `settings(judge_model=["fast", "strong"], passes=4, max_cost=20)`: a list for an option that is repeated,
@@ -154,20 +198,107 @@ def settings(**options: Any) -> ScoreSettings:
     `ledger=None` keeps no replies. `config` names another file, or "none". UsageError if an option is wrong
     or contradicts another one; nothing is printed.
     """
-    from ruler_cli.cli.parse_options import check_options, read_options
-
-    given = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if options.get("ledger", "") is None:
         given["ledger"] = "none"
     file = given.pop("config", None)
-    words = [] if file is None else ["--config", os.fspath(file)]
-    checked = check_options("score", given, read_options("score", words))
-    for name in _COMMAND_ONLY:
-        if name in given:
-            raise UsageError(f"{name}: is for the command, and has no effect from Python; leave it out")
+    if not isinstance(file, str | os.PathLike | None):
+        raise UsageError(f"config: is of type {type(file).__name__}; give a path, or 'none'")
+    for name in COMMAND_ONLY & given.keys():
+        raise UsageError("is for the command, and has no effect from Python", "leave it out", option=name)
+    known = _known_options(None if file is None else os.fspath(file))
+    checked = without_aliases(_with_values(known, given, dict.fromkeys(given, Origin("Python", 3))))
     if checked.dry_run:  # what else it was given for would be sent
-        raise UsageError("dry_run: is for the command, and `score_file` would send; leave it out")
+        raise UsageError("is for the command, and `score_file` would send", "leave it out", option="dry_run")
     return score_settings(checked, "-", "-")
+
+
+def _signature() -> Signature:
+    """Return the signature of `settings` with each option, for `help` and the completion of notebooks."""
+    options = [
+        # A ledger of None is a value, so it is no default.
+        Parameter(name, Parameter.KEYWORD_ONLY, default=... if name == "ledger" else None, annotation=kind)
+        for name, kind in get_type_hints(SettingsOptions).items()
+    ]
+    return Signature(options, return_annotation=ScoreSettings)
+
+
+settings.__signature__ = _signature()  # type: ignore[attr-defined]  # inspect reads it
+
+
+def _known_options(config: str | None) -> Options:
+    """Return the options that the file and variables set, as `ruler score` reads them."""
+    config = config or os.environ.get("RULER_CONFIG") or None
+    file = load_file(config)
+    names = COMMANDS["score"].split()
+    found = [] if file is None else list(file.defaults("score", names))
+    values: dict[str, Any] = {field: Path(one) if field in PATHS else one for field, one, _ in found}
+    origins = {field: Origin(place, 1) for field, _, place in found}
+    options = Options(**values, file=file, origins=origins, config=config)
+    set_by = {name: variable for name in names if (variable := _variable_of(name)) is not None}
+    given = {_key(name): _parsed(os.environ[variable], name) for name, variable in set_by.items()}
+    return _with_values(options, given, {_key(name): Origin(text, 2) for name, text in set_by.items()})
+
+
+def _key(field: str) -> str:
+    """Return the name of an option in the file and from Python, by its field."""
+    return long_names(field)[0].removeprefix("--").replace("-", "_")
+
+
+def _variable_of(field: str) -> str | None:
+    """Return the variable that sets an option; None if none does. An empty one sets nothing."""
+    names = [LEDGER_VARIABLE] if field == "ledger" else variables_of(field)
+    return next((name for name in names if os.environ.get(name)), None)
+
+
+def _parsed(text: str, field: str) -> Any:
+    """Return the value that a variable states; text that states none stays, and is refused later."""
+    if field == "ledger":
+        return [text]
+    from ruler_cli.config_values import value_type
+
+    kind = value_type(HINTS[field])
+    if get_origin(kind) is list:
+        return text.split()
+    if kind is bool:
+        return _FLAGS.get(text.strip().lower(), text)
+    with suppress(ValueError):
+        return kind(text) if kind in (int, float) else text
+    return text
+
+
+@cache
+def _types_of_score() -> tuple[Mapping[str, OptionType], type[Any]]:
+    """Return the options of `score` by their names, and the model that checks their values."""
+    from ruler_cli.config_values import options_model
+
+    types = option_types()["score"]
+    return types, options_model(types)
+
+
+def _with_values(options: Options, given: Mapping[str, Any], origins: Mapping[str, Origin]) -> Options:
+    """Return options with other values, by their names, each with its origin; UsageError if one is wrong."""
+    from pydantic import ValidationError
+
+    from ruler_cli.config_values import PREFIX, reason_of
+
+    types, model = _types_of_score()
+    try:
+        checked = model(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = str(first["loc"][0])
+        place = origins[name].place if name in origins and origins[name].rank == 2 else name
+        reason = reason_of(first, "is no option", SettingsOptions.__annotations__, _NO_KEY)
+        raise UsageError(reason, place=place) from None
+    fields = {types[key.removeprefix(PREFIX)].field: key for key in checked.model_fields_set}
+    if len(fields) < len(checked.model_fields_set):
+        twice = ", ".join(sorted(key.removeprefix(PREFIX) for key in checked.model_fields_set))
+        raise UsageError(f"two names of one option are given among {twice}", "leave one out")
+    values = {field: getattr(checked, key) for field, key in fields.items()}
+    values |= {field: Path(values[field]) for field in PATHS if values.get(field)}
+    own = {field: origins[key.removeprefix(PREFIX)] for field, key in fields.items()}
+    return replace(options, **values, origins={**options.origins, **own})
 
 
 def other_judges(options: Options, judges: Iterable[JudgeSettings]) -> list[JudgeSettings]:
@@ -251,8 +382,8 @@ def _check_address(judge: JudgeSettings, file: ConfigFile | None) -> None:
     try:
         check_own_address(judge)
     except UsageError as error:
-        place, reason = file.place("judges", judge.name), str(error).removeprefix("--api-base: ")
-        raise UsageError(f"{place}: [judges.{judge.name}] api_base: {reason}") from None
+        place = f"{file.place('judges', judge.name)}: [judges.{judge.name}] api_base"
+        raise UsageError(error.problem, error.remedy, place=place) from None
 
 
 def _endpoint(options: Options, table: JudgeTable | None) -> dict[str, Any]:
@@ -294,7 +425,7 @@ def _refuse_misspelt(name: str, tables: Iterable[str], file: str) -> None:
     known = name in EMBEDDED or model_info(name) != ModelInfo()
     near = None if known else nearest(name, tables, 0.75)
     if near is not None:
-        raise UsageError(f"-m {name}: is no judge of {file}; did you mean {near}?")
+        raise UsageError(f"is no judge of {file}", f"did you mean {near}?", option="model", value=name)
 
 
 def _params(pairs: list[str] | None) -> dict[str, Any]:
@@ -305,86 +436,30 @@ def _params(pairs: list[str] | None) -> dict[str, Any]:
         if not equals or not key:
             name, _, number = pair.partition(":")
             example = f"{name}={number}" if name.isidentifier() and number else "temperature=0.2"
-            raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
+            remedy = Sentence("write it as KEY=VALUE, e.g. {param:{example}}", example=example)
+            raise UsageError(remedy, option="param", value=pair)
         if is_key_name(key):
-            raise UsageError(f"-p {key}: a key never stands on a command line; use --api-key-env VAR")
+            remedy = Sentence("name the variable that holds it with {api_key_env:VAR}")
+            raise UsageError("a key is no parameter", remedy, option="param", value=key)
         try:
             params[key] = json.loads(value)
         except ValueError:
             params[key] = value
-        if mistake := param_mistake(key, params[key], "--api-base URL", "-m NAME"):
-            raise UsageError(f"-p {key}: {mistake}")
+        if mistake := param_mistake(key, params[key]):
+            raise UsageError(mistake, option="param", value=key)
     return params
 
 
 def _prices(texts: list[str] | None, number: int) -> Sequence[tuple[float, float] | None]:
     """Return the price of each of `number` judges, from one for all or one for each; None: not given."""
-    prices = []
-    for text in texts or ():
-        try:
-            prompt, completion = (float(part) for part in text.split(","))
-            if not (0 <= prompt < math.inf and 0 <= completion < math.inf):
-                raise ValueError
-        except ValueError:
-            raise UsageError(
-                f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
-            ) from None
-        prices.append((prompt, completion))
+    prices = [price_of(text) for text in texts or ()]
     if not prices:
         return [None] * number
     if len(prices) not in (1, number):
-        raise UsageError(
-            f"--price is given {len(prices)} times for {count(number, 'judge')}; give it once for all, "
-            "or once for each in order, the one of --escalate last"
-        )
+        problem = f"is given {len(prices)} times for {number} judge{'s' * (number > 1)}"
+        remedy = Sentence("give it once for all, or once for each in order, the one of {escalate} last")
+        raise UsageError(problem, remedy, option="price")
     return prices * number if len(prices) == 1 else prices
-
-
-def _max_failures(text: str | None) -> MaxFailures | None:
-    """Parse `--max-failures N|P%`."""
-    if text is None:
-        return None
-    percent = text.endswith("%")
-    try:
-        number = float(text.removesuffix("%")) if percent else int(text)
-        if not 0 <= number <= (100 if percent else 10**12):
-            raise ValueError
-    except ValueError:
-        raise UsageError(f"--max-failures {text}: write a number, e.g. 20, or a share, e.g. 5%") from None
-    return MaxFailures(number, percent)
-
-
-_ENDING = re.compile(r"[^\s.].*\.[A-Za-z]\w{0,7}")
-
-
-def _rubric(text: str | None) -> str | None:
-    """Return the text of `--rubric TEXT` or `@FILE`, None without the option.
-
-    One word that is a path, or that ends as a file's name does, is no text.
-    """
-    if text is None:
-        return None
-    if not text.strip("@ \t\n"):
-        raise UsageError("--rubric: is empty; give a text or @FILE, or leave it out for the built-in one")
-    if not text.startswith("@"):
-        short = len(text) < 4096
-        if short and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
-            raise UsageError(f"--rubric {text}: is a file; write @{text} to have it read")
-        if short and len(text.split()) == 1 and ("/" in text or _ENDING.fullmatch(text)):
-            advice = other_file(text, "write @FILE to have one read, or a text of several words", before="@")
-            raise UsageError(f"--rubric {text}: there is no such file; {advice}")
-        return text
-    try:
-        rubric = Path(text[1:]).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, NotADirectoryError):
-        advice = other_file(text[1:], "check the path", before="@")
-        raise UsageError(f"--rubric {text}: no such file; {advice}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"--rubric {text}: cannot be read: {why}") from None
-    if not rubric:
-        raise UsageError(f"--rubric {text}: the file is empty")
-    return rubric
 
 
 def _ledgers(names: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
@@ -393,14 +468,13 @@ def _ledgers(names: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
         return ledger_path(os.environ.get(LEDGER_VARIABLE)), ()
     first, *others = names
     if _is_pattern(first):
-        raise UsageError(
-            f"--ledger {first}: the first ledger is written, and a pattern names several; write --ledger "
-            f"PATH --ledger '{first}'"
-        )
+        problem = "the first ledger is written, and a pattern names several"
+        raise UsageError(problem, "give a file of its own before it", option="ledger", value=first)
     if others and "none" in (first, *others):
-        raise UsageError("--ledger none: keeps nothing, so no other --ledger goes with it; leave one out")
+        problem = "keeps nothing, so no other ledger goes with it"
+        raise UsageError(problem, "leave one out", option="ledger", value="none")
     if "" in others:
-        raise UsageError("--ledger: one of them has no name; give its path")
+        raise UsageError("one of them has no name", "give its path", option="ledger")
     matches = [name for other in others for name in _matches(other)]
     return ledger_path(first), tuple(path for path in map(ledger_path, matches) if path is not None)
 
@@ -416,5 +490,5 @@ def _matches(text: str) -> list[str]:
         return [text]
     paths = sorted(glob.glob(str(expand_home(text))))  # noqa: PTH207 - a pattern may begin at the root
     if not paths:
-        raise UsageError(f"--ledger {text}: no file matches this pattern; check the path")
+        raise UsageError("no file matches this pattern", "check the path", option="ledger", value=text)
     return paths

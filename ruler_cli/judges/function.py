@@ -1,0 +1,116 @@
+"""Judge that is an `async` function of a Python program: a request in, the text of the reply out."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ruler_cli.answer import CHARACTERS_PER_TOKEN, clean, list_schema, readable_text, reply_of
+from ruler_cli.config import AskFunction, JudgeSettings
+from ruler_cli.errors import RefusedError, RulerError, WrongShapeError
+from ruler_cli.judges.chat_completions import AnswerFormat
+from ruler_cli.reading.parse import dump
+from ruler_cli.types import CallError, Judge, JudgeRequest, Kind, Reply, Request
+
+_log = logging.getLogger("ruler_cli")
+_FORMAT = AnswerFormat()
+"""The form and the length of the replies that every function is asked for."""
+
+
+@dataclass(slots=True)
+class FunctionJudge(Judge):
+    """A judge that is the function of its settings.
+
+    `_answered`: a call of it had a reply. Until then it counts as a judge that cannot be reached, for which
+    no call is tried for long; later a failed call is one that the judge failed.
+    """
+
+    settings: JudgeSettings
+    function: AskFunction
+    _answered: bool = False
+
+    @property
+    def name(self) -> str:
+        """The judge's name in the output."""
+        return self.settings.label
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """Call the function once, for `timeout` seconds at most.
+
+        A RulerError of the function is a refusal, any other exception a failed call that may be tried again.
+        WrongShapeError if the function returns an awaitable.
+        """
+        try:
+            async with asyncio.timeout(self.settings.timeout) as deadline:
+                value = await self.function(self._request(request))
+        except RulerError as error:
+            return CallError(
+                "refused", clean(str(error)), "run" if isinstance(error, RefusedError) else "group"
+            )
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
+            if deadline.expired():
+                why = f"the judge did not answer within {self.settings.timeout:g} s"
+                return CallError("transport", why, "call")
+            _log.debug("judge %s failed", self.name, exc_info=error)
+            why = ": ".join(filter(None, (type(error).__name__, clean(_text(error)))))
+            return self._failed("transport", f"raised {why}")
+        return self._reply(request, value)
+
+    def _failed(self, kind: Kind, what: str) -> CallError:
+        """Return a failed call; no ledger keeps it, since it may be a mistake in the function."""
+        return CallError(kind, f"the judge's function {what}", "call", sent=self._answered, kept=False)
+
+    def _request(self, request: Request) -> JudgeRequest:
+        return JudgeRequest(
+            self.settings.model,
+            self.settings.params,
+            request.system,
+            request.user,
+            request.labels,
+            copy.deepcopy(list_schema()),
+            _FORMAT.max_tokens(request, self.settings.params),
+            request.pass_index,
+        )
+
+    def _reply(self, request: Request, value: Any) -> Reply | CallError:
+        """Read what the function returned: text, or a chat completion as a dict."""
+        if inspect.isawaitable(value):
+            if inspect.iscoroutine(value):
+                value.close()
+            raise WrongShapeError(f"judge {self.name}: its function returned a coroutine; `await` it there")
+        if not isinstance(value, str | Mapping):
+            return self._failed("reply", f"returned {type(value).__name__}, and no text")
+        try:
+            whole = _completion(request, readable_text(value)) if isinstance(value, str) else dict(value)
+            reply = reply_of(dump(whole))
+        except Exception:  # noqa: BLE001 - a mapping of the program may raise any
+            reply = None
+        if not isinstance(reply, Reply):
+            return self._failed("reply", "returned a dict that is no chat completion")
+        self._answered = True
+        return reply
+
+
+def _text(error: BaseException) -> str:
+    """Return an error's text; empty if its class fails to tell it."""
+    with suppress(Exception):
+        return str(error)
+    return ""
+
+
+def _completion(request: Request, text: str) -> dict[str, Any]:
+    """Return a chat completion of a text, with its tokens estimated by length."""
+    prompt, completion = (int(size / CHARACTERS_PER_TOKEN) + 1 for size in (request.size, len(text)))
+    return {
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": prompt, "completion_tokens": completion},
+    }

@@ -1,0 +1,320 @@
+"""Errors as values: their parts, and the words in which Python and the command line name an option."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import copy
+import logging
+import pickle
+import re
+import string
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ruler_cli
+from ruler_cli import (
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    RulerError,
+    Scorer,
+    ScoreSettings,
+    UsageError,
+)
+from ruler_cli.cli.messages import command_words
+from ruler_cli.errors import CapReached, Sentence, TooManyFailures
+from ruler_cli.options import FIELDS, option_names
+from tests.conftest import ROOT, group, rollout, write
+from tests.judge_server import JudgeServer
+
+COMMAND_WORDS = re.compile(r"--[a-z]|(?<!\w)-m |(?<!mkdir )-p |same command|never stands|ruler score")
+"""Words that belong to the command line."""
+
+
+def test_words() -> None:
+    """One sentence names its options as Python does, and as the command does."""
+    error = UsageError(
+        Sentence("with {adaptive} most groups get {passes:2} of {{}}"),
+        Sentence(
+            "say {order:input}, {ledger:none}, {retry_failed:yes}, {model:{name}} or {param:n=1}", name="a{b}"
+        ),
+        option="min_passes",
+        value=3,
+    )
+    assert str(error) == (
+        "min_passes=3: with adaptive most groups get passes=2 of {}; say order='input', ledger=None, "
+        "retry_failed=True, model='a{b}' or params={'n': 1}"
+    )
+    assert command_words(error) == (
+        "--min-passes 3: with --adaptive most groups get --passes 2 of {}; say --order input, --ledger none, "
+        "--retry-failed, -m a{b} or -p n=1"
+    )
+    whole = UsageError(Sentence("{first}; and {seed}", first=error), place="ruler.toml line 3")
+    assert command_words(whole).startswith("ruler.toml line 3: --min-passes 3: with --adaptive")
+    assert command_words("as it is") == "as it is"
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
+)
+def test_copies(copied: Callable[[RulerError], RulerError]) -> None:
+    """A copy of an error, also in another process, has its parts and all of its words."""
+    for error in (CapReached(5, 3, 2), TooManyFailures("5%")):
+        other = copied(error)
+        assert (str(other), command_words(other), other.remedy) == (
+            str(error),
+            command_words(error),
+            error.remedy,
+        )
+
+
+def templates() -> list[tuple[Path, ast.Call, str]]:
+    """Return the templates of the package that stand in it as one text, with their calls."""
+    found = []
+    for path in (ROOT / "ruler_cli").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Sentence":
+                text = node.args[0] if node.args else None
+                if isinstance(text, ast.Constant):
+                    found.append((path, node, str(text.value)))
+    return found
+
+
+def test_templates() -> None:
+    """Each name in a template is a value of its sentence, or an option."""
+    every = templates()
+    assert len(every) > 50
+    for path, call, template in every:
+        values = {one.arg for one in call.keywords}
+        for _, name, spec, _ in string.Formatter().parse(template):
+            inner = {part[1] for part in string.Formatter().parse(spec or "")} - {None}
+            unknown = {name, *inner} - {None} - values - FIELDS.keys()
+            assert not unknown or None in values, f"{path.name}: {template}"
+
+
+def scored(settings: ScoreSettings, *groups: Any) -> list[Any]:
+    """Score groups, one after another."""
+
+    async def main() -> list[Any]:
+        async with Scorer(settings) as scorer:
+            return [await scorer.score(each) for each in groups or (group("g", 0.1, 0.9),)]
+
+    return asyncio.run(main())
+
+
+def of_file(path: Path, more: dict[str, Any] | None = None, **parts: Any) -> Any:
+    """Score a file with settings."""
+    settings = ScoreSettings(
+        **{"judge": JudgeSettings("offline"), **(more or {}), "input": InputSettings(**parts)}
+    )
+    return asyncio.run(ruler_cli.score_file(path, path.with_name("out.jsonl"), settings))
+
+
+def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Return a mistake in each public call, and each error of a run, by what its sentence says."""
+    options: Any = ruler_cli.settings
+    at = partial(JudgeSettings, api_base=server.base)
+    offline, one = JudgeSettings("offline"), group("g", 0.1, 0.9)
+    file = write(folder / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(3)])
+    odd = write(folder / "odd.jsonl", [{"turns": [1]}])
+    mixed = write(folder / "mixed.jsonl", [{"messages": [], "group_id": "a"}, group("b", 0.1)])
+    scorer = Scorer(ScoreSettings(judge=offline, ledger=None))
+    art = ruler_cli.score_group
+    calls: dict[str, Callable[[], Any]] = {
+        # settings, from options and by themselves
+        "passe: is no option; did you mean passes?": partial(options, passe=3),
+        "give JudgeSettings(api_key=…)": partial(options, api_key="sk-0123456789abcdef"),
+        "quiet: is for the command": partial(options, quiet=True),
+        "param: api_key": partial(options, param={"api_key": "x"}),
+        "a key is no parameter": partial(options, param="api_key=x"),
+        "write it as KEY=VALUE, e.g. params={'temperature': 0.2}": partial(options, param="temperature"),
+        "name the endpoint with": partial(options, param="api_base=x"),
+        "config='no.toml': no such file": partial(options, config="no.toml"),
+        "price: write two numbers": partial(options, price="5"),
+        "is given 2 times for 1 judge": partial(options, price=["1,2", "1,2"]),
+        "first ledger is written": partial(options, ledger="*.sqlite"),
+        "no other ledger goes with it": partial(options, ledger=["none", "a"]),
+        "no file matches": partial(options, ledger=["a", "*.none"]),
+        "no ledger='a' goes with it": partial(options, no_cache=True, ledger="a"),
+        "answers of cached_only are in the ledger": partial(options, no_cache=True, cached_only=True),
+        "answers are in the ledger": partial(of_file, file, {"cached_only": True, "ledger": None}),
+        "model='a,b': is no one name": partial(options, model="a,b"),
+        "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
+        "takes the name of a variable": partial(JudgeSettings, api_key_env="sk-0123456789abcdef"),
+        "max_failures='5x'": partial(ScoreSettings, max_failures="5x"),
+        "price=2": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
+        "rubric='@no.txt': no such file": partial(AskSettings, rubric="@no.txt"),
+        "shard='3/2'": lambda: of_file(file, shard="3/2"),
+        "passes=0: give a number": partial(Scorer, ScoreSettings(ask=AskSettings(passes=0))),
+        "adaptive spends 2 passes": partial(Scorer, ScoreSettings(adaptive=True)),
+        "no other judge to fall back on": partial(Scorer, ScoreSettings(fallback=True)),
+        "standardize: ": partial(Scorer, ScoreSettings(combine=CombineSettings(standardize=True))),
+        "is more than passes=1": partial(Scorer, ScoreSettings(combine=CombineSettings(min_passes=2))),
+        "leave out order='input'": partial(
+            Scorer, ScoreSettings(ask=AskSettings(order="input"), combine=CombineSettings(debias=True))
+        ),
+        "is named twice": partial(Scorer, ScoreSettings(panel=(JudgeSettings(),))),
+        "the judge has no name": partial(Scorer, ScoreSettings(judge=JudgeSettings(" "))),
+        "`api_key` is no parameter": partial(
+            Scorer, ScoreSettings(judge=JudgeSettings(params={"api_key": 1}))
+        ),
+        "decides over groups": partial(
+            of_file,
+            file,
+            {
+                "adaptive": True,
+                "ask": AskSettings(passes=3),
+                "spend": "spread",
+                "pool": PoolSettings(max_cost=1),
+            },
+        ),
+        "needs the replies to all groups": partial(
+            of_file, file, {"combine": CombineSettings(debias=True)}, shard="1/2"
+        ),
+        "says how a file is read": partial(Scorer, ScoreSettings(input=InputSettings(limit=3))),
+        "skip a group whose `failed`": partial(Scorer, ScoreSettings(on_failure="drop")),
+        # judges
+        "OPENAI_API_KEY is not set": partial(scored, ScoreSettings(judge=JudgeSettings("openai/o3"))),
+        "needs a key (ANTHROPIC": partial(scored, ScoreSettings(judge=JudgeSettings("anthropic/x"))),
+        "no provider is known": partial(scored, ScoreSettings(judge=JudgeSettings("gpt"))),
+        "is a file; serve it": partial(scored, ScoreSettings(judge=JudgeSettings("a.gguf"))),
+        "where is it? Give api_base=URL": partial(
+            scored, ScoreSettings(judge=JudgeSettings("hosted_vllm/x"))
+        ),
+        "no http:// or https://": partial(scored, ScoreSettings(judge=JudgeSettings("x", "8000"))),
+        "holds a name or password": partial(
+            scored, ScoreSettings(judge=JudgeSettings("x", "http://a:b@c/v1"))
+        ),
+        "one deployment; write model='azure/b'": partial(
+            scored,
+            ScoreSettings(judge=JudgeSettings("x", "https://a.azure.com/openai/deployments/b?api-version=1")),
+        ),
+        "judge offline takes no": partial(
+            scored, ScoreSettings(judge=JudgeSettings("offline", params={"a": 1}))
+        ),
+        "the price of": partial(
+            scored, ScoreSettings(judge=at("openai/good"), pool=PoolSettings(max_cost=1.0))
+        ),
+        "the ledger never caches": partial(scored, ScoreSettings(judge=offline, cached_only=True)),
+        "cannot be used as a ledger": partial(scored, ScoreSettings(judge=at("x"), ledger=odd)),
+        "and of several ledgers": partial(
+            scored, ScoreSettings(judge=at("x"), ledger=folder / "a.sqlite", ledgers=(folder / "none",))
+        ),
+        "answered 401": partial(scored, ScoreSettings(judge=at("openai/401"), ledger=None)),
+        "answered 403": partial(scored, ScoreSettings(judge=at("openai/403"), ledger=None)),
+        "answered 404": partial(scored, ScoreSettings(judge=at("openai/404"), ledger=None)),
+        "answered 429": partial(scored, ScoreSettings(judge=at("openai/quota"), ledger=None)),
+        "cannot be reached": partial(
+            scored,
+            ScoreSettings(
+                judge=JudgeSettings("x", "http://127.0.0.1:9/v1", timeout=1.0),
+                pool=PoolSettings(retries=0),
+                ledger=None,
+            ),
+        ),
+        "max_cost=1e-09 is less than one call may cost": partial(
+            scored,
+            ScoreSettings(
+                judge=at("openai/good", price=(9, 9)), pool=PoolSettings(max_cost=1e-9), ledger=None
+            ),
+            one,
+            one,
+        ),
+        "more failed than max_failures=0 allows": partial(
+            scored, ScoreSettings(judge=at("openai/empty"), max_failures=0, ledger=None), one, one
+        ),
+        "give them to `score_groups`": partial(
+            scored, ScoreSettings(judge=offline, combine=CombineSettings(debias=True), ledger=None)
+        ),
+        "outcome='won': none of the first 20": partial(
+            scored,
+            ScoreSettings(judge=offline, input=InputSettings(outcome="won"), ledger=None),
+            *[group(f"g{i}", 0.1, 0.9) for i in range(21)],
+        ),
+        # groups and functions
+        "is of no shape that ruler knows": partial(scored, ScoreSettings(judge=offline, ledger=None), {}),
+        "the Scorer is not open": lambda: asyncio.run(scorer.score(one)),
+        "timeout=-1": lambda: asyncio.run(art(one, "offline", {"timeout": -1})),
+        "message_lists: is of type str": lambda: asyncio.run(ruler_cli.ruler("text")),
+        "not scored (refused)": lambda: asyncio.run(art(one, "openai/401", {"api_base": server.base})),
+        # files
+        "no such file": partial(of_file, folder / "none.jsonl"),
+        "no rollouts that ruler knows": partial(of_file, odd),
+        "looks like": partial(of_file, mixed),
+        "there is no such format": partial(of_file, file, format="trll"),
+        "messages='x': none of the first": partial(of_file, odd, messages="x"),
+        "group_by='x': none of the first": partial(of_file, file, group_by="x"),
+        "leave format='trl' out, or messages": partial(of_file, file, format="trl", messages="x"),
+        "reward='ruler': is where ruler itself writes": partial(of_file, file, reward="ruler"),
+        "already is a group": partial(of_file, file, grouping="scattered"),
+        "its directory does not exist": partial(of_file, file, {"failed": folder / "no" / "f.jsonl"}),
+        "is INPUT, of which only": lambda: asyncio.run(
+            ruler_cli.score_file(file, file, ScoreSettings(judge=offline, input=InputSettings(limit=1)))
+        ),
+        "have each scored by itself": lambda: of_file(write(folder / "single.jsonl", [group("a", 0.5)])),
+    }
+    return calls
+
+
+def test_python_words(
+    server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No error, warning or reason of a call from Python has words of the command line."""
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.INFO, "ruler_cli")
+    for says, call in mistakes(server, tmp_path).items():
+        with pytest.raises(RulerError) as raised:
+            call()
+        assert says in str(raised.value), (says, str(raised.value))
+        assert not COMMAND_WORDS.search(str(raised.value)), str(raised.value)
+    assert [text for text in caplog.messages if COMMAND_WORDS.search(text)] == []
+
+
+def test_reasons(server: JudgeServer) -> None:
+    """The reason of a group that failed has no option in the words of Python or of the command."""
+    of_five = {"trajectories": [rollout(0.1, reward=5.0), rollout(0.9, reward=0.0)]}
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("cutoff", {}, "the parameter max_tokens bounds it"),
+        ("html", {}, "is the endpoint's address right?"),
+        ("good", {"combine": CombineSettings(blend=0.5)}, "rollout 1 has the reward 5"),
+    ]
+    for cue, more, says in cases:
+        judge = JudgeSettings(f"openai/{cue}", server.base, price=(1, 1))
+        settings = ScoreSettings(judge=judge, pool=PoolSettings(retries=0), ledger=None, **more)
+        (judged,) = scored(settings, of_five)
+        assert judged.failed
+        assert says in judged.reason
+        assert not COMMAND_WORDS.search(judged.reason)
+        assert not re.search(r"\w=", judged.reason)
+
+
+COMMANDS_THEMSELVES = {"options.py", "keys.py", "highlights.py", "html.py"}
+"""Modules below the command line that hold its options: their table, words that are searched for keys, and
+commands that a report shows."""
+
+
+def literals(tree: ast.Module) -> set[str]:
+    """Return the texts of a module, without docstrings and without what stands in backticks."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in alone]
+    return {re.sub("`[^`]*(`|$)", "", one.value) for one in texts if isinstance(one.value, str)}
+
+
+def test_no_option_below_the_command_line() -> None:
+    """No sentence below the command line names an option by itself: a sentence names its field."""
+    names = {name for field in FIELDS for name in option_names(field) if name.startswith("--")}
+    named_there = [
+        f"{path.name}: {text}"
+        for path in (ROOT / "ruler_cli").rglob("*.py")
+        if path.parent.name != "cli" and path.name not in COMMANDS_THEMSELVES
+        for text in literals(ast.parse(path.read_text()))
+        if names & set(re.findall(r"--[a-z-]+", text))
+    ]
+    assert named_there == []

@@ -1,0 +1,141 @@
+"""`--hedge` against the judge server: a straggler's other call ends there, and books and ledger agree."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from ruler_cli import JudgedGroup, JudgeSettings, PoolSettings, Scorer, ScoreSettings, UsageError
+from tests.conftest import ROOT, Ruler, group, read, write
+from tests.judge_server import JudgeServer
+from tests.values import few
+
+USUAL, NEVER = 0.4, 60.0
+"""Seconds of the slower calls of those known, and of one that is not waited for."""
+KNOWN = 48
+GROUPS = [group(f"g{i:02}", 0.1, i / 100, 0.9) for i in range(KNOWN + 4)]
+
+
+def replies(ledger: Path) -> int:
+    """The number of replies that a ledger holds."""
+    with closing(sqlite3.connect(ledger)) as database:
+        (number,) = database.execute("SELECT count(*) FROM replies").fetchone()
+    return int(number)
+
+
+def threads_and_tasks() -> tuple[int, int]:
+    """The threads of this process, and the tasks of its loop."""
+    return threading.active_count(), len(asyncio.all_tasks())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for a condition of the server, not for ever."""
+    for _ in range(500):
+        if await asyncio.to_thread(holds):
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it never came")
+
+
+async def teach(scorer: Scorer, server: JudgeServer) -> None:
+    """Score groups, the last of them slowly."""
+    await asyncio.gather(*map(scorer.score, GROUPS[: KNOWN - 8]))
+    server.configure(latency=USUAL)
+    await asyncio.gather(*map(scorer.score, GROUPS[KNOWN - 8 : KNOWN]))
+
+
+async def straggle(scorer: Scorer, server: JudgeServer, one: Any) -> JudgedGroup[Any]:
+    """Score a group whose first call the server does not answer, and whose second it answers at once."""
+    before = server.stats()["requests"]
+    server.configure(latency=NEVER)
+    scored = asyncio.create_task(scorer.score(one))
+    await until(lambda: server.stats()["requests"] > before)
+    server.configure(latency=0.0)
+    return await asyncio.wait_for(scored, NEVER / 4)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("via", few(1, ["http", "litellm"]))
+async def test_straggler(via: Literal["http", "litellm"], server: JudgeServer, tmp_path: Path) -> None:
+    """A call that hangs is asked again; the server sees its end, the ledger has one reply, the cap holds."""
+    settings = ScoreSettings(
+        judge=JudgeSettings("openai/good", server.base, via=via, price=(1.0, 2.0)),
+        pool=PoolSettings(concurrency=KNOWN, hedge=True, max_cost=1.0),
+        ledger=tmp_path / "ledger.sqlite",
+    )
+    async with Scorer(settings) as scorer:
+        await teach(scorer, server)
+        await until(lambda: server.stats()["in_flight"] == 0)
+        before = threads_and_tasks()
+        scored = await straggle(scorer, server, GROUPS[KNOWN])
+        await until(lambda: server.stats()["in_flight"] == 0)
+        assert all(now <= then for now, then in zip(threads_and_tasks(), before, strict=True))
+        after = await scorer.score(GROUPS[-1])
+        summary, stats = scorer.summary(), server.stats()
+    assert [one.scores for one in (scored, after)] == [(0.1, KNOWN / 100, 0.9), (0.1, 0.51, 0.9)]
+    assert (summary.asked, summary.hedged, summary.retried) == (KNOWN + 3, 1, {})
+    assert stats["requests"] == KNOWN + 3
+    books = stats["books"]
+    assert (books["answered"]["calls"], books["abandoned"]["calls"]) == (KNOWN + 2, 1)
+    paid, unsure = (
+        (each["prompt"] + 2 * each["completion"]) / 1e6 for each in (books["answered"], books["abandoned"])
+    )
+    assert summary.cost_usd == pytest.approx(paid)
+    assert summary.unsure_usd is not None and unsure <= summary.unsure_usd < 2 * unsure
+    assert replies(tmp_path / "ledger.sqlite") == KNOWN + 2
+
+
+@pytest.mark.anyio
+async def test_closed(server: JudgeServer, tmp_path: Path) -> None:
+    """If a Scorer is closed while both calls are in flight, both end, and the ledger has neither."""
+    ledger = tmp_path / "ledger.sqlite"
+    settings = ScoreSettings(
+        judge=JudgeSettings("openai/good", server.base),
+        pool=PoolSettings(concurrency=KNOWN, hedge=True),
+        ledger=ledger,
+    )
+    async with Scorer(settings) as scorer:
+        await teach(scorer, server)
+        server.configure(latency=NEVER)
+        scored = asyncio.create_task(scorer.score(GROUPS[KNOWN]))
+        await until(lambda: server.stats()["in_flight"] == 2)
+    with pytest.raises(UsageError, match="closed"):
+        await scored
+    await until(lambda: server.stats()["in_flight"] == 0)
+    assert replies(ledger) == KNOWN
+
+
+def test_killed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """After `kill -9` with both calls in flight the next run asks once for each lost reply."""
+    groups = [group(f"g{i:03}", 0.1, i / 200, 0.9) for i in range(120)]
+    write(tmp_path / "in.jsonl", groups)
+    options = ["--api-base", server.base, "--ledger", "ledger.sqlite", "-c", "8", "--hedge"]
+    line = ["score", "in.jsonl", "out.jsonl", "-m", "openai/good", *options, "--summary", "summary.json"]
+    server.configure(latency=0.15)
+    command = [sys.executable, "-m", "ruler_cli", *line]
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        asyncio.run(until(lambda: server.stats()["requests"] >= len(groups) - 6))
+        server.configure(latency=NEVER)
+        asyncio.run(until(lambda: server.stats()["requests"] > len(groups)))
+        process.kill()
+    kept = replies(tmp_path / "ledger.sqlite")
+    assert kept >= len(groups) - 8
+    server.reset()
+    done = ruler(*line)
+    assert done.returncode == 0, done.stderr
+    assert server.stats()["requests"] == len(groups) - kept
+    written = [
+        [one["ruler"]["score"] for one in each["trajectories"]] for each in read(tmp_path / "out.jsonl")
+    ]
+    assert written == [[0.1, i / 200, 0.9] for i in range(len(groups))]
+    assert replies(tmp_path / "ledger.sqlite") == len(groups)

@@ -1,0 +1,235 @@
+"""The public names of the package: what `dir` shows, and what importing them takes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+import ruler_cli
+from ruler_cli import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.cli.parse_options import read_options
+from ruler_cli.contradictions import refuse_contradictions
+from ruler_cli.errors import UsageError
+from ruler_cli.options import (
+    COMMAND_ONLY,
+    COMMANDS,
+    HINTS,
+    SettingsOptions,
+    long_names,
+    variables_of,
+    without_aliases,
+)
+from ruler_cli.run_settings import score_settings
+from tests.conftest import ROOT
+
+PROGRAM = """
+import sys
+import ruler_cli
+
+before = dir(ruler_cli)
+values = [getattr(ruler_cli, name) for name in before]
+assert before == dir(ruler_cli) == sorted(ruler_cli.__all__), dir(ruler_cli)
+assert None not in values
+ruler_cli.settings(model="offline", config="none")
+print([name for name in sys.modules if name.startswith(("ruler_cli.cli", "typer"))])
+"""
+
+
+def test_names() -> None:
+    """`dir` shows the public names only, and neither they nor `settings` need the command line."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def documented() -> set[str]:
+    """Return the names at the top of modules that a string follows."""
+    bodies = [ast.parse(path.read_text()).body for path in (ROOT / "ruler_cli").rglob("*.py")]
+    return {
+        ast.unparse(target)
+        for body in bodies
+        for one, after in pairwise(body)
+        if isinstance(one, ast.Assign)
+        and isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+        for target in one.targets
+    }
+
+
+def test_docstrings() -> None:
+    """Every public name has a docstring of its own."""
+    constants = set[str]()
+    for name in set(ruler_cli.__all__) - {"__version__"}:
+        value = getattr(ruler_cli, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__doc__, name
+        else:
+            constants.add(name)
+    assert constants <= documented()
+
+
+TEXTS = ("3", "0.5", "nan", "-1", "yes", "OFF", "input", "2,8", "a=1 b=2", "x", "openai/a openai/b")
+"""Texts of variables, of which each is right for some options and wrong for others."""
+
+
+def read(reading: Callable[[], ScoreSettings]) -> object:
+    """Return the settings that are read; True if a variable is refused."""
+    try:
+        return reading()
+    except UsageError as error:
+        return str(error).startswith("RULER_")
+
+
+def of_command() -> ScoreSettings:
+    """Return the settings of `ruler score - -`."""
+    return score_settings(without_aliases(read_options("score", [])), "-", "-")
+
+
+def test_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Python reads every variable, and refuses the same texts, as the command does."""
+    monkeypatch.chdir(tmp_path)
+    for field in COMMANDS["score"].split():
+        for variable in ["RULER_LEDGER"] if field == "ledger" else variables_of(field):
+            for text in TEXTS:
+                with monkeypatch.context() as patch:
+                    patch.setenv(variable, text)
+                    assert read(ruler_cli.settings) == read(of_command), (variable, text)
+
+
+FORMS = {
+    "param": Mapping[str, Any] | Sequence[str] | str,
+    "model": str | Sequence[str],
+    "judge_model": str | Sequence[str],
+    "price": tuple[float, float] | Sequence[tuple[float, float] | str] | str,
+    "ledger": str | Path | Sequence[str | Path],
+    "max_failures": float | str,
+    "failed": str | Path,
+}
+"""Options that Python takes in more forms than a command line, by their names there."""
+
+
+def test_signature() -> None:
+    """Type checkers and `help` know every option of `settings`, with its type; None is not given."""
+    types = {
+        long.removeprefix("--").replace("-", "_"): HINTS[field]
+        for field in COMMANDS["score"].split()
+        for long in long_names(field)
+    }
+    for name in COMMAND_ONLY:
+        del types[name]
+    expected = {name: FORMS.get(name, hint) | None for name, hint in types.items()}
+    assert get_type_hints(SettingsOptions) == expected | {"config": str | Path | None}
+    shown = inspect.signature(ruler_cli.settings).parameters
+    assert {name: each.annotation for name, each in shown.items()} == get_type_hints(SettingsOptions)
+
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "model": ("offline",),
+    "api_base": ("http://localhost:1/v1",),
+    "api_key_env": ("MY_KEY",),
+    "via": ("http",),
+    "param": ({"temperature": 0.5},),
+    "timeout": (5, 0.5, math.inf, np.float64(2)),
+    "price": ((2, 8), [2.5, 8], "2,8"),
+    "rubric": ("Be strict.", "@rubric.txt"),
+    "order": ("input",),
+    "seed": (3, np.int64(3)),
+    "passes": (3, np.int64(3)),
+    "group_size": (5,),
+    "single": ("score",),
+    "concurrency": (5,),
+    "rpm": (60, 0.5, math.inf),
+    "tpm": (1000,),
+    "retries": (0, 2),
+    "max_outage": (0, 60, math.inf),
+    "wait_for_judge": (0, 60, math.inf),
+    "hedge": (True, False),
+    "max_cost": (0, 1.5, math.inf),
+    "min_passes": (1,),
+    "debias": (True, False),
+    "blend": (0, 0.5, 1),
+    "order_by_outcome": (True,),
+    "format": ("trl",),
+    "grouping": ("line",),
+    "group_by": ("metadata.task",),
+    "reward": ("reward",),
+    "messages": ("turns",),
+    "outcome": ("passed",),
+    "prompt": ("question",),
+    "shard": ("2/3", "1/1"),
+    "limit": (3,),
+    "max_record": (3,),
+    "on_failure": ("keep", "drop"),
+    "failed": ("f.jsonl", Path("f.jsonl")),
+    "max_failures": (5, "5", "5%", "2.5%", np.int64(5)),
+    "ledger": ("none", None, "~/l.sqlite", Path("~/l.sqlite"), "l.sqlite"),
+    "retry_failed": (True,),
+    "cached_only": (True,),
+    "debug": (True,),
+    "spend": ("spread",),
+}
+"""Values of each option that is one field of the settings; pairs of others are beside it."""
+WRONG: dict[str, tuple[Any, ...]] = {
+    "passes": (0, 1.5, "3", True),
+    "max_failures": (-1, 1.5, "5x", "101%", True, math.nan),
+    "price": ((2,), "2", "2,-8", (2, -8)),
+    "shard": ("5/3", "x"),
+    "rubric": (" ", "@missing.txt", "missing.txt"),
+    "rpm": (0, math.nan, "60"),
+    "max_outage": (-1, math.nan),
+    "order": ("reverse",),
+    "debias": (1,),
+}
+HOMES = {
+    "pool": PoolSettings,  # before the judge, which has some of these limits for itself
+    "judge": JudgeSettings,
+    "ask": AskSettings,
+    "combine": CombineSettings,
+    "input": InputSettings,
+}
+NAMES = {"param": "params", "order_by_outcome": "by_outcome"}
+"""Fields that are not named as their options are."""
+OTHER_FORM = {"judge_model", "fallback", "escalate", "adaptive", "standardize", "no_cache", "config"}
+"""Options without a field of the same form: another name of one, several judges, the file."""
+
+
+def made_with(option: str, value: Any) -> ScoreSettings:
+    """Return settings of a program that does without `settings`, with one value."""
+    name = NAMES.get(option, option)
+    for part, kind in HOMES.items():
+        if name in {one.name for one in fields(kind)}:
+            made = ScoreSettings(**{part: kind(**{name: value})})
+            break
+    else:
+        made = ScoreSettings(**{name: value})
+    refuse_contradictions(made)
+    return made
+
+
+def test_one_rule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A field of the settings takes each value that `settings` takes for its option, and refuses the same."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rubric.txt").write_text("Be fair.\n")
+    assert VALUES.keys() | OTHER_FORM == SettingsOptions.__annotations__.keys()
+    options: Any = ruler_cli.settings
+    for option, values in VALUES.items():
+        for value in values:
+            assert made_with(option, value) == options(**{option: value}), (option, value)
+    for option, values in WRONG.items():
+        for value in values:
+            for make in (partial(made_with, option, value), partial(options, **{option: value})):
+                with pytest.raises(UsageError):
+                    make()
