@@ -25,8 +25,7 @@ each_page = pytest.mark.parametrize("hash_", PAGES)
 def ready(view: View, hash_: str) -> View:
     """The page with all its messages in the document."""
     view.open(hash_)
-    view.until("!document.body.innerText.includes('Reading the text')")
-    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    view.settled()
     return view
 
 

@@ -231,7 +231,7 @@ def test_search(show: Show, compared: Path) -> None:
 def test_phone(show: Show, compared: Path, hash_: str) -> None:
     """In a window of 390 pixels the page itself never scrolls sideways."""
     view = show(compared, hash_, width=390, height=844)
-    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    view.settled()
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -241,7 +241,7 @@ def test_contrast(show: Show, compared: Path, theme: Theme) -> None:
     view = show(compared, theme=theme)
     for hash_ in PAGES:
         view.go(hash_)
-        view.until("!document.querySelector('.g-turns div[style*=height]')")
+        view.settled()
         result: list[tuple[str, float]] = view.page.evaluate(COLOURS)
         assert [pair for pair in result if pair[1] < 4.5] == [], hash_
 
@@ -250,7 +250,7 @@ def test_contrast(show: Show, compared: Path, theme: Theme) -> None:
 def test_names(show: Show, compared: Path, hash_: str) -> None:
     """Every button, link, field and region that a screen reader stops at has a name; ranks go in steps."""
     view = show(compared, hash_)
-    view.until("!document.body.innerText.includes('Reading the text')")
+    view.settled()
     using = r"^\s*- '?(button|link|searchbox|combobox|checkbox|grid|region|navigation)\b"
     tree = view.find("body").aria_snapshot().splitlines()
     result = [line.strip() for line in tree if re.match(using, line)]
@@ -289,6 +289,5 @@ def test_hostile(show: Show, hostile: Path) -> None:
     hashes = view.page.evaluate("opened.rows.key.map((_, i) => groupHash(opened.rows, i))")
     for hash_ in hashes[:: max(1, len(hashes) // 12)]:
         view.go(hash_)
-        view.until("!document.body.innerText.includes('Reading the text')")
-        view.until("!document.querySelector('.g-turns div[style*=height]')")
+        view.settled()
         harmless(view)

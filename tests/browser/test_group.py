@@ -42,7 +42,7 @@ def opened(view: View, key: str, rest: str = "") -> View:
 def built(view: View) -> View:
     """Wait until each message of the shown rollouts is in the document."""
     view.find(".g-turns").last.wait_for(state="attached")
-    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    view.settled()
     return view
 
 

@@ -57,7 +57,7 @@ def test_contrast(show: Show, run: Path, theme: Theme) -> None:
     view = show(run, theme=theme)
     for hash_ in PAGES:
         view.go(hash_)
-        view.until("!document.querySelector('.g-turns div[style*=height]')")
+        view.settled()
         result: list[tuple[str, float]] = view.page.evaluate(COLOURS)
         assert len(result) >= 5, hash_
         assert [pair for pair in result if pair[1] < 4.5] == [], hash_
@@ -120,7 +120,7 @@ def test_printed_table(show: Show, many: Path) -> None:
 def test_phone(show: Show, run: Path, hash_: str) -> None:
     """In a window of 390 pixels the page itself never scrolls sideways, and stays usable."""
     view = show(run, hash_, width=390, height=844)
-    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    view.settled()
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
     for control in view.find("a:visible, button:visible").all()[:3]:
         box: Any = control.bounding_box()

@@ -20,8 +20,7 @@ def seen(view: View) -> str:
 
     The neighbours of a group are left out: they depend on the table before it.
     """
-    view.until("!document.querySelector('.g-turns div[style*=height]')")
-    view.until("!document.body.innerText.includes('Reading the text')")
+    view.settled()
     pressed = view.find("[aria-pressed=true]").all_text_contents()
     chosen = view.find(".g-chosen").evaluate_all("all => all.map(e => e.dataset.rollout ?? 'row')")
     return f"{view.find('main').evaluate(_SEEN)} {pressed} {chosen} {view.page.title()}"

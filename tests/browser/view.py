@@ -114,6 +114,17 @@ class View:
         self.until("hash => location.hash === hash && window.drawnHash === hash", hash_)
         return self
 
+    def settled(self) -> View:
+        """Wait until the group's text is read and all its turns are in the document.
+
+        In one condition: room for turns that are not built yet appears when the text is read.
+        """
+        self.until(
+            "!document.body.innerText.includes('Reading the text')"
+            " && !document.querySelector('.g-turns div[style*=height]')"
+        )
+        return self
+
     @property
     def count(self) -> int:
         """The number of matching groups, as the table announces it."""
