@@ -175,7 +175,8 @@ class Gate:
     def answered(self, permit: Permit, left: Left | None = None) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now, cooldown, single = self.time(), self._cooldown, self._cooldown.single
-        if self.breaker.last is not None and self.breaker.lasted(now) >= _OUTAGE:
+        # since the call was sent: one that was in flight already ends no outage, however long it took
+        if self.breaker.last is not None and self.breaker.lasted(permit.began) >= _OUTAGE:
             self.concurrency.back()
         self.breaker.replied()
         cooldown.answered(now, permit.sent.number, permit.began)

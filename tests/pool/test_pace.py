@@ -197,3 +197,16 @@ def test_outage_is_no_rate(minutes: int, asks: float | None) -> None:
         return anyio.current_time()
 
     assert virtually(main) - world.until < 180
+
+
+def test_slow_calls_are_no_outage() -> None:
+    """A refusal of calls that all take minutes is no outage: what was refused is not asked again at once."""
+    world = World(150.0, capacity=8)
+
+    async def main() -> None:
+        judge = ResolvedJudge(world, None, None)
+        caller = open_caller(judge, JudgeSettings(), PoolSettings(retries=2), StopSignal())
+        await flood(caller, math.inf, calls=1000)
+
+    virtually(main)
+    assert world.refused / world.asked <= 0.05
